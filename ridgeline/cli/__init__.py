@@ -1,0 +1,1 @@
+"""The `ridgeline` command: one module per verb, each registering its own arguments."""

@@ -1,0 +1,50 @@
+"""Entry point of the `ridgeline` command.
+
+A verb is a module in this folder with `NAME`, `HELP`, `add_arguments(parser)` and
+`run(arguments) -> int`. Exit codes: 0 done, 1 a finding or failure the user asked to hear of,
+2 wrong usage or unreadable input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from ridgeline import __version__
+from ridgeline.errors import RidgelineError
+
+VERBS = ("diagnose", "explain", "gpu")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all verbs; a verb's module is imported here but its work is not."""
+    parser = argparse.ArgumentParser(
+        prog="ridgeline", description="Deep learning, from a line of Python to the roofline."
+    )
+    parser.add_argument("--version", action="version", version=f"ridgeline {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name in VERBS:
+        module = importlib.import_module(f"ridgeline.cli.{name}")
+        verb = verbs.add_parser(module.NAME, help=module.HELP, description=module.__doc__)
+        module.add_arguments(verb)
+        verb.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; a user's mistake prints as an error, never as a traceback."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except RidgelineError as error:
+        print(f"error {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

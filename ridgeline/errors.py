@@ -1,0 +1,31 @@
+"""Errors with codes: what is wrong, where, and what to do.
+
+Every error a user can cause is a `RidgelineError` with a code such as `RL0102`. The pages that
+`ridgeline explain CODE` prints live beside the codes in `ridgeline/cli/explain.py`.
+"""
+
+from __future__ import annotations
+
+
+class RidgelineError(Exception):
+    """Base of all errors raised for a user's mistake; prints as code, sentence, note and help."""
+
+    code = "RL0001"
+
+    def __init__(self, message: str, *, note: str = "", help: str = "") -> None:
+        self.message, self.note, self.help = message, note, help
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.code}: {self.message}"]
+        if self.note:
+            lines.append("  note: " + self.note.replace("\n", "\n        "))
+        if self.help:
+            lines.append("  help: " + self.help.replace("\n", "\n        "))
+        return "\n".join(lines)
+
+
+class InputFileError(RidgelineError):
+    """A file that cannot be read, is of the wrong kind, or is damaged."""
+
+    code = "RL0301"
