@@ -1,0 +1,242 @@
+"""The loop IR: what a kernel is, on one screen.
+
+A kernel is a loop nest over buffers. Expressions are hash-consed and pure; statements are frozen.
+Loops are typed *spatial* (iterations independent), *reduce* (they feed a monoid) or *carried*
+(ordered). Loops that stand side by side under one name are one logical axis: a schedule step that
+names the axis applies to all of them. `loops/interpret.py` is the meaning of every node here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.interning import Interned
+
+Scope = Literal["global", "local", "reg"]
+LoopKind = Literal["serial", "unroll", "vector", "parallel"]
+AxisKind = Literal["spatial", "reduce", "carried"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Typed memory, contiguous in row-major order.
+
+    `global` buffers are the kernel's parameters; `local` ones are scratch of one thread; `reg`
+    ones must end up in registers. Two parameters may name the same `slot` with different shapes:
+    they are views of one memory.
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: DType
+    scope: Scope = "global"
+    slot: int = -1
+
+
+class Expr(Interned):
+    """A pure scalar expression. Its dtype is known when it is built."""
+
+    __slots__ = ()
+    dtype: DType
+
+
+class Const(Expr):
+    """A literal, held as text so that -0.0, NaN and 1 versus 1.0 stay apart."""
+
+    __slots__ = ("dtype", "text")
+    dtype: DType
+    text: str
+
+    @property
+    def value(self) -> int | float | bool:
+        """The literal as a Python number."""
+        if self.dtype.kind == "bool":
+            return self.text == "True"
+        return float(self.text) if self.dtype.kind == "float" else int(self.text)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Var(Expr):
+    """A loop variable, or a symbolic size given to the kernel at run time; int64."""
+
+    __slots__ = ("name",)
+    name: str
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """Indices are int64 throughout the IR; code generators narrow them where they can."""
+        return dtypes.int64
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Hole(Expr):
+    """An operand still to be supplied: monoids and math expansions are written over holes."""
+
+    __slots__ = ("dtype", "name")
+    dtype: DType
+    name: str
+
+    def __repr__(self) -> str:
+        return f"?{self.name}"
+
+
+class Load(Expr):
+    """One element of a buffer."""
+
+    __slots__ = ("buffer", "index")
+    buffer: Buffer
+    index: tuple[Expr, ...]
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        """The buffer's element type."""
+        return self.buffer.dtype
+
+    def __repr__(self) -> str:
+        return f"{self.buffer.name}[{', '.join(map(repr, self.index))}]"
+
+
+class Op(Expr):
+    """A named scalar operation; `loops/scalars.py` lists the names and their meaning."""
+
+    __slots__ = ("args", "dtype", "name")
+    args: tuple[Expr, ...]
+    dtype: DType
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(map(repr, self.args))})"
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """Run `body` for `name` = 0 … extent-1."""
+
+    name: str
+    extent: Expr
+    body: Stmt
+    axis: AxisKind = "spatial"
+    kind: LoopKind = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """Statements in order."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Run `body` where `guard` holds; under a vector loop, in those lanes."""
+
+    guard: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    """A buffer that lives as long as `body` runs; its first contents are undefined."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write one element."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Join `values` into the accumulators by a monoid: `buffers[i][index]` all move together."""
+
+    buffers: tuple[Buffer, ...]
+    index: tuple[Expr, ...]
+    monoid: str
+    values: tuple[Expr, ...]
+
+
+Stmt: TypeAlias = For | Seq | If | Alloc | Store | Reduce
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A compiled unit: parameters (views of slots), sizes read at run time, and the loops."""
+
+    name: str
+    params: tuple[Buffer, ...]
+    sizes: tuple[str, ...]
+    body: Stmt
+
+
+def const(value: int | float | bool, dtype: DType) -> Const:
+    """A literal of a type; floats keep their exact value, signed zero and NaN included."""
+    if dtype.kind == "bool":
+        return Const.make(dtype, str(bool(value)))
+    return Const.make(dtype, repr(float(value)) if dtype.kind == "float" else str(int(value)))
+
+
+def index(value: int) -> Const:
+    """An integer literal used in index arithmetic."""
+    return Const.make(dtypes.int64, str(value))
+
+
+def statements(root: Stmt) -> Iterator[Stmt]:
+    """All statements, parents first, in program order."""
+    stack: list[Stmt] = [root]
+    while stack:
+        statement = stack.pop()
+        yield statement
+        if isinstance(statement, Seq):
+            stack.extend(reversed(statement.body))
+        elif isinstance(statement, (For, If, Alloc)):
+            stack.append(statement.body)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct operands of an expression."""
+    if isinstance(expr, Op):
+        return expr.args
+    return expr.index if isinstance(expr, Load) else ()
+
+
+def subexpressions(*roots: Expr) -> list[Expr]:
+    """Every distinct expression below `roots`, operands before users."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    while stack:
+        expr, operands_done = stack.pop()
+        if operands_done:
+            order.append(expr)
+        elif expr not in seen:
+            seen.add(expr)
+            stack.append((expr, True))
+            stack.extend((child, False) for child in reversed(children(expr)) if child not in seen)
+    return order
+
+
+def expressions(statement: Stmt) -> tuple[Expr, ...]:
+    """The expressions a statement itself evaluates (not those of its body)."""
+    if isinstance(statement, For):
+        return (statement.extent,)
+    if isinstance(statement, If):
+        return (statement.guard,)
+    if isinstance(statement, Store):
+        return (*statement.index, statement.value)
+    if isinstance(statement, Reduce):
+        return (*statement.index, *statement.values)
+    return ()

@@ -1,0 +1,189 @@
+"""The scalar operations: one row each, shared by graph elementwise ops and loop expressions.
+
+A row gives the NumPy meaning (which *is* the definition, and is total: no input traps), how the
+result type follows from the operands, and the class under which the operation is counted.
+Low-precision floats are evaluated in float32 and rounded once per operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+
+Array = npt.NDArray[Any]
+CostClass = Literal["add", "mul", "fma", "div", "sfu", "cmp", "int", "cast", "move"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarOp:
+    """A scalar operation: its arity, result type rule, cost class and NumPy meaning."""
+
+    name: str
+    arity: int
+    result: Literal["same", "bool", "last"]
+    cost: CostClass
+    kinds: tuple[str, ...]
+    numpy: Callable[..., Array]
+
+
+_NUMBERS = ("uint", "int", "float", "complex")
+_REALS = ("uint", "int", "float")
+_INTEGERS = ("uint", "int")
+_BITS = ("bool", "uint", "int")
+_ALL = ("bool", *_NUMBERS)
+_FLOATS = ("float", "complex")
+_REAL_FLOATS = ("float",)
+
+
+def _floor_divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu":  # total: dividing by zero gives zero, and never traps
+        zero = b == 0
+        return np.where(zero, np.zeros_like(a), np.floor_divide(a, np.where(zero, 1, b)))
+    return np.floor_divide(a, b)
+
+
+def _remainder(a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu":
+        zero = b == 0
+        return np.where(zero, np.zeros_like(a), np.remainder(a, np.where(zero, 1, b)))
+    return np.remainder(a, b)
+
+
+def _shift_left(a: Array, b: Array) -> Array:
+    bits = a.dtype.itemsize * 8
+    amount = np.clip(b, 0, bits - 1)
+    return np.where((b < 0) | (b >= bits), np.zeros_like(a), np.left_shift(a, amount))
+
+
+def _shift_right(a: Array, b: Array) -> Array:
+    bits = a.dtype.itemsize * 8
+    return np.right_shift(a, np.clip(b, 0, bits - 1).astype(b.dtype)) if a.dtype.kind == "i" else (
+        np.where((b < 0) | (b >= bits), np.zeros_like(a), np.right_shift(a, np.clip(b, 0, bits - 1)))
+    )
+
+
+def _integer_power(a: Array, b: Array) -> Array:
+    if a.dtype.kind in "iu":  # a negative exponent of an integer rounds towards zero
+        positive = np.power(a, np.where(b < 0, 0, b))
+        inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
+        return np.where(b < 0, inverse.astype(a.dtype), positive)
+    return np.power(a, b)
+
+
+def _erf(x: Array) -> Array:
+    from math import erf
+
+    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64)).astype(x.dtype)
+
+
+def _select(condition: Array, yes: Array, no: Array) -> Array:
+    return np.where(condition, yes, no)
+
+
+def _reciprocal(x: Array) -> Array:
+    return np.divide(x.dtype.type(1), x)
+
+
+def _mulhi(a: Array, b: Array) -> Array:
+    return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    if a.dtype == np.float32:  # the product is exact in float64, so this rounds (almost) once
+        return (a.astype(np.float64) * b + c).astype(np.float32)
+    return a * b + c
+
+
+def _row(name: str, arity: int, result: str, cost: str, kinds: tuple[str, ...], fn: Any) -> ScalarOp:
+    return ScalarOp(name, arity, result, cost, kinds, fn)  # type: ignore[arg-type]
+
+
+_ROWS = (
+    _row("neg", 1, "same", "add", _NUMBERS, np.negative),
+    _row("abs", 1, "same", "add", _REALS, np.abs),
+    _row("sign", 1, "same", "cmp", _REALS, np.sign),
+    _row("floor", 1, "same", "add", _REAL_FLOATS, np.floor),
+    _row("ceil", 1, "same", "add", _REAL_FLOATS, np.ceil),
+    _row("round", 1, "same", "add", _REAL_FLOATS, np.rint),
+    _row("trunc", 1, "same", "add", _REAL_FLOATS, np.trunc),
+    _row("reciprocal", 1, "same", "div", _FLOATS, _reciprocal),
+    _row("sqrt", 1, "same", "sfu", _FLOATS, np.sqrt),
+    _row("exp", 1, "same", "sfu", _FLOATS, np.exp),
+    _row("expm1", 1, "same", "sfu", _FLOATS, np.expm1),
+    _row("log", 1, "same", "sfu", _FLOATS, np.log),
+    _row("log1p", 1, "same", "sfu", _FLOATS, np.log1p),
+    _row("sin", 1, "same", "sfu", _FLOATS, np.sin),
+    _row("cos", 1, "same", "sfu", _FLOATS, np.cos),
+    _row("tanh", 1, "same", "sfu", _FLOATS, np.tanh),
+    _row("erf", 1, "same", "sfu", _REAL_FLOATS, _erf),
+    _row("isnan", 1, "bool", "cmp", _FLOATS, np.isnan),
+    _row("not", 1, "same", "int", _BITS, np.invert),
+    _row("add", 2, "same", "add", _NUMBERS, np.add),
+    _row("sub", 2, "same", "add", _NUMBERS, np.subtract),
+    _row("mul", 2, "same", "mul", _NUMBERS, np.multiply),
+    _row("div", 2, "same", "div", _FLOATS, np.divide),
+    _row("floordiv", 2, "same", "div", _REALS, _floor_divide),
+    _row("mod", 2, "same", "div", _REALS, _remainder),
+    _row("pow", 2, "same", "sfu", _NUMBERS, _integer_power),
+    _row("max", 2, "same", "cmp", _REALS, np.maximum),
+    _row("min", 2, "same", "cmp", _REALS, np.minimum),
+    _row("lt", 2, "bool", "cmp", ("bool", *_REALS), np.less),
+    _row("le", 2, "bool", "cmp", ("bool", *_REALS), np.less_equal),
+    _row("eq", 2, "bool", "cmp", _ALL, np.equal),
+    _row("ne", 2, "bool", "cmp", _ALL, np.not_equal),
+    _row("and", 2, "same", "int", _BITS, np.bitwise_and),
+    _row("or", 2, "same", "int", _BITS, np.bitwise_or),
+    _row("xor", 2, "same", "int", _BITS, np.bitwise_xor),
+    _row("shl", 2, "same", "int", _INTEGERS, _shift_left),
+    _row("shr", 2, "same", "int", _INTEGERS, _shift_right),
+    _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
+    _row("fma", 3, "same", "fma", _REAL_FLOATS, _fma),
+    _row("select", 3, "last", "cmp", _ALL, _select),
+)
+TABLE: dict[str, ScalarOp] = {row.name: row for row in _ROWS}
+
+
+def result_type(row: ScalarOp, operands: tuple[DType, ...]) -> DType:
+    """The element type a row gives for operands that already agree in type."""
+    return dtypes.bool_ if row.result == "bool" else operands[-1]
+
+
+def evaluate(name: str, *operands: Array) -> Array:
+    """The value of a scalar operation on arrays, as the definition has it."""
+    row = TABLE[name]
+    narrow = operands[-1].dtype
+    with np.errstate(all="ignore"):
+        if narrow.kind == "V" or narrow.itemsize < 4 and narrow.kind == "f":
+            wide = [a if a.dtype.kind == "b" else a.astype(np.float32) for a in operands]
+            value = row.numpy(*wide)
+            return value if row.result == "bool" else value.astype(narrow)
+        return np.asarray(row.numpy(*operands))
+
+
+def cast(value: Array, dtype: DType) -> Array:
+    """Convert element types; total: floats saturate into integers and NaN becomes zero."""
+    source = value.dtype
+    if dtype.kind in ("int", "uint") and source.kind not in "biu":
+        if source.kind == "c":
+            value = value.real
+        wide = value.astype(np.float64)
+        limits = np.iinfo(dtype.numpy)
+        with np.errstate(all="ignore"):
+            inside = np.nan_to_num(np.trunc(wide), nan=0.0, posinf=np.inf, neginf=-np.inf)
+            clipped = np.clip(inside, float(limits.min), float(limits.max))
+            converted = clipped.astype(dtype.numpy)
+        # float(max) may round up past the largest integer, so set the top explicitly
+        return np.where(inside >= float(limits.max), np.array(limits.max, dtype.numpy), converted)
+    if dtype.kind == "bool":
+        return value != 0
+    if source.kind == "c" and dtype.kind != "complex":
+        value = value.real
+    with np.errstate(all="ignore"):
+        return value.astype(dtype.numpy)
