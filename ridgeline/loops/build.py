@@ -1,0 +1,165 @@
+"""Everything needed to build and rewrite expressions; nobody calls `Op.make` by hand.
+
+`op`, `cast` and `bitcast` (from `terms.py`) simplify locally as they build; the helpers below are
+short names for them. `substitute`, `free_vars` and `affine` walk expressions iteratively.
+`simplify` and `bounds` (from `ranges.py`) reason about index arithmetic with known ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+from ridgeline import dtypes
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Const, Expr, Op, Var
+from ridgeline.loops.terms import bitcast, cast, holds, op, rebuild
+
+__all__ = [
+    "add", "affine", "bitcast", "cast", "eq", "floordiv", "free_vars", "holds",
+    "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "rebuild", "select",
+    "sub", "substitute",
+]  # fmt: skip
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    """a + b."""
+    return op("add", a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    """a - b."""
+    return op("sub", a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    """a * b."""
+    return op("mul", a, b)
+
+
+def floordiv(a: Expr, b: Expr) -> Expr:
+    """a // b, towards minus infinity; 0 where b is an integer 0."""
+    return op("floordiv", a, b)
+
+
+def mod(a: Expr, b: Expr) -> Expr:
+    """a % b, with the sign of b; 0 where b is an integer 0."""
+    return op("mod", a, b)
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    """The smaller one; NaN if either is."""
+    return op("min", a, b)
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    """The larger one; NaN if either is."""
+    return op("max", a, b)
+
+
+def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
+    """`yes` where `condition` holds, else `no`; both are evaluated."""
+    return op("select", condition, yes, no)
+
+
+def lt(a: Expr, b: Expr) -> Expr:
+    """a < b."""
+    return op("lt", a, b)
+
+
+def le(a: Expr, b: Expr) -> Expr:
+    """a <= b."""
+    return op("le", a, b)
+
+
+def eq(a: Expr, b: Expr) -> Expr:
+    """a == b."""
+    return op("eq", a, b)
+
+
+def logical_and(a: Expr, b: Expr) -> Expr:
+    """Both hold."""
+    return op("and", a, b)
+
+
+def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+    """`expr` with every occurrence of a key replaced, simplified again on the way up.
+
+    Replacements are not searched for keys again. Shapes of buffers are left alone.
+    """
+    done: dict[Expr, Expr] = dict(mapping)
+    stack = [expr]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+            continue
+        operands = ir.children(node)
+        missing = [child for child in operands if child not in done]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        replaced = tuple(done[child] for child in operands)
+        done[node] = node if replaced == operands else rebuild(node, replaced)
+    return done[expr]
+
+
+_FREE: WeakKeyDictionary[Expr, frozenset[str]] = WeakKeyDictionary()
+
+
+def free_vars(expr: Expr) -> frozenset[str]:
+    """Names of the loop variables and sizes an expression mentions."""
+    known = _FREE.get(expr)
+    if known is not None:
+        return known
+    for node in ir.subexpressions(expr):
+        if node not in _FREE:
+            below = [_FREE[child] for child in ir.children(node)]
+            _FREE[node] = (
+                frozenset({node.name})
+                if isinstance(node, Var)
+                else (below[0] if len(below) == 1 else frozenset().union(*below))
+            )
+    return _FREE[expr]
+
+
+Affine = tuple[dict[str, int], int]
+
+
+def affine(expr: Expr) -> Affine | None:
+    """Coefficient of each variable and the constant, or None if `expr` is not affine."""
+    forms: dict[Expr, Affine] = {}
+    for node in ir.subexpressions(expr):
+        form = _affine_node(node, forms)
+        if form is None:
+            return None
+        forms[node] = form
+    return forms[expr]
+
+
+def _affine_node(node: Expr, forms: dict[Expr, Affine]) -> Affine | None:
+    if node.dtype is not dtypes.int64:
+        return None
+    if isinstance(node, Var):
+        return {node.name: 1}, 0
+    if isinstance(node, Const):
+        return {}, int(node.value)
+    if not isinstance(node, Op) or node.name not in ("add", "sub", "neg", "mul"):
+        return None
+    left = forms[node.args[0]]
+    if node.name == "neg":
+        return _combined(({}, 0), left, -1)
+    right = forms[node.args[1]]
+    if node.name != "mul":
+        return _combined(left, right, 1 if node.name == "add" else -1)
+    if right[0]:
+        left, right = right, left
+    return None if right[0] else _combined(({}, 0), left, right[1])
+
+
+def _combined(a: Affine, b: Affine, scale: int) -> Affine:
+    terms = dict(a[0])
+    for name, coefficient in b[0].items():
+        terms[name] = terms.get(name, 0) + scale * coefficient
+    return {name: c for name, c in terms.items() if c}, a[1] + scale * b[1]

@@ -1,0 +1,134 @@
+"""Monoids: what a `Reduce` statement may fold with.
+
+A monoid has a tuple of fields, their initial values and a `join` written as expressions, so that
+every user (interpreter, schedule steps, code generators) takes its meaning from here. A reduction
+lifts an element first: Welford takes (1, x, 0), online softmax (x, 1), argmax (x, position).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.loops import ir
+from ridgeline.loops.build import eq, logical_and, lt, maximum, op, select, sub
+from ridgeline.loops.ir import Const, Expr
+
+Exprs = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """An associative join with an initial value that is neutral.
+
+    `commutative`: operands may change places. `reassoc`: on floats, regrouping changes the
+    rounding, so a schedule that regroups must have been allowed to.
+    """
+
+    name: str
+    arity: int
+    init: Callable[[tuple[DType, ...]], tuple[Const, ...]]
+    join: Callable[[Exprs, Exprs], Exprs]
+    commutative: bool = True
+    reassoc: bool = False
+
+    def regroups_exactly(self, types: tuple[DType, ...]) -> bool:
+        """True when any grouping of the operands gives the same bits."""
+        return not self.reassoc or all(dtype.kind != "float" for dtype in types)
+
+
+def _lowest(dtype: DType) -> Const:
+    if dtype.kind == "bool":
+        return ir.const(False, dtype)
+    if dtype.kind == "float":
+        return ir.const(-448.0 if dtype is dtypes.float8_e4m3fn else -math.inf, dtype)
+    return ir.const(int(np.iinfo(dtype.numpy).min), dtype)
+
+
+def _highest(dtype: DType) -> Const:
+    if dtype.kind == "bool":
+        return ir.const(True, dtype)
+    if dtype.kind == "float":
+        return ir.const(448.0 if dtype is dtypes.float8_e4m3fn else math.inf, dtype)
+    return ir.const(int(np.iinfo(dtype.numpy).max), dtype)
+
+
+def _fill(value: int | bool) -> Callable[[tuple[DType, ...]], tuple[Const, ...]]:
+    return lambda types: tuple(ir.const(value, dtype) for dtype in types)
+
+
+def _binary(name: str, boolean: str = "") -> Callable[[Exprs, Exprs], Exprs]:
+    def join(left: Exprs, right: Exprs) -> Exprs:
+        is_bool = left[0].dtype is dtypes.bool_
+        return (op(boolean if boolean and is_bool else name, left[0], right[0]),)
+
+    return join
+
+
+def _arg_init(
+    worst: Callable[[DType], Const],
+) -> Callable[[tuple[DType, ...]], tuple[Const, ...]]:
+    # the largest index loses every tie, so an empty part never wins
+    return lambda types: (worst(types[0]), _highest(types[1]))
+
+
+def _arg_join(larger: bool) -> Callable[[Exprs, Exprs], Exprs]:
+    def join(left: Exprs, right: Exprs) -> Exprs:
+        (a, i), (b, j) = left, right
+        better = lt(a, b) if larger else lt(b, a)
+        tie = eq(a, b)
+        if a.dtype.kind == "float":  # NaN beats every number, and the first NaN beats the rest
+            a_nan, b_nan = op("isnan", a), op("isnan", b)
+            better = op("or", better, logical_and(b_nan, op("not", a_nan)))
+            tie = op("or", tie, logical_and(a_nan, b_nan))
+        take = op("or", better, logical_and(tie, lt(j, i)))
+        return select(take, b, a), select(take, j, i)
+
+    return join
+
+
+def _welford_join(left: Exprs, right: Exprs) -> Exprs:
+    """Chan's pairwise update of (count, mean, sum of squared deviations)."""
+    (n1, mean1, m1), (n2, mean2, m2) = left, right
+    count = op("add", n1, n2)
+    share = op("div", n2, maximum(count, ir.const(1, count.dtype)))  # 0 / 1 when both are empty
+    delta = sub(mean2, mean1)
+    mean = op("add", mean1, op("mul", delta, share))
+    spread = op("mul", op("mul", delta, delta), op("mul", n1, share))
+    return count, mean, op("add", op("add", m1, m2), spread)
+
+
+def _online_softmax_join(left: Exprs, right: Exprs) -> Exprs:
+    """(running maximum, sum of exponentials relative to it)."""
+    (a, p), (b, q) = left, right
+    top = maximum(a, b)
+    empty = eq(top, ir.const(-math.inf, top.dtype))
+    shift = select(empty, ir.const(0, top.dtype), top)  # -inf - -inf would be NaN
+    scaled = (op("mul", s, op("exp", sub(m, shift))) for m, s in ((a, p), (b, q)))
+    return top, op("add", *scaled)
+
+
+MONOIDS: dict[str, Monoid] = {
+    monoid.name: monoid
+    for monoid in (
+        Monoid("sum", 1, _fill(0), _binary("add"), reassoc=True),
+        Monoid("prod", 1, _fill(1), _binary("mul"), reassoc=True),
+        Monoid("max", 1, lambda types: (_lowest(types[0]),), _binary("max", "or")),
+        Monoid("min", 1, lambda types: (_highest(types[0]),), _binary("min", "and")),
+        Monoid("any", 1, _fill(False), _binary("or")),
+        Monoid("all", 1, _fill(True), _binary("and")),
+        Monoid("argmax", 2, _arg_init(_lowest), _arg_join(larger=True)),
+        Monoid("argmin", 2, _arg_init(_highest), _arg_join(larger=False)),
+        Monoid("welford", 3, _fill(0), _welford_join, reassoc=True),
+        Monoid(
+            "online_softmax", 2,
+            lambda types: (ir.const(-math.inf, types[0]), ir.const(0, types[1])),
+            _online_softmax_join, reassoc=True,
+        ),
+    )
+}  # fmt: skip
