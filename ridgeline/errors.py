@@ -29,3 +29,27 @@ class InputFileError(RidgelineError):
     """A file that cannot be read, is of the wrong kind, or is damaged."""
 
     code = "RL0301"
+
+
+class ShapeError(RidgelineError):
+    """Operands whose shapes do not fit together, or a shape that an op cannot take."""
+
+    code = "RL0101"
+
+
+class DTypeError(RidgelineError):
+    """An element type that an op cannot take."""
+
+    code = "RL0102"
+
+
+class AxisError(RidgelineError):
+    """An axis that the tensor does not have, or one named twice."""
+
+    code = "RL0103"
+
+
+class GradientError(RidgelineError):
+    """A gradient that does not exist or was asked for in the wrong way."""
+
+    code = "RL0201"

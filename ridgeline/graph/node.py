@@ -1,0 +1,177 @@
+"""The computation graph: immutable, hash-consed nodes.
+
+A node is an op applied to nodes, with typed attributes; its output types are known at once, so
+shape errors surface on the user's line. Nodes are pure. What is not part of their identity (where
+they were made, the value once it is computed) hangs on them outside the hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Literal, TypeAlias
+from weakref import WeakValueDictionary
+
+from ridgeline.dtypes import DType
+from ridgeline.graph.sizes import Size
+from ridgeline.scalars import Array
+
+Family: TypeAlias = Literal["leaf", "pointwise", "movement", "reduce", "contract", "opaque"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """What is known of a value before it is computed."""
+
+    shape: tuple[Size, ...]
+    dtype: DType
+    device: str = "cpu"
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Attrs:
+    """Base of the typed attributes of an op; an op without any uses this class itself."""
+
+
+Infer: TypeAlias = Callable[[Sequence[TensorType], Any], tuple[TensorType, ...]]
+Value: TypeAlias = Callable[["Node", Sequence[Array]], tuple[Array, ...]]
+Transpose: TypeAlias = Callable[["Node", Sequence["Node | None"]], Sequence["Node | None"]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One row of the op table: type rule, NumPy value, and both directions of differentiation.
+
+    `vjp(node, cotangents of its outputs)` gives the cotangents of its inputs, and
+    `jvp(node, tangents of its inputs)` the tangents of its outputs; None stands for zero. A row
+    without them is not differentiable.
+    """
+
+    name: str
+    family: Family
+    infer: Infer
+    value: Value
+    vjp: Transpose | None = None
+    jvp: Transpose | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Node:
+    """An op applied to inputs. Make one with `node(op, inputs, attrs)`."""
+
+    __slots__ = ("__weakref__", "attrs", "buffer", "inputs", "op", "origins", "types")
+    op: Op
+    inputs: tuple[Node, ...]
+    attrs: Any
+    types: tuple[TensorType, ...]
+    buffer: Any  # the computed value, once there is one; not part of the node's identity
+    origins: tuple[Any, ...]  # where it was made, see graph/origins.py
+
+    @property
+    def type(self) -> TensorType:
+        """The type of a node with one output."""
+        return self.types[0]
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The shape of the first output."""
+        return self.types[0].shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of the first output."""
+        return self.types[0].dtype
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} {', '.join(map(repr, self.types))}>"
+
+
+_NO_ATTRS = Attrs()
+_table: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+_leaf_numbers = count()
+
+
+def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
+    """The one node that applies `op` to `inputs`; the type rule runs only when it is new."""
+    operands = tuple(inputs)
+    key = (op, operands, attrs)
+    found = _table.get(key)
+    if found is None:
+        found = Node()
+        found.op, found.inputs, found.attrs = op, operands, attrs
+        found.types = op.infer([i.types[0] for i in operands], attrs)
+        found.buffer, found.origins = None, ()
+        _table[key] = found
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LeafAttrs(Attrs):
+    """An input of the graph: its type, and a number that keeps it apart from all others."""
+
+    type: TensorType
+    number: int
+
+
+def _leaf_value(leaf: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    raise KeyError(f"leaf {leaf.attrs.number} has no value in this evaluation")
+
+
+LEAF = Op("leaf", "leaf", lambda types, attrs: (attrs.type,), _leaf_value)
+
+
+def leaf(type: TensorType) -> Node:
+    """A fresh input of the graph, equal to no other node."""
+    return node(LEAF, (), LeafAttrs(type, next(_leaf_numbers)))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjAttrs(Attrs):
+    """Which output of a node with several outputs."""
+
+    output: int
+
+
+def _no_infer(types: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
+    raise TypeError("projections are made by proj()")
+
+
+PROJ = Op("proj", "movement", _no_infer, lambda node, inputs: (inputs[node.attrs.output],))
+
+
+def proj(source: Node, output: int) -> Node:
+    """One output of a node; the node itself when it has only one."""
+    if len(source.types) == 1:
+        return source
+    attrs = ProjAttrs(output)
+    key = (PROJ, (source,), attrs)
+    found = _table.get(key)
+    if found is None:
+        found = Node()
+        found.op, found.inputs, found.attrs = PROJ, (source,), attrs
+        found.types, found.buffer, found.origins = (source.types[output],), None, ()
+        _table[key] = found
+    return found
+
+
+def topological(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda n: False) -> list[Node]:
+    """Every node below `roots`, inputs before users; below a node where `stop` holds, none."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        current, inputs_done = stack.pop()
+        if inputs_done:
+            order.append(current)
+        elif current not in seen:
+            seen.add(current)
+            stack.append((current, True))
+            if not stop(current):
+                stack.extend((i, False) for i in reversed(current.inputs) if i not in seen)
+    return order

@@ -1,0 +1,233 @@
+"""Contraction: the one op behind matmul, einsum and convolution, and its own gradients.
+
+out[o…] = sum over the other axes of left[…] * right[…], where each index of an operand is an
+affine map of the iteration axes: `x[n, c, 2*h + r, w + s] * weight[k, c, r, s]` is a strided
+convolution. The family is closed under differentiation: solving an operand's index map for the
+axis of the output gradient gives a contraction again, over a padded gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.elementwise import add
+from ridgeline.ops.movement import pad, slice_
+from ridgeline.scalars import Array
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMap:
+    """One index of an operand: sum of coefficient * axis, plus an offset."""
+
+    terms: tuple[tuple[int, int], ...]  # (axis, coefficient), by axis
+    offset: int = 0
+
+    @property
+    def plain(self) -> int | None:
+        """The axis, when the index is just that axis."""
+        single = len(self.terms) == 1 and self.terms[0][1] == 1 and self.offset == 0
+        return self.terms[0][0] if single else None
+
+
+@dataclass(frozen=True, slots=True)
+class ContractAttrs(Attrs):
+    """Sizes of the iteration axes, which of them the output has, and the operands' index maps."""
+
+    extents: tuple[Size, ...]
+    output: tuple[int, ...]
+    left: tuple[AxisMap, ...]
+    right: tuple[AxisMap, ...]
+
+
+def axis(number: int) -> AxisMap:
+    """The index map that is one axis."""
+    return AxisMap(((number, 1),))
+
+
+def contract(left: Node, right: Node, attrs: ContractAttrs) -> Node:
+    """A contraction; every axis must occur in an operand, and every output axis in its place."""
+    return node(CONTRACT, (left, right), attrs)
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """Batched matrix product of operands with equal batch axes: [..., m, k] @ [..., k, n]."""
+    batch = len(a.shape) - 2
+    m, n, k = batch, batch + 1, batch + 2
+    axes = tuple(range(batch))
+    extents = (*a.shape[:batch], a.shape[-2], b.shape[-1], a.shape[-1])
+    left = tuple(map(axis, (*axes, m, k)))
+    right = tuple(map(axis, (*axes, k, n)))
+    return contract(a, b, ContractAttrs(extents, (*axes, m, n), left, right))
+
+
+def _infer(types: Sequence[TensorType], attrs: ContractAttrs) -> tuple[TensorType, ...]:
+    left, right = types
+    if left.dtype is not right.dtype:
+        raise DTypeError(f"cannot multiply {left.dtype.name} by {right.dtype.name}")
+    for operand, maps in ((left, attrs.left), (right, attrs.right)):
+        if len(operand.shape) != len(maps):
+            raise ShapeError(f"expected {len(maps)} axes, got shape {list(operand.shape)}")
+        for size, index_map in zip(operand.shape, maps):
+            low, high = index_range(index_map, attrs.extents)
+            if isinstance(size, int) and high is not None and (low < 0 or high >= size):
+                raise ShapeError(
+                    f"shapes {list(left.shape)} and {list(right.shape)} do not fit together: "
+                    f"an index runs over {low}…{high} along an axis of size {size}"
+                )
+    shape = tuple(attrs.extents[a] for a in attrs.output)
+    return (TensorType(shape, left.dtype, left.device),)
+
+
+def index_range(index_map: AxisMap, extents: Sequence[Size]) -> tuple[int, int | None]:
+    """The least and greatest index a map reaches; None where sizes are symbolic."""
+    low = high = index_map.offset
+    for number, coefficient in index_map.terms:
+        extent = extents[number]
+        if not isinstance(extent, int):
+            return low, None
+        reach = coefficient * max(extent - 1, 0)
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return low, high
+
+
+def _window(array: Array, maps: Sequence[AxisMap], extents: Sequence[int]) -> tuple[Array, list[int]]:
+    """A strided view of an operand with one axis per iteration axis that it uses."""
+    strides: dict[int, int] = {}
+    start = 0
+    for index_map, stride in zip(maps, array.strides):
+        start += index_map.offset * stride
+        for number, coefficient in index_map.terms:
+            strides[number] = strides.get(number, 0) + coefficient * stride
+    axes = sorted(strides)
+    shape = [extents[a] for a in axes]
+    if 0 in shape or 0 in array.shape:
+        return np.zeros(shape, array.dtype), axes
+    base = array.reshape(-1) if array.flags.c_contiguous else np.ascontiguousarray(array)
+    flat = base.reshape(-1)[start // array.itemsize :]
+    view = np.lib.stride_tricks.as_strided(flat, shape, [strides[a] for a in axes], writeable=False)
+    return view, axes
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs: ContractAttrs = current.attrs
+    narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4
+    operands: list[Any] = []
+    for array, maps in zip(inputs, (attrs.left, attrs.right)):
+        wide = np.ascontiguousarray(array.astype(np.float32) if narrow else array)
+        view, axes = _window(wide, maps, attrs.extents)  # type: ignore[arg-type]
+        operands += [view, axes]
+    with np.errstate(all="ignore"):
+        result = np.einsum(*operands, list(attrs.output), optimize=True)
+    return (np.asarray(result).astype(inputs[0].dtype),)
+
+
+def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct = cotangents[0]
+    if ct is None:
+        return [None, None]
+    return [operand_gradient(current, ct, 0), operand_gradient(current, ct, 1)]
+
+
+def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    (left, right), (dleft, dright) = current.inputs, tangents
+    parts = []
+    if dleft is not None:
+        parts.append(contract(dleft, right, current.attrs))
+    if dright is not None:
+        parts.append(contract(left, dright, current.attrs))
+    return [add(*parts) if len(parts) == 2 else parts[0] if parts else None]
+
+
+def operand_gradient(current: Node, ct: Node, which: int) -> Node:
+    """The gradient by one operand, as a contraction of the output gradient with the other."""
+    attrs: ContractAttrs = current.attrs
+    own, other = (attrs.left, attrs.right) if which == 0 else (attrs.right, attrs.left)
+    operand = current.inputs[which]
+    extents = list(attrs.extents)
+    ct_maps = [axis(a) for a in attrs.output]
+    output: list[int] = []
+    for size, index_map in zip(operand.shape, own):
+        plain = index_map.plain
+        if plain is not None and extents[plain] == size and plain not in output:
+            output.append(plain)
+            continue
+        extents.append(size)
+        output.append(len(extents) - 1)
+        place = _pivot(index_map, attrs, own, other)
+        ct, ct_maps[place] = _solve(ct, place, index_map, attrs, len(extents) - 1, size)
+    remaining = _renumber(output, ct_maps, other)
+    new = {old: i for i, old in enumerate(remaining)}
+    solved = ContractAttrs(
+        tuple(extents[a] for a in remaining),
+        tuple(new[a] for a in output),
+        tuple(_renamed(m, new) for m in ct_maps),
+        tuple(_renamed(m, new) for m in other),
+    )
+    return contract(ct, current.inputs[1 - which], solved)
+
+
+def _pivot(
+    index_map: AxisMap, attrs: ContractAttrs, own: Sequence[AxisMap], other: Sequence[AxisMap]
+) -> int:
+    """The place in the output of an axis that only this index of this operand uses."""
+    for number, _ in index_map.terms:
+        uses = sum(number == t for m in (*own, *other) for t, _ in m.terms)
+        if number in attrs.output and uses == 1:
+            return attrs.output.index(number)
+    raise AssertionError("a window index has an output axis of its own by construction")
+
+
+def _solve(
+    ct: Node, place: int, index_map: AxisMap, attrs: ContractAttrs, fresh: int, size: Size
+) -> tuple[Node, AxisMap]:
+    """Pad the output gradient along `place` so that an operand's index addresses it.
+
+    q = step*o + rest gives position q - rest in the gradient spread out by `step`.
+    """
+    pivot = attrs.output[place]
+    step = dict(index_map.terms)[pivot]
+    rank, length = len(ct.shape), ct.shape[place]
+    assert isinstance(length, int) and isinstance(size, int), "windows have known sizes"
+    offset = index_map.offset
+    if step < 0:  # turn the gradient round, so that positions grow with the index
+        starts = tuple(length - 1 if a == place else 0 for a in range(rank))
+        steps = tuple(-1 if a == place else 1 for a in range(rank))
+        ct = slice_(ct, starts, ct.shape, steps)
+        offset += step * (length - 1)
+        step = -step
+    rest = [(a, c) for a, c in index_map.terms if a != pivot]
+    position = AxisMap(tuple(sorted([(fresh, 1), *((a, -c) for a, c in rest)])), -offset)
+    low, high = index_range(position, (*attrs.extents, *[size] * (fresh + 1 - len(attrs.extents))))
+    assert high is not None
+    before, after = max(0, -low), max(0, high - step * (length - 1))
+    at = [int(a == place) for a in range(rank)]
+    padded = pad(
+        ct,
+        tuple(before * f for f in at),
+        tuple(after * f for f in at),
+        tuple((step - 1) * f for f in at),
+    )
+    return padded, AxisMap(position.terms, position.offset + before)
+
+
+def _renumber(output: Sequence[int], *maps: Sequence[AxisMap]) -> list[int]:
+    used = set(output)
+    for group in maps:
+        for index_map in group:
+            used.update(number for number, _ in index_map.terms)
+    return sorted(used)
+
+
+def _renamed(index_map: AxisMap, new: dict[int, int]) -> AxisMap:
+    terms = tuple(sorted((new[number], c) for number, c in index_map.terms))
+    return AxisMap(terms, index_map.offset)
+
+
+CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp)

@@ -1,0 +1,318 @@
+"""Elementwise ops: one row per scalar operation, plus casts, constants and index ramps.
+
+Operands agree in shape and type (broadcasting and promotion happen in the front end). A row's
+`derivative(node, i, t)` is `t` times the partial derivative by input i; being linear in `t` it
+serves forward and reverse mode alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeline import scalars
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.scalars import Array, ScalarOp
+
+Derivative = Callable[[Node, int, Node], Node | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CastAttrs(Attrs):
+    """The element type to convert to."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantAttrs(Attrs):
+    """A literal, as text so that -0.0, NaN and 1 versus 1.0 stay apart."""
+
+    text: str
+    dtype: DType
+    device: str
+
+    @property
+    def value(self) -> complex | float | int | bool:
+        """The literal as a Python number."""
+        if self.dtype.kind == "bool":
+            return self.text == "True"
+        if self.dtype.kind == "complex":
+            return complex(self.text)
+        return float(self.text) if self.dtype.kind == "float" else int(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class IotaAttrs(Attrs):
+    """A ramp 0, 1, 2 … along `axis`, the same along every other axis."""
+
+    shape: tuple[Size, ...]
+    axis: int
+    dtype: DType
+    device: str
+
+
+def _infer(row: ScalarOp, types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+    shape, device = types[-1].shape, types[-1].device
+    if any(t.shape != shape for t in types):
+        shapes = " and ".join(str(list(t.shape)) for t in types)
+        raise ShapeError(f"{row.name} needs operands of one shape, got {shapes}")
+    operands = types[1:] if row.name == "select" else types
+    if any(t.dtype is not operands[0].dtype for t in operands):
+        names = ", ".join(t.dtype.name for t in operands)
+        raise DTypeError(f"{row.name} needs operands of one element type, got {names}")
+    if operands[0].dtype.kind not in row.kinds:
+        raise DTypeError(f"{row.name} is not defined for {operands[0].dtype.name}")
+    dtype = scalars.result_type(row, tuple(t.dtype for t in types))
+    return (TensorType(shape, dtype, device),)
+
+
+def _vjp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
+    def vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+        ct = cotangents[0]
+        return [None if ct is None else rule(current, i, ct) for i in range(len(current.inputs))]
+
+    return vjp
+
+
+def _jvp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
+    def jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+        total: Node | None = None
+        for i, tangent in enumerate(tangents):
+            part = None if tangent is None else rule(current, i, tangent)
+            if part is not None:
+                total = part if total is None else add(total, part)
+        return [total]
+
+    return jvp
+
+
+def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
+    def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        return (scalars.evaluate(row.name, *inputs),)
+
+    return Op(
+        row.name,
+        "pointwise",
+        lambda types, attrs: _infer(row, types, attrs),
+        value,
+        _vjp_from(derivative) if derivative else None,
+        _jvp_from(derivative) if derivative else None,
+    )
+
+
+def constant(value: complex | float | int | bool, dtype: DType, device: str = "cpu") -> Node:
+    """A zero-dimensional literal that is part of the graph's structure."""
+    if dtype.kind == "bool":
+        text = str(bool(value))
+    elif dtype.kind == "complex":
+        text = repr(complex(value))
+    else:
+        assert not isinstance(value, complex)
+        text = repr(float(value)) if dtype.kind == "float" else str(int(value))
+    return node(CONSTANT, (), ConstantAttrs(text, dtype, device))
+
+
+def full_like(like: Node, value: float | int | bool) -> Node:
+    """A literal repeated over the shape and type of another node."""
+    return broadcast_scalar(constant(value, like.dtype, like.type.device), like.shape)
+
+
+def apply(name: str, *inputs: Node) -> Node:
+    """One elementwise op by name; all operands have one shape and type."""
+    return node(ROWS[name], inputs)
+
+
+def add(a: Node, b: Node) -> Node:
+    """a + b."""
+    return node(ROWS["add"], (a, b))
+
+
+def sub(a: Node, b: Node) -> Node:
+    """a - b."""
+    return node(ROWS["sub"], (a, b))
+
+
+def mul(a: Node, b: Node) -> Node:
+    """a * b."""
+    return node(ROWS["mul"], (a, b))
+
+
+def div(a: Node, b: Node) -> Node:
+    """a / b."""
+    return node(ROWS["div"], (a, b))
+
+
+def neg(a: Node) -> Node:
+    """-a."""
+    return node(ROWS["neg"], (a,))
+
+
+def scale(a: Node, factor: float) -> Node:
+    """a times a literal."""
+    return mul(a, full_like(a, factor))
+
+
+def select(condition: Node, yes: Node, no: Node) -> Node:
+    """`yes` where the condition holds, `no` elsewhere."""
+    return node(ROWS["select"], (condition, yes, no))
+
+
+def cast(a: Node, dtype: DType) -> Node:
+    """`a` converted to another element type."""
+    return a if a.dtype is dtype else node(CAST, (a,), CastAttrs(dtype))
+
+
+def iota(shape: tuple[Size, ...], axis: int, dtype: DType, device: str = "cpu") -> Node:
+    """A ramp along one axis."""
+    return node(IOTA, (), IotaAttrs(shape, axis, dtype, device))
+
+
+def stop_gradient(a: Node) -> Node:
+    """The same value, through which no derivative passes."""
+    return node(STOP_GRADIENT, (a,))
+
+
+def _zero(current: Node, i: int, t: Node) -> None:
+    return None
+
+
+def _half_on_ties(current: Node, i: int, t: Node) -> Node:
+    a, b = current.inputs if i == 0 else reversed(current.inputs)
+    larger, smaller = (a, b) if current.op.name == "max" else (b, a)
+    shared = select(apply("eq", a, b), scale(t, 0.5), full_like(t, 0))
+    return select(apply("lt", smaller, larger), t, shared)
+
+
+def _power(current: Node, i: int, t: Node) -> Node:
+    base, exponent = current.inputs
+    if i == 0:
+        lower = apply("pow", base, sub(exponent, full_like(exponent, 1)))
+        zero = apply("eq", exponent, full_like(exponent, 0))
+        return mul(t, select(zero, full_like(t, 0), mul(exponent, lower)))
+    # 0**b has a zero derivative by b for b >= 0, although log(0) is -inf
+    flat = apply("and", apply("eq", base, full_like(base, 0)),
+                 apply("le", full_like(exponent, 0), exponent))
+    return mul(t, select(flat, full_like(t, 0), mul(current, apply("log", base))))
+
+
+def _product(current: Node, i: int, t: Node) -> Node:
+    return mul(t, current.inputs[1 - i])
+
+
+def _quotient(current: Node, i: int, t: Node) -> Node:
+    by_b = div(t, current.inputs[1])
+    return by_b if i == 0 else neg(mul(by_b, current))
+
+
+def _remainder(current: Node, i: int, t: Node) -> Node:
+    a, b = current.inputs
+    return t if i == 0 else neg(mul(t, apply("floor", div(a, b))))
+
+
+def _chosen(current: Node, i: int, t: Node) -> Node | None:
+    if i == 0:
+        return None
+    zero = full_like(t, 0)
+    condition = current.inputs[0]
+    return select(condition, t, zero) if i == 1 else select(condition, zero, t)
+
+
+def _one_minus_square(current: Node, i: int, t: Node) -> Node:
+    return sub(t, mul(t, mul(current, current)))
+
+
+def _erf_slope(current: Node, i: int, t: Node) -> Node:
+    x = current.inputs[0]
+    return scale(mul(t, apply("exp", neg(mul(x, x)))), 2 / math.sqrt(math.pi))
+
+
+def _of_input(slope: Callable[[Node], Node]) -> Derivative:
+    return lambda current, i, t: mul(t, slope(current.inputs[0]))
+
+
+_DERIVATIVES: dict[str, Derivative] = {
+    "neg": lambda current, i, t: neg(t),
+    "abs": _of_input(lambda x: apply("sign", x)),
+    "reciprocal": lambda current, i, t: neg(mul(t, mul(current, current))),
+    "sqrt": lambda current, i, t: div(scale(t, 0.5), current),
+    "exp": lambda current, i, t: mul(t, current),
+    "expm1": lambda current, i, t: add(mul(t, current), t),
+    "log": lambda current, i, t: div(t, current.inputs[0]),
+    "log1p": lambda current, i, t: div(t, add(current.inputs[0], full_like(t, 1))),
+    "sin": _of_input(lambda x: apply("cos", x)),
+    "cos": _of_input(lambda x: neg(apply("sin", x))),
+    "tanh": _one_minus_square,
+    "erf": _erf_slope,
+    "add": lambda current, i, t: t,
+    "sub": lambda current, i, t: t if i == 0 else neg(t),
+    "mul": _product,
+    "div": _quotient,
+    "mod": _remainder,
+    "pow": _power,
+    "max": _half_on_ties,
+    "min": _half_on_ties,
+    "select": _chosen,
+    **dict.fromkeys(("sign", "floor", "ceil", "round", "trunc", "floordiv"), _zero),
+    **dict.fromkeys(("lt", "le", "eq", "ne", "isnan"), _zero),
+}
+
+ROWS: dict[str, Op] = {
+    name: _table_row(row, _DERIVATIVES.get(name)) for name, row in scalars.TABLE.items()
+}
+
+
+def _cast_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    return (scalars.cast(inputs[0], current.attrs.dtype),)
+
+
+def _cast_derivative(current: Node, i: int, t: Node) -> Node | None:
+    source, target = current.inputs[0].dtype, current.dtype
+    if not (source.is_differentiable and target.is_differentiable):
+        return None
+    return cast(t, source if t.dtype is target else target)
+
+
+def _iota_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs = current.attrs
+    lengths = [1] * len(attrs.shape)
+    lengths[attrs.axis] = attrs.shape[attrs.axis]
+    ramp = np.arange(attrs.shape[attrs.axis]).astype(attrs.dtype.numpy).reshape(lengths)
+    return (np.broadcast_to(ramp, attrs.shape),)
+
+
+CAST = Op(
+    "cast",
+    "pointwise",
+    lambda types, attrs: (TensorType(types[0].shape, attrs.dtype, types[0].device),),
+    _cast_value,
+    _vjp_from(_cast_derivative),
+    _jvp_from(_cast_derivative),
+)
+CONSTANT = Op(
+    "constant",
+    "pointwise",
+    lambda types, attrs: (TensorType((), attrs.dtype, attrs.device),),
+    lambda current, inputs: (np.array(current.attrs.value, current.attrs.dtype.numpy),),
+)
+IOTA = Op(
+    "iota",
+    "pointwise",
+    lambda types, attrs: (TensorType(attrs.shape, attrs.dtype, attrs.device),),
+    _iota_value,
+)
+STOP_GRADIENT = Op(
+    "stop_gradient",
+    "movement",
+    lambda types, attrs: (types[0],),
+    lambda current, inputs: (inputs[0],),
+    _vjp_from(_zero),
+    _jvp_from(_zero),
+)

@@ -1,0 +1,318 @@
+"""Movement ops: they rename indices and compute nothing.
+
+reshape, permute, broadcast, slice, pad and concat. The compiler turns all of them but concat into
+index arithmetic, so a view costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline.errors import AxisError, DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.sizes import Size, product
+from ridgeline.scalars import Array
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapeAttrs(Attrs):
+    """The new shape, with as many elements as the old one."""
+
+    shape: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PermuteAttrs(Attrs):
+    """Output axis i is input axis `order[i]`."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastAttrs(Attrs):
+    """Input axis i lies along output axis `axes[i]`; it has that size, or size 1."""
+
+    shape: tuple[Size, ...]
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAttrs(Attrs):
+    """Along axis d, output index i reads input index `starts[d] + i * steps[d]`."""
+
+    starts: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PadAttrs(Attrs):
+    """Elements of `value` put before, after and between the elements along each axis."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    interior: tuple[int, ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatAttrs(Attrs):
+    """The axis along which the inputs follow one another."""
+
+    axis: int
+
+
+def reshape(a: Node, shape: tuple[Size, ...]) -> Node:
+    """The same elements in row-major order under another shape."""
+    return a if a.shape == shape else node(RESHAPE, (a,), ReshapeAttrs(shape))
+
+
+def permute(a: Node, order: tuple[int, ...]) -> Node:
+    """Axes in another order."""
+    identity = order == tuple(range(len(order)))
+    return a if identity else node(PERMUTE, (a,), PermuteAttrs(order))
+
+
+def broadcast(a: Node, shape: tuple[Size, ...], axes: tuple[int, ...]) -> Node:
+    """Repeat along new axes and along axes of size 1."""
+    if a.shape == shape and axes == tuple(range(len(shape))):
+        return a
+    return node(BROADCAST, (a,), BroadcastAttrs(shape, axes))
+
+
+def broadcast_scalar(a: Node, shape: tuple[Size, ...]) -> Node:
+    """Repeat a zero-dimensional node over a shape."""
+    return broadcast(a, shape, ())
+
+
+def broadcast_to(a: Node, shape: tuple[Size, ...]) -> Node:
+    """NumPy's broadcasting: axes are aligned from the right."""
+    shift = len(shape) - len(a.shape)
+    return broadcast(a, shape, tuple(range(shift, len(shape))))
+
+
+def slice_(
+    a: Node, starts: tuple[int, ...], sizes: tuple[Size, ...], steps: tuple[int, ...]
+) -> Node:
+    """A regular sub-grid; steps may be negative."""
+    whole = sizes == a.shape and not any(starts) and all(s == 1 for s in steps)
+    return a if whole else node(SLICE, (a,), SliceAttrs(starts, sizes, steps))
+
+
+def pad(
+    a: Node,
+    low: tuple[int, ...],
+    high: tuple[int, ...],
+    interior: tuple[int, ...] | None = None,
+    value: float = 0.0,
+) -> Node:
+    """Put `value` around and between the elements."""
+    between = interior or (0,) * len(low)
+    if not any(low) and not any(high) and not any(between):
+        return a
+    return node(PAD, (a,), PadAttrs(low, high, between, value))
+
+
+def concat(parts: Sequence[Node], axis: int) -> Node:
+    """Join along an existing axis."""
+    return parts[0] if len(parts) == 1 else node(CONCAT, parts, ConcatAttrs(axis))
+
+
+def _infer_reshape(types: Sequence[TensorType], attrs: ReshapeAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    if product(source.shape) != product(attrs.shape):
+        raise ShapeError(
+            f"cannot view shape {list(source.shape)} ({product(source.shape)} elements) "
+            f"as {list(attrs.shape)} ({product(attrs.shape)} elements)"
+        )
+    return (TensorType(attrs.shape, source.dtype, source.device),)
+
+
+def _infer_permute(types: Sequence[TensorType], attrs: PermuteAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    if sorted(attrs.order) != list(range(len(source.shape))):
+        raise AxisError(f"{list(attrs.order)} is not an order of {len(source.shape)} axes")
+    shape = tuple(source.shape[axis] for axis in attrs.order)
+    return (TensorType(shape, source.dtype, source.device),)
+
+
+def _infer_broadcast(types: Sequence[TensorType], attrs: BroadcastAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    for size, axis in zip(source.shape, attrs.axes):
+        if not 0 <= axis < len(attrs.shape) or size not in (1, attrs.shape[axis]):
+            raise ShapeError(f"cannot broadcast {list(source.shape)} to {list(attrs.shape)}")
+    return (TensorType(attrs.shape, source.dtype, source.device),)
+
+
+def _infer_slice(types: Sequence[TensorType], attrs: SliceAttrs) -> tuple[TensorType, ...]:
+    return (TensorType(attrs.sizes, types[0].dtype, types[0].device),)
+
+
+def _infer_pad(types: Sequence[TensorType], attrs: PadAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    shape = tuple(
+        low + high + size + (_gaps(size) * between if between else 0)
+        for size, low, high, between in zip(source.shape, attrs.low, attrs.high, attrs.interior)
+    )
+    return (TensorType(shape, source.dtype, source.device),)
+
+
+def _gaps(size: Size) -> Size:
+    return max(size - 1, 0) if isinstance(size, int) else size - 1
+
+
+def _infer_concat(types: Sequence[TensorType], attrs: ConcatAttrs) -> tuple[TensorType, ...]:
+    first, axis = types[0], attrs.axis
+    for other in types[1:]:
+        if other.dtype is not first.dtype:
+            raise DTypeError(f"cannot join {first.dtype.name} and {other.dtype.name}")
+        if _without(other.shape, axis) != _without(first.shape, axis):
+            raise ShapeError(
+                f"cannot join shapes {list(first.shape)} and {list(other.shape)} along axis {axis}"
+            )
+    total: Size = sum((t.shape[axis] for t in types[1:]), first.shape[axis])
+    shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    return (TensorType(shape, first.dtype, first.device),)
+
+
+def _without(shape: tuple[Size, ...], axis: int) -> tuple[Size, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+def _broadcast_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs, source = current.attrs, inputs[0]
+    lengths = [1] * len(attrs.shape)
+    for size, axis in zip(source.shape, attrs.axes):
+        lengths[axis] = size
+    in_order = np.transpose(source, np.argsort(attrs.axes)) if attrs.axes else source
+    return (np.broadcast_to(in_order.reshape(lengths), attrs.shape),)
+
+
+def _slice_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs = current.attrs
+    picks = []
+    for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
+        end = start + size * step
+        picks.append(slice(start, end if end >= 0 else None, step) if size else slice(0, 0))
+    return (inputs[0][tuple(picks)],)
+
+
+def _pad_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs = current.attrs
+    result = np.full(current.shape, attrs.value, inputs[0].dtype)
+    picks = tuple(
+        slice(low, low + max(size - 1, 0) * (between + 1) + (1 if size else 0), between + 1)
+        for low, size, between in zip(attrs.low, inputs[0].shape, attrs.interior)
+    )
+    result[picks] = inputs[0]
+    return (result,)
+
+
+def _along(current: Node, source: Node) -> Node:
+    """The movement of `current`, applied to another operand."""
+    return node(current.op, (source,), current.attrs)
+
+
+def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    return [None if tangents[0] is None else _along(current, tangents[0])]
+
+
+def _pad_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    attrs = current.attrs
+    tangent = tangents[0]
+    return [None if tangent is None else pad(tangent, attrs.low, attrs.high, attrs.interior)]
+
+
+def _reshape_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct = cotangents[0]
+    return [None if ct is None else reshape(ct, current.inputs[0].shape)]
+
+
+def _permute_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, order = cotangents[0], current.attrs.order
+    inverse = tuple(order.index(axis) for axis in range(len(order)))
+    return [None if ct is None else permute(ct, inverse)]
+
+
+def _broadcast_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    from ridgeline.ops.reduce import sum_
+
+    ct, attrs, source = cotangents[0], current.attrs, current.inputs[0]
+    if ct is None:
+        return [None]
+    kept = [
+        axis for size, axis in zip(source.shape, attrs.axes) if size == attrs.shape[axis]
+    ]
+    summed = sum_(ct, tuple(a for a in range(len(attrs.shape)) if a not in kept))
+    # the axes that remain stand in output order; put them in the input's order
+    order = tuple(sorted(kept).index(axis) for axis in kept)
+    return [reshape(permute(summed, order), source.shape)]
+
+
+def _slice_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, attrs, source = cotangents[0], current.attrs, current.inputs[0]
+    if ct is None:
+        return [None]
+    starts: list[int] = []
+    flips: list[int] = []
+    for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
+        starts.append(start if step > 0 else start + (size - 1) * step)
+        flips.append(1 if step > 0 else -1)
+    origin = tuple(0 if f > 0 else s - 1 for f, s in zip(flips, attrs.sizes))
+    upright = slice_(ct, origin, attrs.sizes, tuple(flips))
+    steps = tuple(abs(s) for s in attrs.steps)
+    high: list[Any] = [
+        full - (first + (size - 1) * step + 1) if size else full
+        for full, first, size, step in zip(source.shape, starts, attrs.sizes, steps)
+    ]
+    low = tuple(first if size else 0 for first, size in zip(starts, attrs.sizes))
+    return [pad(upright, low, tuple(high), tuple(s - 1 for s in steps))]
+
+
+def _pad_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, attrs, source = cotangents[0], current.attrs, current.inputs[0]
+    if ct is None:
+        return [None]
+    return [slice_(ct, attrs.low, source.shape, tuple(b + 1 for b in attrs.interior))]
+
+
+def _concat_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, axis = cotangents[0], current.attrs.axis
+    parts: list[Node | None] = []
+    start = 0
+    for source in current.inputs:
+        rank = len(source.shape)
+        starts = tuple(start if a == axis else 0 for a in range(rank))
+        parts.append(None if ct is None else slice_(ct, starts, source.shape, (1,) * rank))
+        start += source.shape[axis]  # type: ignore[assignment]
+    return parts
+
+
+def _concat_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    from ridgeline.ops.elementwise import full_like
+
+    if all(t is None for t in tangents):
+        return [None]
+    filled = [full_like(i, 0) if t is None else t for t, i in zip(tangents, current.inputs)]
+    return [concat(filled, current.attrs.axis)]
+
+
+RESHAPE = Op(
+    "reshape", "movement", _infer_reshape,
+    lambda current, inputs: (inputs[0].reshape(current.attrs.shape),), _reshape_vjp, _jvp,
+)  # fmt: skip
+PERMUTE = Op(
+    "permute", "movement", _infer_permute,
+    lambda current, inputs: (np.transpose(inputs[0], current.attrs.order),), _permute_vjp, _jvp,
+)  # fmt: skip
+BROADCAST = Op("broadcast", "movement", _infer_broadcast, _broadcast_value, _broadcast_vjp, _jvp)
+SLICE = Op("slice", "movement", _infer_slice, _slice_value, _slice_vjp, _jvp)
+PAD = Op("pad", "movement", _infer_pad, _pad_value, _pad_vjp, _pad_jvp)
+CONCAT = Op(
+    "concat", "movement", _infer_concat,
+    lambda current, inputs: (np.concatenate(inputs, current.attrs.axis),), _concat_vjp, _concat_jvp,
+)  # fmt: skip
