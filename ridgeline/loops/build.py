@@ -1,8 +1,8 @@
 """Everything needed to build and rewrite expressions; nobody calls `Op.make` by hand.
 
-`op`, `cast` and `bitcast` (from `terms.py`) simplify locally as they build; the helpers below are
-short names for them. `substitute`, `free_vars` and `affine` walk expressions iteratively.
-`simplify` and `bounds` (from `ranges.py`) reason about index arithmetic with known ranges.
+`op`, `cast` and `bitcast` simplify locally as they build (`terms.py`, `identities.py`); the helpers
+below are short names for them. `substitute`, `free_vars` and `affine` walk iteratively.
+`simplify` and `bounds` (`ranges.py`) reason about index arithmetic with known ranges.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
+from ridgeline.loops.identities import bitcast, cast, holds, op, rebuild
 from ridgeline.loops.ir import Const, Expr, Op, Var
-from ridgeline.loops.terms import bitcast, cast, holds, op, rebuild
+from ridgeline.loops.ranges import bounds, simplify
 
 __all__ = [
-    "add", "affine", "bitcast", "cast", "eq", "floordiv", "free_vars", "holds",
+    "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "holds",
     "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "rebuild", "select",
-    "sub", "substitute",
+    "simplify", "sub", "substitute",
 ]  # fmt: skip
 
 
