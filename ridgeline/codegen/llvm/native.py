@@ -1,0 +1,169 @@
+"""From LLVM IR text to machine code in this process.
+
+`compile_ir` makes position-independent object code for the host, `Library` loads it, and
+`ObjectCache` keeps it on disk between runs. LLVM itself is loaded by the first compilation only.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from ridgeline.codegen.llvm import elf
+from ridgeline.codegen.llvm.store import ObjectCache
+from ridgeline.codegen.llvm.target import Target, target, toolchain
+
+__all__ = [
+    "CompileError",
+    "Library",
+    "ObjectCache",
+    "Target",
+    "compile_cached",
+    "compile_ir",
+    "compiler_fingerprint",
+    "target",
+]
+
+_PACKAGE = Path(__file__).parents[2]
+_COMPILER_SOURCES = (
+    "scalars.py", "dtypes.py", "loops", "schedules", "fusion", "codegen", "graph", "ops",
+)  # fmt: skip
+
+
+class CompileError(Exception):
+    """LLVM refused some IR: a defect of the code generator, never of a user's program."""
+
+
+def compile_ir(text: str) -> bytes:
+    """Object code for the host from LLVM IR text. Threads may call this at once."""
+    import llvmlite.binding as llvm
+
+    machine, options = _machine()
+    # A context of its own: in the shared one, names and types of every module ever parsed stay.
+    context = llvm.create_context()
+    try:
+        module = llvm.parse_assembly(text, context)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"{error}\n{text}") from None
+    with module, _COMPILE_LOCK:
+        passes = llvm.create_new_module_pass_manager()
+        for add in _PASSES:
+            getattr(passes, f"add_{add}_pass")()
+        builder = llvm.create_pass_builder(machine, options)
+        passes.run(module, builder)
+        code: bytes = machine.emit_object(module)
+    return code
+
+
+# The IR carries explicit vectors and unrolled loops already: what is left is to turn allocas into
+# registers, to fold address arithmetic, and to drop what both leave behind.
+_PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "dead_code_elimination")
+# One target machine serves all compilations, and a target machine is not thread-safe.
+_COMPILE_LOCK = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _machine() -> tuple[Any, Any]:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    host = target()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=host.cpu, features=host.features, opt=3, reloc="pic", codemodel="small"
+    )
+    return machine, llvm.create_pipeline_tuning_options(speed_level=2)
+
+
+def compile_cached(text: str) -> bytes:
+    """As `compile_ir`, but the same text is compiled once per machine and compiler."""
+    cache = ObjectCache("objects")
+    key = f"{_code_fingerprint()}\n{text}"
+    code = cache.get(key)
+    if code is None:
+        code = compile_ir(text)
+        cache.put(key, code)
+    return code
+
+
+@dataclass(frozen=True)
+class Library:
+    """Loaded machine code: the addresses of its functions.
+
+    Code stays mapped until the process ends, even when nothing refers to it: worker threads,
+    plans in flight and other code hold bare addresses into it, which nobody counts. A kernel is a
+    few KiB, and the cache above makes sure that each is loaded once.
+    """
+
+    symbols: dict[str, int]
+
+    @classmethod
+    def load(cls, object_code: bytes) -> Library:
+        """Map object code into the process. Names must be unique among all libraries."""
+        if elf.is_loadable(object_code):
+            return cls(elf.load(object_code))
+        return _LlvmLibrary.load(object_code)
+
+    def address(self, symbol: str) -> int:
+        """The address of a function the code defines; KeyError if it defines none so called."""
+        return self.symbols[symbol]
+
+
+class _LlvmLibrary(Library):
+    """Code loaded by LLVM's own loader: for object formats that the loader here does not read."""
+
+    @classmethod
+    def load(cls, object_code: bytes) -> Library:
+        import llvmlite.binding as llvm
+
+        with _COMPILE_LOCK:
+            engine = _engine()
+            engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
+            engine.finalize_object()
+        return cls({})
+
+    def address(self, symbol: str) -> int:
+        """The address of a function, by LLVM's symbol table."""
+        found: int = _engine().get_function_address(symbol)
+        if not found:
+            raise KeyError(symbol)
+        return found
+
+
+@lru_cache(maxsize=1)
+def _engine() -> Any:
+    """One engine for the process: a new one per library costs a millisecond."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=3, jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+@lru_cache(maxsize=1)
+def compiler_fingerprint() -> str:
+    """A hash of all that decides what code a graph becomes: compiler sources, LLVM, CPU."""
+    digest = blake2b(_host().encode(), digest_size=16)
+    for name in _COMPILER_SOURCES:
+        path = _PACKAGE / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.relative_to(_PACKAGE).as_posix().encode() + b"\0")
+            digest.update(file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _code_fingerprint() -> str:
+    """A hash of what decides the machine code of given IR: this file, LLVM, CPU."""
+    digest = blake2b(_host().encode() + b"\0" + Path(__file__).read_bytes(), digest_size=16)
+    return digest.hexdigest()
+
+
+def _host() -> str:
+    return f"{toolchain()}\n{target().cpu}\n{target().features}"

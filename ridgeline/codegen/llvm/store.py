@@ -1,0 +1,152 @@
+"""The disk cache: bytes under a key, safe against crashes, damage and other processes.
+
+An entry is a file whose name is the hash of its key and whose head is a checksum of its contents.
+Entries are written to a temporary name and renamed. Machine code is loaded from here, so the
+folder is private to the user, and one that others could have written to is not used. A cache that
+cannot be used only costs time: that is a warning, never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+import warnings
+from hashlib import blake2b
+from pathlib import Path
+
+from ridgeline.config import config
+
+_MAGIC = b"RLcache1"
+_DIGEST = 16
+_SCAN_EVERY = 32 << 20  # bytes this process writes between two looks at the folder's size
+
+
+class ObjectCache:
+    """One namespace of the cache. The size cap holds for all namespaces together."""
+
+    _written = _SCAN_EVERY  # so that the first put of a process looks
+
+    def __init__(self, namespace: str = "objects") -> None:
+        if not namespace.isidentifier():
+            raise ValueError(f"a cache namespace must be a plain word, not {namespace!r}")
+        self.namespace = namespace
+
+    def get(self, key: str) -> bytes | None:
+        """The bytes stored under `key`, or None; a damaged entry is removed and is None."""
+        root = _usable_root()
+        if root is None:
+            return None
+        path = self._path(root, key)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        head, data = content[: len(_MAGIC) + _DIGEST], content[len(_MAGIC) + _DIGEST :]
+        if head != _MAGIC + _checksum(path.name, data):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):  # the time of last use, which eviction goes by
+            os.utime(path)
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store bytes under a key; another process sees all of them or none."""
+        root = _usable_root()
+        if root is None:
+            return
+        path = self._path(root, key)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_MAGIC + _checksum(path.name, data) + data)
+                os.replace(temporary, path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
+        except OSError as error:
+            _warn(f"cannot write to the cache: {error}")
+            return
+        ObjectCache._written += len(data)
+        if ObjectCache._written >= _SCAN_EVERY:
+            ObjectCache._written = 0
+            evict(root, config.cache_max_bytes)
+
+    def _path(self, root: Path, key: str) -> Path:
+        name = blake2b(key.encode(), digest_size=20).hexdigest()
+        return root / self.namespace / name[:2] / name
+
+
+def cache_root() -> Path:
+    """The folder the cache lives in, whether or not it exists yet."""
+    if config.cache_dir:
+        return Path(config.cache_dir).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification: a relative path there is invalid and ignored.
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "ridgeline"
+
+
+def evict(root: Path, limit: int) -> None:
+    """Remove entries, longest unused first, until a little less than `limit` bytes are left."""
+    entries: list[tuple[float, int, Path]] = []
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            with contextlib.suppress(OSError):  # another process may have removed it
+                status = path.stat()
+                entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    if total <= limit:
+        return
+    for _, size, path in sorted(entries):
+        if total <= limit - limit // 8:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
+
+
+def _checksum(name: str, data: bytes) -> bytes:
+    """Covers the name too, so that an entry renamed to another key is not taken for it."""
+    return blake2b(data, digest_size=_DIGEST, key=name.encode()).digest()
+
+
+_checked: dict[str, bool] = {}
+
+
+def _usable_root() -> Path | None:
+    """The cache folder, made if missing; None where there is none to use."""
+    if config.cache_max_bytes == 0:
+        return None
+    try:
+        root = cache_root()
+    except RuntimeError:  # no home folder
+        return None
+    known = _checked.get(str(root))
+    if known is None:
+        known = _checked[str(root)] = _prepare(root)
+    return root if known else None
+
+
+def _prepare(root: Path) -> bool:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = root.stat()
+    except OSError as error:
+        _warn(f"no disk cache: {error}")
+        return False
+    if status.st_uid != os.geteuid():
+        _warn(f"no disk cache: {root} belongs to another user")
+        return False
+    if stat.S_IMODE(status.st_mode) & 0o022:
+        _warn(f"no disk cache: users other than its owner can write to {root}")
+        return False
+    return True
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)

@@ -1,0 +1,141 @@
+"""Settings: one typed dataclass, one instance, one environment prefix.
+
+`config.threads = 4` changes a setting for the process, `with config.override(threads=4):` for a
+block. Every change is validated and moves `config.epoch`, which jit guards compare. Environment
+variables named RIDGELINE_<FIELD> give the first values and are read once, at import.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+from ridgeline.errors import RidgelineError
+
+Tier = Literal["auto", "interpreter", "compiled"]
+PREFIX = "RIDGELINE_"
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+_UNSET = object()
+_EPOCHS = itertools.count(1)  # `next` is atomic, so no change is lost between threads
+
+
+class ConfigError(RidgelineError):
+    """A setting with an impossible value, or a setting that does not exist."""
+
+    code = "RL0010"
+
+
+@dataclass
+class Config:
+    """What a user may set. Sizes are bytes; a zero means what its comment says."""
+
+    cache_dir: str = ""  # empty: $XDG_CACHE_HOME/ridgeline, else ~/.cache/ridgeline
+    cache_max_bytes: int = 2 << 30  # compiled code and plans on disk; 0: no disk cache
+    buffer_cache_bytes: int = 0  # freed memory kept for reuse; 0: a quarter of the machine's
+    threads: int = 0  # 0: every usable core
+    tier: Tier = "auto"
+    huge_pages: bool = True
+
+    epoch = 0  # not a setting: moves forward with every change
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = _CHECKS.get(name)
+        if check is None:
+            raise ConfigError(
+                f"there is no setting called {name!r}", help=f"settings: {', '.join(_CHECKS)}"
+            )
+        check(name, value)
+        if self.__dict__.get(name, _UNSET) != value:
+            self.__dict__[name] = value
+            self.__dict__["epoch"] = next(_EPOCHS)
+
+    @contextmanager
+    def override(self, **settings: Any) -> Iterator[Config]:
+        """Change settings (of the whole process) for a block; they come back on the way out."""
+        before: dict[str, Any] = {}
+        try:
+            for name, value in settings.items():
+                previous = getattr(self, name, None)
+                setattr(self, name, value)
+                before[name] = previous
+            yield self
+        finally:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Config:
+        """Defaults, replaced by the RIDGELINE_* variables that are set."""
+        made = cls()
+        for field in fields(cls):
+            text = environment.get(PREFIX + field.name.upper())
+            if text is None:
+                continue
+            try:
+                setattr(made, field.name, _parse(getattr(made, field.name), text))
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{PREFIX}{field.name.upper()}={text!r}: {error.message}", help=error.help
+                ) from None
+        return made
+
+
+def _parse(default: object, text: str) -> object:
+    """Read a variable's text as the type of the setting's default."""
+    text = text.strip()
+    if isinstance(default, bool):
+        if text.lower() not in _TRUE + _FALSE:
+            raise ConfigError("is neither true nor false", help="use 1 or 0")
+        return text.lower() in _TRUE
+    if isinstance(default, int):
+        unit = _UNITS.get(text[-1:].upper(), 1)
+        digits = text[:-1] if unit > 1 else text
+        if not (digits.isascii() and digits.isdigit()):
+            raise ConfigError("is not a whole number", help="use digits, or digits and K, M, G, T")
+        return int(digits) * unit
+    return text
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ConfigError(f"{name} must be a whole number of at least 0, not {value!r}")
+
+
+def _check_threads(name: str, value: Any) -> None:
+    _check_count(name, value)
+    if value > 4096:
+        raise ConfigError(f"{name} is {value}; at most 4096 make sense")
+
+
+def _check_text(name: str, value: Any) -> None:
+    if not isinstance(value, str) or "\0" in value:
+        raise ConfigError(f"{name} must be a path as text, not {value!r}")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, not {value!r}")
+
+
+def _check_tier(name: str, value: Any) -> None:
+    if value not in get_args(Tier):
+        raise ConfigError(f"{name} must be one of {', '.join(get_args(Tier))}, not {value!r}")
+
+
+_CHECKS: dict[str, Callable[[str, Any], None]] = {
+    "cache_dir": _check_text,
+    "cache_max_bytes": _check_count,
+    "buffer_cache_bytes": _check_count,
+    "threads": _check_threads,
+    "tier": _check_tier,
+    "huge_pages": _check_flag,
+}
+
+config = Config.from_environment(os.environ)

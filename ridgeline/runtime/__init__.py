@@ -1,0 +1,1 @@
+"""What runs compiled code: memory, threads, plans."""

@@ -1,0 +1,87 @@
+"""Host memory: a `Buffer` is an address and a size; dropping it returns the block to a pool.
+
+Fresh pages cost five to thirty times what reused ones do, so blocks are kept by size class, and
+large ones are 2 MiB-aligned and ask for huge pages. `Buffer.borrow` wraps a NumPy array instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ridgeline.dtypes import DType
+from ridgeline.runtime.memory import Pool
+
+pool = Pool()
+
+
+class Buffer:
+    """A piece of host memory; give it back by letting go of it."""
+
+    __slots__ = ("__weakref__", "_block_bytes", "_owner", "address", "nbytes")
+
+    address: int
+    nbytes: int
+    _block_bytes: int  # the size class to return to; 0 when the memory is borrowed
+    _owner: np.ndarray[Any, Any] | None
+
+    @classmethod
+    def allocate(cls, nbytes: int) -> Buffer:
+        """Memory with undefined contents, 64-byte aligned, readable 64 bytes past its end."""
+        buffer = cls.__new__(cls)
+        buffer._block_bytes = 0  # so that __del__ is harmless if taking a block fails
+        buffer.address, buffer._block_bytes = pool.take(nbytes)
+        buffer.nbytes = nbytes
+        buffer._owner = None
+        return buffer
+
+    @classmethod
+    def borrow(cls, array: np.ndarray[Any, Any]) -> Buffer:
+        """The memory of a C-contiguous array, not copied; the array lives as long as this."""
+        if not array.flags.c_contiguous:
+            raise ValueError("only a C-contiguous array can be borrowed; copy it first")
+        buffer = cls.__new__(cls)
+        buffer._block_bytes = 0
+        buffer.address = array.__array_interface__["data"][0]
+        buffer.nbytes = array.nbytes
+        buffer._owner = array
+        return buffer
+
+    @property
+    def borrowed(self) -> bool:
+        """True where the memory belongs to somebody else's array."""
+        return self._owner is not None
+
+    @property
+    def writeable(self) -> bool:
+        """False only for a borrowed array that is read-only."""
+        return self._owner is None or bool(self._owner.flags.writeable)
+
+    def array(self, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
+        """A NumPy view from the start of this memory; the view keeps the buffer alive."""
+        shape = tuple(shape)
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes > self.nbytes:
+            raise ValueError(f"{shape} of {dtype.name} needs {nbytes} bytes, not {self.nbytes}")
+        return np.asarray(self)[:nbytes].view(dtype.numpy).reshape(shape)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The memory as bytes; NumPy keeps `self` as the base of what it builds from this."""
+        return {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (self.nbytes,),
+            "data": (self.address, not self.writeable),
+        }
+
+    def __del__(self, give_back: Any = pool.give_back) -> None:
+        if self._block_bytes:
+            give_back(self.address, self._block_bytes)
+
+    def __repr__(self) -> str:
+        kind = "borrowed " if self.borrowed else ""
+        return f"Buffer({kind}{self.nbytes} bytes at {self.address:#x})"

@@ -1,0 +1,211 @@
+"""The pool of freed memory blocks behind `Buffer`, by size class.
+
+A block that comes back is only appended to a deque, which is atomic: finalizers can run anywhere,
+even inside `take`, so they must not wait for a lock. `take` sorts what came back into the free
+lists. Memory is never released because the interpreter ends: native threads may still use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+from collections import deque
+from functools import lru_cache
+
+from ridgeline.config import config
+
+LARGE = 1 << 20  # from here on blocks are mapped, aligned to huge pages
+HUGE_PAGE = 2 << 20
+ALIGNMENT = 64
+SLACK = 64  # vector code may read (never write) this far past the end of a block
+_PAGE = mmap.PAGESIZE
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.aligned_alloc.restype = ctypes.c_void_p
+_libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.free.restype = None
+
+
+class _SizeClass:
+    """The free blocks of one size, and when one was last asked for."""
+
+    __slots__ = ("free", "last_use")
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+        self.last_use = 0
+
+
+class Pool:
+    """Blocks of memory by size class: taken under a lock, given back without one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._returned: deque[tuple[int, int]] = deque()
+        self._classes: dict[int, _SizeClass] = {}
+        self._in_use = self._peak = self._cached = self._uses = 0
+        # A fork while another thread is in `take` would leave the child a lock nobody opens.
+        os.register_at_fork(
+            before=self._lock.acquire,
+            after_in_parent=self._lock.release,
+            after_in_child=self._lock.release,
+        )
+
+    @property
+    def in_use(self) -> int:
+        """Bytes of the blocks now held by buffers."""
+        with self._lock:
+            self._sort_returned()
+            return self._in_use
+
+    @property
+    def peak(self) -> int:
+        """The most bytes ever in use at once."""
+        return self._peak
+
+    @property
+    def cached(self) -> int:
+        """Bytes of the blocks kept for reuse."""
+        with self._lock:
+            self._sort_returned()
+            return self._cached
+
+    def reset_peak(self) -> None:
+        """Measure the peak from now on."""
+        with self._lock:
+            self._sort_returned()
+            self._peak = self._in_use
+
+    def take(self, nbytes: int) -> tuple[int, int]:
+        """The address of a block for `nbytes`, and the size class it has to return to."""
+        size = block_bytes(nbytes)
+        with self._lock:
+            if self._returned:
+                self._sort_returned()
+            found = self._classes.get(size)
+            if found is not None and found.free:
+                address = found.free.pop()
+                self._cached -= size
+            else:
+                address, size = self._take_near(size)
+                found = self._classes[size]
+            self._uses = found.last_use = self._uses + 1
+            self._in_use += size
+            if self._in_use > self._peak:
+                self._peak = self._in_use
+        return address, size
+
+    def give_back(self, address: int, size: int) -> None:
+        """Return a block. Large ones are sorted in at once, so that the cap holds."""
+        self._returned.append((address, size))
+        if size >= LARGE and self._lock.acquire(blocking=False):
+            try:
+                self._sort_returned()
+            finally:
+                self._lock.release()
+
+    def trim(self, keep: int = 0) -> int:
+        """Give cached memory back to the system until `keep` bytes are left; bytes released."""
+        with self._lock:
+            self._sort_returned()
+            return self._release_to(keep)
+
+    def _take_near(self, size: int) -> tuple[int, int]:
+        """A cached block slightly too large, which beats fresh pages, or else a new one."""
+        candidate = _next_class(size)
+        while candidate <= size + size // 4:
+            larger = self._classes.get(candidate)
+            if larger is not None and larger.free:
+                self._cached -= candidate
+                return larger.free.pop(), candidate
+            candidate = _next_class(candidate)
+        self._classes.setdefault(size, _SizeClass())
+        try:
+            return _map_block(size), size
+        except MemoryError:
+            self._release_to(0)
+            return _map_block(size), size
+
+    def _sort_returned(self) -> None:
+        cached = self._cached
+        while self._returned:
+            address, size = self._returned.popleft()
+            self._classes[size].free.append(address)
+            cached += size
+        self._in_use -= cached - self._cached
+        self._cached = cached
+        limit = config.buffer_cache_bytes or _DEFAULT_LIMIT
+        if cached > limit:
+            self._release_to(limit)
+
+    def _release_to(self, keep: int) -> int:
+        """Release blocks, those of the longest unused size class first; the lock is held."""
+        before = self._cached
+        for size, blocks in sorted(self._classes.items(), key=lambda item: item[1].last_use):
+            while blocks.free and self._cached > keep:
+                _unmap_block(blocks.free.pop(), size)
+                self._cached -= size
+        return before - self._cached
+
+
+@lru_cache(maxsize=4096)
+def block_bytes(nbytes: int) -> int:
+    """The size class for `nbytes`: eight classes to an octave; large ones in whole huge pages."""
+    if nbytes >= LARGE:
+        step = max(HUGE_PAGE, 1 << (nbytes.bit_length() - 4))
+    elif nbytes < 0:
+        raise ValueError(f"cannot allocate {nbytes} bytes")
+    else:
+        nbytes += SLACK
+        step = max(ALIGNMENT, 1 << max(nbytes.bit_length() - 4, 0))
+    return (nbytes + step - 1) & -step
+
+
+def _next_class(size: int) -> int:
+    return block_bytes(size + 1 if size >= LARGE else size + 1 - SLACK)
+
+
+def _map_block(size: int) -> int:
+    """Fresh memory of a size class."""
+    if size < LARGE:
+        small: int | None = _libc.aligned_alloc(ALIGNMENT, size)
+        if not small:
+            raise MemoryError(f"cannot allocate {size} bytes")
+        return small
+    length = size + HUGE_PAGE + _PAGE  # room to align; the last page is the readable slack
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    start = _libc.mmap(None, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if start in (None, ctypes.c_void_p(-1).value):
+        raise MemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+    address = int((start + HUGE_PAGE - 1) & -HUGE_PAGE)
+    end = address + size + _PAGE
+    if address > start:
+        _libc.munmap(start, address - start)
+    if start + length > end:
+        _libc.munmap(end, start + length - end)
+    advice = getattr(mmap, "MADV_HUGEPAGE", None)
+    if config.huge_pages and advice is not None:
+        _libc.madvise(address, size, advice)
+    return address
+
+
+def _unmap_block(address: int, size: int) -> None:
+    if size < LARGE:
+        _libc.free(address)
+    else:
+        _libc.munmap(address, size + _PAGE)
+
+
+def _default_limit() -> int:
+    """A quarter of the physical memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+
+
+_DEFAULT_LIMIT = _default_limit()
