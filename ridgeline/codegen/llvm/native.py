@@ -62,7 +62,14 @@ def compile_ir(text: str) -> bytes:
 
 # The IR carries explicit vectors and unrolled loops already: what is left is to turn allocas into
 # registers, to fold address arithmetic, and to drop what both leave behind.
-_PASSES = ("sroa", "instruction_combine", "simplify_cfg", "new_gvn", "dead_code_elimination")
+_PASSES = (
+    "always_inliner",
+    "sroa",
+    "instruction_combine",
+    "simplify_cfg",
+    "new_gvn",
+    "dead_code_elimination",
+)
 # One target machine serves all compilations, and a target machine is not thread-safe.
 _COMPILE_LOCK = threading.Lock()
 

@@ -1,0 +1,158 @@
+"""Plans: a list of kernel calls that runs as one native call, without Python or the GIL.
+
+A kernel is `void kernel(ptr args, i64 begin, i64 end)`: `args` points to one pointer for each of
+its parameters, and it runs tasks `begin` to `end` of its parallel loop (a serial one has the
+single task 0). A plan names pointers by slot: first the addresses given to `run`, then temporaries,
+which lie in an arena taken from the buffer pool for each call, so that calls may overlap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ridgeline.codegen.llvm.native import Library, compile_cached
+from ridgeline.config import config
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu.executor_ir import Head, executor_ir
+
+_METH_FASTCALL = 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call: `tasks` tasks, handed out `grain` at a time where that makes several."""
+
+    function: int
+    args: tuple[int, ...]
+    tasks: int = 1
+    grain: int = 1
+
+
+class Plan:
+    """Steps over slots, ready to run. `run` may be called by several threads at once."""
+
+    __slots__ = ("_words", "address", "arena_bytes", "steps", "takes")
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        slots: int,
+        arena: Sequence[tuple[int, int]] = (),
+        arena_bytes: int = 0,
+    ) -> None:
+        self.steps = tuple(steps)
+        self.takes = slots - len(arena)  # the addresses `run` wants
+        self.arena_bytes = arena_bytes
+        _check(self.steps, slots, arena, arena_bytes)
+        self._words = _encode(self.steps, slots, arena)
+        self.address: int = self._words.buffer_info()[0]
+
+    def run(self, addresses: Sequence[int]) -> None:
+        """Run all steps over these addresses: one native call."""
+        if config.epoch != _epoch:
+            _follow_settings()
+        if self.arena_bytes:
+            arena = Buffer.allocate(self.arena_bytes)
+            _run(self.address, arena.address, *addresses)
+        else:
+            _run(self.address, 0, *addresses)
+
+    def profile(self, addresses: Sequence[int]) -> list[float]:
+        """Run all steps, and return the seconds that each one took."""
+        if config.epoch != _epoch:
+            _follow_settings()
+        times = array("q", bytes(8 * len(self.steps)))
+        arena = Buffer.allocate(self.arena_bytes)
+        _profile(self.address, arena.address, times.buffer_info()[0], *addresses)
+        return [nanoseconds * 1e-9 for nanoseconds in times]
+
+
+def _check(
+    steps: tuple[Step, ...], slots: int, arena: Sequence[tuple[int, int]], arena_bytes: int
+) -> None:
+    """Refuse what would make native code read or write out of place."""
+    takes = slots - len(arena)
+    if takes < 0 or sorted(slot for slot, _ in arena) != list(range(takes, slots)):
+        raise ValueError(f"the arena must place each of the last slots of {slots} once")
+    for slot, offset in arena:
+        if not 0 <= offset <= arena_bytes or offset % 64:
+            raise ValueError(f"slot {slot} at offset {offset} of an arena of {arena_bytes} bytes")
+    for number, step in enumerate(steps):
+        if not step.function or step.tasks < 0 or step.grain < 1:
+            raise ValueError(f"step {number} cannot run: {step}")
+        if any(not 0 <= slot < slots for slot in step.args):
+            raise ValueError(f"step {number} names a slot outside 0 to {slots - 1}: {step.args}")
+
+
+def _encode(steps: tuple[Step, ...], slots: int, arena: Sequence[tuple[int, int]]) -> array[int]:
+    head = [0] * Head.WORDS
+    head[Head.POOL] = pool.state()
+    head[Head.STEPS] = len(steps)
+    head[Head.SLOTS] = slots
+    head[Head.ADDRESSES] = slots - len(arena)
+    head[Head.ARENA] = len(arena)
+    head[Head.WIDEST] = max((len(step.args) for step in steps), default=0)
+    head[Head.PARALLEL] = sum(step.tasks > step.grain for step in steps)
+    words = array("q", head)
+    for slot, offset in arena:
+        words.extend((slot, offset))
+    for step in steps:
+        words.extend((step.function, step.tasks, step.grain, len(step.args), *step.args))
+    return words
+
+
+@lru_cache(maxsize=1)
+def machine_code() -> Library:
+    """The executor's own code, compiled once on a machine."""
+    return Library.load(compile_cached(executor_ir()))
+
+
+_epoch = -1  # the settings that the native side follows; none before the first run
+_run: Callable[..., None]
+_profile: Callable[..., None]
+
+
+def _follow_settings() -> None:
+    """Load the native code if this is the first run, and give the pool its number of threads."""
+    global _epoch, _run, _profile
+    epoch = config.epoch
+    if _epoch < 0:
+        _run = _python_function("run", machine_code().address("ridgeline_run"))
+        _profile = _python_function("profile", machine_code().address("ridgeline_profile"))
+    pool.set_limit(pool.threads(), machine_code().address("ridgeline_pool_wake"))
+    _epoch = epoch
+
+
+def __getattr__(name: str) -> int:
+    """`executor.calls`: how many native calls have run a plan since the process began."""
+    if name == "calls":
+        return pool.calls()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def _python_function(name: str, address: int) -> Callable[..., None]:
+    """A built-in function over machine code: a fifth of the cost of a ctypes call."""
+    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
+    # The function object points into its definition, and may outlive this module's names.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype = ctypes.py_object
+    create.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    made: Callable[..., None] = create(ctypes.addressof(definition), None, None)
+    return made

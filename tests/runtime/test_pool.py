@@ -1,0 +1,230 @@
+"""The thread pool: exact over many regions, concurrent, nested, resized, forked, and at exit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ridgeline.config import config
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu import executor, pool
+from ridgeline.runtime.cpu.executor import Plan, Step
+from tests.runtime.kernels import kernel
+
+
+@pytest.mark.parametrize("threads", range(1, 9))
+def test_every_task_runs_exactly_once(threads: int) -> None:
+    counts = np.zeros(257, np.int64)
+    grains = (1, 2, 3, 16, 128, 256)
+    plan = Plan([Step(kernel("increment"), (0, 0), 257, grain) for grain in grains], 1)
+    address = Buffer.borrow(counts).address
+    with config.override(threads=threads):
+        for round in range(300):
+            plan.run((address,))
+            if round % 100 == 0:
+                time.sleep(0.002)  # let the workers fall asleep
+    assert (counts == 300 * len(grains)).all()
+
+
+def test_a_step_sees_all_of_the_step_before() -> None:
+    values = np.zeros((2, 512), np.int64)
+    first, second = (Buffer.borrow(row).address for row in values)
+    steps = [
+        Step(kernel("increment"), (0, 0), 512, 8),
+        Step(kernel("add_to"), (0, 1), 512, 32),
+    ]
+    with config.override(threads=4):
+        Plan(steps * 400, 2).run((first, second))
+    assert (values[0] == 400).all()
+    assert (values[1] == 400 * 401 // 2).all()
+
+
+def test_concurrent_callers_are_exact() -> None:
+    failures: list[str] = []
+    plan = Plan(
+        [
+            Step(kernel("copy_to"), (0, 2), 300, 16),
+            Step(kernel("increment"), (2, 2), 300, 16),
+            Step(kernel("copy_to"), (2, 1), 300, 16),
+        ],
+        slots=3,
+        arena=[(2, 0)],
+        arena_bytes=4096,
+    )
+
+    def work(mark: int) -> None:
+        given, result = np.full(300, mark, np.int64), np.zeros(300, np.int64)
+        addresses = (Buffer.borrow(given).address, Buffer.borrow(result).address)
+        for round in range(400):
+            given[:] = mark + round
+            plan.run(addresses)
+            if (result != mark + round + 1).any():
+                failures.append(f"caller {mark}, round {round}")
+
+    with config.override(threads=3):
+        callers = [threading.Thread(target=work, args=(mark * 1000,)) for mark in range(4)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+    assert not failures
+
+
+def test_plans_inside_parallel_steps_run_inline() -> None:
+    counts = np.zeros((16, 64), np.int64)
+    inner = Plan([Step(kernel("increment"), (0, 0), 64, 4)] * 3, 1)
+    outer = Plan([Step(kernel("run_plans"), (0, 1), 16, 1)], 2)
+    rows = np.array([Buffer.borrow(row).address for row in counts], np.int64)
+    slots = np.array([rows[i : i + 1].__array_interface__["data"][0] for i in range(16)], np.int64)
+    called = np.array(
+        [executor.machine_code().address("ridgeline_execute"), inner.address], np.int64
+    )
+    with config.override(threads=4):
+        for _ in range(200):
+            outer.run((Buffer.borrow(slots).address, Buffer.borrow(called).address))
+    assert (counts == 600).all()
+
+
+def test_workers_follow_the_setting() -> None:
+    plan = Plan([Step(kernel("pause"), (), 8, 1)], 0)  # long enough to be worth waking workers
+    for threads in (6, 2, 4, 1, 3):
+        with config.override(threads=threads):
+            deadline = time.monotonic() + 10
+            plan.run(())
+            while pool.workers() != threads - 1 and time.monotonic() < deadline:
+                plan.run(())
+                time.sleep(0.001)
+            assert pool.workers() == threads - 1
+
+
+def test_long_steps_wait_for_their_workers() -> None:
+    done = np.zeros(8, np.int64)
+    plan = Plan([Step(kernel("pause"), (), 8, 1), Step(kernel("increment"), (0, 0), 8, 1)], slots=1)
+    with config.override(threads=8):
+        for _ in range(5):
+            plan.run((Buffer.borrow(done).address,))
+    assert (done == 5).all()
+
+
+PRELUDE = """
+import os, sys, threading, time, ctypes
+import numpy as np
+from ridgeline.config import config
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu.executor import Plan, Step
+from tests.runtime.kernels import kernel
+config.threads = 3
+counts = np.zeros(1000, np.int64)
+address = Buffer.borrow(counts).address
+plan = Plan([Step(kernel("increment"), (0, 0), 1000, 8)] * 20, 1)
+slow = Plan([Step(kernel("pause"), (), 100000, 10)], 0)
+plan.run((address,))
+"""
+
+
+def run_script(body: str) -> subprocess.CompletedProcess[str]:
+    script = PRELUDE + textwrap.dedent(body)
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "pass  # workers spinning",
+        "time.sleep(0.01)  # workers asleep",
+        "threading.Thread(target=slow.run, args=((),), daemon=True).start(); time.sleep(0.02)",
+        "threading.Thread(target=lambda: [plan.run((address,)) for _ in range(10**9)], "
+        "daemon=True).start(); time.sleep(0.02)",
+        "import atexit; atexit.register(plan.run, (address,))",
+        "import gc; del plan, slow; gc.collect()",
+    ],
+)
+def test_exit_is_clean_whatever_the_workers_do(body: str) -> None:
+    for _ in range(3):
+        done = run_script(body)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_forked_child_runs_plans() -> None:
+    done = run_script(
+        """
+        for round in range(10):
+            child = os.fork()
+            if child == 0:
+                counts[:] = 0
+                assert pool.workers() == 0
+                Plan([Step(kernel("pause"), (), 4, 1)], 0).run(())
+                for _ in range(50):
+                    plan.run((address,))
+                ok = (counts == 1000).all() and pool.workers() == 2
+                os._exit(0 if ok else 1)
+            plan.run((address,))
+            assert os.waitpid(child, 0)[1] == 0, round
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_fork_by_native_code_while_others_run_plans() -> None:
+    done = run_script(
+        """
+        stop = threading.Event()
+        def keep_running():
+            mine = np.zeros(1000, np.int64)
+            while not stop.is_set():
+                plan.run((Buffer.borrow(mine).address,))
+        others = [threading.Thread(target=keep_running) for _ in range(2)]
+        for other in others:
+            other.start()
+        fork = ctypes.PyDLL(None).fork  # holds the GIL, and tells Python nothing
+        for round in range(10):
+            time.sleep(0.002)
+            child = fork()
+            if child == 0:
+                counts[:] = 0
+                plan.run((address,))
+                os._exit(0 if (counts == 20).all() else 1)
+            assert os.waitpid(child, 0)[1] == 0, round
+        stop.set()
+        for other in others:
+            other.join()
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_workers_block_signals_and_python_gets_them() -> None:
+    done = run_script(
+        """
+        import signal
+        got = []
+        signal.signal(signal.SIGUSR1, lambda *_: got.append(threading.current_thread()))
+        for _ in range(20):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            plan.run((address,))
+        assert got and set(got) == {threading.main_thread()}
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_serial_and_short_work_starts_no_threads() -> None:
+    done = run_script(
+        """
+        child = os.fork()
+        if child == 0:
+            Plan([Step(kernel("pause"), ())] * 3, 0).run(())
+            os._exit(pool.workers())
+        assert os.waitpid(child, 0)[1] == 0
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
