@@ -13,7 +13,7 @@ import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, Expr, Op
+from ridgeline.loops.ir import Const, Expr, Load, Op
 from ridgeline.loops.terms import bitcast, cast, constant, holds, identity, op, rebuild
 
 __all__ = ["bitcast", "cast", "holds", "op", "rebuild"]
@@ -122,7 +122,7 @@ def _add(a: Expr, b: Expr) -> Expr | None:
 def _sub(a: Expr, b: Expr) -> Expr | None:
     if inner := _named(b, "neg"):
         return op("add", a, inner[0])
-    if _is(a, -0.0):
+    if _is(a, -0.0):  # also the integer 0
         return op("neg", b)
     if _is(b, 0.0):
         return a
@@ -265,6 +265,16 @@ def _select(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
     if (inner := _named(no, "select")) and inner[0] is condition:
         return op("select", condition, yes, inner[2])
     return None
+
+
+@identity("guarded")
+def _guarded(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
+    if isinstance(condition, Const):
+        return yes if condition.value else no
+    if yes is no:
+        return yes
+    reads_memory = any(isinstance(node, Load) for node in ir.subexpressions(yes))
+    return None if reads_memory else op("select", condition, yes, no)
 
 
 @identity("fma")

@@ -64,8 +64,7 @@ class Simplifier:
                 least, most = most, least
             low = None if low is None or least is None else low + coefficient * least
             high = None if high is None or most is None else high + coefficient * most
-        bare = not form.constant and list(form.terms.values()) == [1]
-        return (low, high) if bare or self._exact(form) else (None, None)
+        return (low, high) if self._exact(form) else (None, None)
 
     def _expr(self, node: Expr) -> Expr:
         done = self._done[node]
@@ -117,7 +116,9 @@ class Simplifier:
     def _exact(self, *forms: Linear) -> bool:
         """True when the machine's value of each form, and of its parts, is the mathematical one."""
         return all(
-            not any(map(self._reads_memory, form.terms)) or self._largest(form) < _NEVER_WRAPS
+            not any(map(self._reads_memory, form.terms))
+            or _is_atom(form)
+            or self._largest(form) < _NEVER_WRAPS
             for form in forms
         )
 
@@ -138,11 +139,13 @@ class Simplifier:
         return self._opaque[expr]
 
     def _quotient(self, name: str, a: Linear, b: Linear) -> Linear:
-        if not b.terms and b.constant and self._exact(a):
-            if b.constant < 0:  # floor(a/b) == floor(-a/-b) and a % b == -(-a % -b)
-                result = self._quotient(name, a.scaled(-1), b.scaled(-1))
-                return result if name == "floordiv" else result.scaled(-1)
+        if not b.terms and b.constant > 0 and self._exact(a):
             return (self._divide if name == "floordiv" else self._modulo)(a, b.constant)
+        negated = a.scaled(-1)
+        if not b.terms and b.constant < 0 and self._exact(a, negated):
+            # floor(a/b) == floor(-a/-b) and a % b == -(-a % -b)
+            result = self._quotient(name, negated, b.scaled(-1))
+            return result if name == "floordiv" else result.scaled(-1)
         if b.terms and self._exact(a, b):
             low, _ = self.interval(b)
             whole = self._multiple(a, b) if low is not None and low > 0 else None
@@ -175,18 +178,23 @@ class Simplifier:
         if coarse is not None:
             step, big, _ = coarse
             return quotient.plus(self._divide(big, c // step))
-        if len(rest.terms) == 1:
-            ((term, coefficient),) = rest.terms.items()
-            inner = _by_constant(term)
-            if coefficient == 1 and inner is not None:
-                name, x, m = inner
-                if name == "floordiv":  # (x // m + k) // c == (x + k * m) // (m * c)
-                    combined = self.form(x).offset(rest.constant * m)
-                    if self._exact(combined):
-                        return quotient.plus(self._divide(combined, m * c))
-                elif rest.constant == 0 and m % c == 0:  # x % m // c == x // c % (m / c)
-                    return quotient.plus(self._modulo(self._divide(self.form(x), c), m // c))
+        merged = self._nested(rest, c)
+        if merged is not None:
+            return quotient.plus(merged)
         return quotient.plus(self.form(op("floordiv", self._emit(rest), ir.index(c))))
+
+    def _nested(self, a: Linear, c: int) -> Linear | None:
+        """a // c where a is itself a quotient or remainder by a literal."""
+        inner = _by_constant(next(iter(a.terms))) if list(a.terms.values()) == [1] else None
+        if inner is None or not self._exact(self.form(inner[1])):
+            return None
+        name, x, m = inner
+        if name == "floordiv":  # (x // m + k) // c == (x + k * m) // (m * c)
+            combined = self.form(x).offset(a.constant * m)
+            return self._divide(combined, m * c) if self._exact(combined) else None
+        if a.constant == 0 and m % c == 0:  # x % m // c == x // c % (m / c)
+            return self._modulo(self._divide(self.form(x), c), m // c)
+        return None
 
     def _modulo(self, a: Linear, c: int) -> Linear:
         """a % c for c > 0."""
@@ -198,7 +206,9 @@ class Simplifier:
             inner = _by_constant(term)
             if inner is not None and inner[0] == "mod" and coefficient * inner[2] % c == 0:
                 wider = rest.plus(Linear({term: 1}), -coefficient)
-                return self._modulo(wider.plus(self.form(inner[1]), coefficient), c)
+                wider = wider.plus(self.form(inner[1]), coefficient)
+                if self._exact(wider):
+                    return self._modulo(wider, c)
         coarse = self._coarse(rest, {gcd(k, c) for k in rest.terms.values()} - {1, c})
         if coarse is not None:
             step, big, fine = coarse
@@ -263,6 +273,8 @@ class Simplifier:
             if inner is None or inner[0] != "mod":
                 continue
             _, x, c = inner
+            if not self._exact(self.form(x)):
+                continue
             whole = self._divide(self.form(x), c)
             if len(whole.terms) == 1 and not whole.constant:
                 ((quotient, one),) = whole.terms.items()
@@ -292,6 +304,14 @@ class Simplifier:
         if operand.dtype is dtypes.int64:
             return self.interval(self.form(operand))
         return intervals.of_type(operand.dtype)
+
+
+def _is_atom(form: Linear) -> bool:
+    """A form that involves no arithmetic, so that nothing can wrap around."""
+    if form.constant or list(form.terms.values()) != [1]:
+        return False
+    (term,) = form.terms
+    return not (isinstance(term, Op) and term.name == "mul")
 
 
 def _split(a: Linear, c: int) -> tuple[Linear, Linear]:

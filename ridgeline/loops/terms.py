@@ -115,11 +115,12 @@ def holds(wide: DType, narrow: DType) -> bool:
 
 def _check(row: scalars.ScalarOp, args: tuple[Expr, ...]) -> None:
     types = [arg.dtype for arg in args]
-    typed = types[1:] if row.name == "select" else types
+    choice = row.name in ("select", "guarded")
+    typed = types[1:] if choice else types
     if len(args) != row.arity or len(set(typed)) != 1 or typed[0].kind not in row.kinds:
         raise TypeError(f"{row.name} does not take ({', '.join(t.name for t in types)})")
-    if row.name == "select" and types[0] is not dtypes.bool_:
-        raise TypeError(f"the condition of select is {types[0].name}, not bool")
+    if choice and types[0] is not dtypes.bool_:
+        raise TypeError(f"the condition of {row.name} is {types[0].name}, not bool")
 
 
 def _swaps(name: str, dtype: DType) -> bool:
