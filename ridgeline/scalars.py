@@ -146,6 +146,8 @@ _ROWS = (
     _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
     _row("fma", 3, "same", "fma", _REAL_FLOATS, _fma),
     _row("select", 3, "last", "cmp", _ALL, _select),
+    # like select, but the second operand is evaluated only where the condition holds
+    _row("guarded", 3, "last", "cmp", _ALL, _select),
 )
 TABLE: dict[str, ScalarOp] = {row.name: row for row in _ROWS}
 

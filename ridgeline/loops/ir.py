@@ -16,7 +16,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.interning import Interned
 
-Scope = Literal["global", "local", "reg"]
+Scope = Literal["global", "stream", "local", "reg"]
 LoopKind = Literal["serial", "unroll", "vector", "parallel"]
 AxisKind = Literal["spatial", "reduce", "carried"]
 
@@ -25,8 +25,9 @@ AxisKind = Literal["spatial", "reduce", "carried"]
 class Buffer:
     """Typed memory, contiguous in row-major order.
 
-    `global` buffers are the kernel's parameters; `local` ones are scratch of one thread; `reg`
-    ones must end up in registers. Two parameters may name the same `slot` with different shapes:
+    `global` buffers are the kernel's parameters, `stream` ones are parameters that are written and
+    not soon read again; `local` buffers are scratch of one thread; `reg` ones must end up in
+    registers. Two parameters may name the same `slot` with different shapes:
     they are views of one memory.
     """
 

@@ -265,7 +265,9 @@ _DERIVATIVES: dict[str, Derivative] = {
 }
 
 ROWS: dict[str, Op] = {
-    name: _table_row(row, _DERIVATIVES.get(name)) for name, row in scalars.TABLE.items()
+    name: _table_row(row, _DERIVATIVES.get(name))
+    for name, row in scalars.TABLE.items()
+    if name != "guarded"  # a form of select that only lowering makes
 }
 
 

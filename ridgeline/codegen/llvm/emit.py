@@ -1,0 +1,483 @@
+"""Loop IR to LLVM IR text: one function per kernel, `void(ptr args, i64 begin, i64 end)`.
+
+Code is placed as it is generated: an instruction stands in the outermost scope where its operands
+are known, so invariant code never stands inside a loop and no optimiser has to move it. Vector
+loops become vector instructions of the loop's length (LLVM splits long ones over several
+registers); ragged ones are masked. Unrolled loops are copies. Register buffers are stack slots
+that LLVM's SROA promotes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from ridgeline import dtypes
+from ridgeline.codegen.llvm.memory import MemoryEmitter
+from ridgeline.codegen.llvm.scalar_ops import Value
+from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars, logical_and
+from ridgeline.loops.ir import (
+    Alloc, Buffer, Const, Expr, For, Hole, If, Kernel, Load, Op, Reduce, Seq, Stmt, Store, Var,
+)  # fmt: skip
+from ridgeline.loops.math import expand
+from ridgeline.loops.monoids import MONOIDS, Monoid
+from ridgeline.loops.rewrite import map_expressions, replace_variables
+
+
+@dataclass(slots=True)
+class Scope:
+    """Straight-line code under construction; its end is where invariant code may be added."""
+
+    block: str
+    lines: list[str] = field(default_factory=list)
+    values: dict[object, Value] = field(default_factory=dict)
+
+
+class KernelEmitter(MemoryEmitter):
+    """Emits one kernel; `text()` is the function, `declarations` the intrinsics it needs."""
+
+    def __init__(self, kernel: Kernel, vector_bytes: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.vector_bytes = vector_bytes
+        self.scopes = [Scope("entry")]
+        self.pointers: dict[str, Value] = {}
+        self.allocas: list[str] = []
+        self.lanes_var: str | None = None
+        self.lane_count = 1
+        self.lane_mask: Value | None = None
+        self.lane_guard: Expr | None = None
+        self.load_floor = 0
+        self.momentary: dict[object, Value] = {}
+        self.written = {
+            (b.slot, b.name if b.slot < 0 else "") for b in _written(kernel.body)
+        }
+
+    def text(self) -> str:
+        """The whole function."""
+        self._parameters()
+        self._task_loop(map_expressions(self.kernel.body, expand))
+        body = "\n".join([*self.allocas, *self.scopes[0].lines])
+        return (
+            f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{\n"
+            f"entry:\n{body}\n  ret void\n}}\n"
+        )
+
+    # ---- scopes -------------------------------------------------------------------------------
+
+    def place(self, depth: int, instruction: str) -> str:
+        """Append an instruction to the scope at `depth`."""
+        name = f"%v{self.fresh()}"
+        self.scopes[depth].lines.append(f"  {name} = {instruction}")
+        return name
+
+    def line(self, instruction: str) -> None:
+        """Append an instruction without a result to the innermost scope."""
+        self.scopes[-1].lines.append(f"  {instruction}")
+
+    def shared(self, key: object, depth: int) -> Value | None:
+        """A value remembered in the scope at `depth`."""
+        return self.scopes[depth].values.get(key)
+
+    def share(self, key: object, value: Value) -> Value:
+        """Remember a value in the scope that made it."""
+        self.scopes[value.depth].values[key] = value
+        return value
+
+    @property
+    def here(self) -> int:
+        """The depth of the innermost scope."""
+        return len(self.scopes) - 1
+
+    @contextmanager
+    def _loop(self, start: str, end: str, runs: bool) -> Iterator[Value]:
+        """A counted loop whose body is emitted inside the `with`."""
+        number = self.fresh()
+        head, done = f"loop{number}", f"done{number}"
+        outer = self.scopes[-1]
+        scope = Scope(head)
+        self.scopes.append(scope)
+        floor = self.load_floor
+        if not runs:  # a load may not move out of a loop that might not run
+            self.load_floor = self.here
+        yield Value(f"%i{number}", dtypes.int64, 1, self.here)
+        self.load_floor = floor
+        self.scopes.pop()
+        if runs:
+            outer.lines.append(f"  br label %{head}")
+        else:
+            test = self.place(self.here, f"icmp slt i64 {start}, {end}")
+            outer.lines.append(f"  br i1 {test}, label %{head}, label %{done}")
+        outer.lines.append(f"{head}:")
+        outer.lines.append(
+            f"  %i{number} = phi i64 [ {start}, %{outer.block} ], [ %n{number}, %{scope.block} ]"
+        )
+        outer.lines += scope.lines
+        outer.lines += [
+            f"  %n{number} = add nuw nsw i64 %i{number}, 1",
+            f"  %c{number} = icmp slt i64 %n{number}, {end}",
+            f"  br i1 %c{number}, label %{head}, label %{done}",
+            f"{done}:",
+        ]
+        outer.block = done
+
+    def _bind(self, name: str, value: Value) -> None:
+        self.scopes[-1].values[Var.make(name)] = value
+
+    def _parameters(self) -> None:
+        for number, buffer in enumerate(self.kernel.params):
+            self.pointers[buffer.name] = self._argument(number)
+        for number, name in enumerate(self.kernel.sizes, len(self.kernel.params)):
+            address = self._argument(number)
+            value = self.place(0, f"load i64, ptr {address.name}")
+            self._bind(name, Value(value, dtypes.int64))
+
+    def _argument(self, number: int) -> Value:
+        slot = self.place(0, f"getelementptr ptr, ptr %args, i64 {number}")
+        return Value(self.place(0, f"load ptr, ptr {slot}"), dtypes.uint64)
+
+    def _task_loop(self, body: Stmt) -> None:
+        """The leading parallel loops become one range of tasks given by the caller."""
+        loops: list[For] = []
+        while isinstance(body, For) and body.kind == "parallel":
+            loops.append(body)
+            body = body.body
+        if not loops:
+            self.statement(body)
+            return
+        with self._loop("%begin", "%end", runs=False) as task:
+            rest = task
+            for loop in reversed(loops[1:]):
+                extent = self.value(loop.extent)
+                self._bind(loop.name, self._unsigned("urem", rest, extent))
+                rest = self._unsigned("udiv", rest, extent)
+            self._bind(loops[0].name, rest)
+            self.statement(body)
+
+    def _unsigned(self, opcode: str, a: Value, b: Value) -> Value:
+        return self.instruction(f"{opcode} i64 {a.name}, {b.name}", dtypes.int64, a, b)
+
+    # ---- statements ---------------------------------------------------------------------------
+
+    def statement(self, statement: Stmt) -> None:
+        """Emit one statement into the innermost scope."""
+        if isinstance(statement, Seq):
+            for part in statement.body:
+                self.statement(part)
+        elif isinstance(statement, For):
+            self._for(statement)
+        elif isinstance(statement, If):
+            self._if(statement)
+        elif isinstance(statement, Alloc):
+            self._alloc(statement)
+        else:
+            self.momentary = {}
+            if isinstance(statement, Store):
+                value = self.value(statement.value)
+                self.write(statement.buffer, statement.index, value, self.line)
+            else:
+                self._reduce(statement)
+
+    def _for(self, loop: For) -> None:
+        if loop.kind == "unroll":
+            assert isinstance(loop.extent, Const), "unrolled loops have a known length"
+            for i in range(int(loop.extent.value)):
+                self.statement(replace_variables(loop.body, {loop.name: ir.index(i)}))
+        elif loop.kind == "vector":
+            self._vector_loop(loop)
+        else:
+            extent = self.value(loop.extent)
+            runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
+            with self._loop("0", extent.name, runs) as variable:
+                self._bind(loop.name, variable)
+                self.statement(loop.body)
+
+    def _vector_loop(self, loop: For) -> None:
+        assert isinstance(loop.extent, Const), "vector loops have a known length"
+        assert self.lanes_var is None, "vector loops do not nest"
+        length = int(loop.extent.value)
+        if length <= 1:
+            if length:
+                self.statement(replace_variables(loop.body, {loop.name: ir.index(0)}))
+            return
+        self.lane_count = self._lanes_for(length)
+        self.lanes_var, self.lane_mask = loop.name, None
+        if self.lane_count != length:
+            bits = [f"i1 {str(i < length).lower()}" for i in range(self.lane_count)]
+            self.lane_mask = Value(f"<{', '.join(bits)}>", dtypes.bool_, self.lane_count)
+        self.statement(loop.body)
+        self.lanes_var, self.lane_mask, self.lane_count = None, None, 1
+
+    def _lanes_for(self, length: int) -> int:
+        """A power of two, or whole registers of floats."""
+        register = self.vector_bytes // 4
+        if length > register:
+            return -(-length // register) * register
+        return 1 << (length - 1).bit_length()
+
+    def _if(self, statement: If) -> None:
+        self.momentary = {}
+        condition = self.value(statement.guard)
+        if condition.lanes > 1:
+            mask, guard = self.lane_mask, self.lane_guard
+            self.lane_mask = condition if mask is None else self.both(mask, condition)
+            self.lane_guard = statement.guard
+            self.statement(statement.body)
+            self.lane_mask, self.lane_guard = mask, guard
+            return
+        number = self.fresh()
+        outer, scope = self.scopes[-1], Scope(f"then{number}")
+        self.scopes.append(scope)
+        floor, self.load_floor = self.load_floor, self.here
+        self.statement(statement.body)
+        self.load_floor = floor
+        self.scopes.pop()
+        outer.lines += [
+            f"  br i1 {condition.name}, label %then{number}, label %fi{number}",
+            f"then{number}:", *scope.lines, f"  br label %fi{number}", f"fi{number}:",
+        ]  # fmt: skip
+        outer.block = f"fi{number}"
+
+    def _alloc(self, statement: Alloc) -> None:
+        buffer = statement.buffer
+        count = 1
+        for size in buffer.shape:
+            assert isinstance(size, Const), "scratch buffers have known sizes"
+            count *= int(size.value)
+        if count > 1:  # whole vectors are written, so masked lanes need room as well
+            count = -(-count // 16) * 16 + (64 if buffer.scope == "local" else 0)
+        name = f"%v{self.fresh()}"
+        self.allocas.append(f"  {name} = alloca [{count} x {self.storage(buffer)}], align 64")
+        self.pointers[buffer.name] = Value(name, dtypes.uint64)
+        self.statement(statement.body)
+
+    def _reduce(self, statement: Reduce) -> None:
+        monoid = MONOIDS[statement.monoid]
+        across = self.lanes_var is not None and not any(
+            self.lanes_var in free_vars(i) for i in statement.index
+        )
+        held = [self._held(b, statement.index, across) for b in statement.buffers]
+        term = statement.values[0]
+        fused = statement.monoid == "sum" and isinstance(term, Op) and term.name == "mul"
+        if fused and not across and term.dtype.kind == "float":
+            assert isinstance(term, Op)
+            factors = self.matched(self.value(term.args[0]), self.value(term.args[1]), held[0])
+            joined = [self.apply("fma", held[0].dtype, *factors)]
+        else:
+            values = [self.value(v) for v in statement.values]
+            if across:
+                values = self._fold_lanes(monoid, statement, values)
+            joined = self._join(monoid, held, values)
+        for buffer, value in zip(statement.buffers, joined):
+            self._store_joined(buffer, statement.index, value, across)
+
+    def _held(self, buffer: Buffer, index: tuple[Expr, ...], across: bool) -> Value:
+        saved = self.lanes_var
+        if across:
+            self.lanes_var = None
+        value = self.read(buffer, index, None, self.here, fixed=False)
+        self.lanes_var = saved
+        return value
+
+    def _store_joined(
+        self, buffer: Buffer, index: tuple[Expr, ...], value: Value, across: bool
+    ) -> None:
+        saved = self.lanes_var
+        if across:
+            self.lanes_var = None
+        self.write(buffer, index, value, self.line)
+        self.lanes_var = saved
+
+    def _fold_lanes(self, monoid: Monoid, statement: Reduce, values: list[Value]) -> list[Value]:
+        """Join all lanes of each value into one."""
+        lanes = self.lane_count
+        values = [self.widen(v, lanes) for v in values]
+        if self.lane_mask is not None:
+            inits = monoid.init(tuple(b.dtype for b in statement.buffers))
+            mask = self.lane_mask
+            values = [self.choose(mask, v, self.constant(i)) for v, i in zip(values, inits)]
+        spare: list[list[Value]] = []
+        while lanes > 1:
+            if lanes % 2:
+                spare.append([self._part(v, lanes - 1, 1) for v in values])
+            half = lanes // 2
+            low = [self._part(v, 0, half) for v in values]
+            high = [self._part(v, half, half) for v in values]
+            values, lanes = self._join(monoid, low, high), half
+        for extra in spare:
+            values = self._join(monoid, values, extra)
+        return values
+
+    def _part(self, value: Value, start: int, lanes: int) -> Value:
+        if lanes == 1:
+            text = f"extractelement {value.type} {value.name}, i64 {start}"
+        else:
+            picks = ", ".join(f"i32 {start + i}" for i in range(lanes))
+            text = (
+                f"shufflevector {value.type} {value.name}, {value.type} poison, "
+                f"<{lanes} x i32> <{picks}>"
+            )
+        made = self.instruction(text, value.dtype, value)
+        return Value(made.name, value.dtype, lanes, made.depth, made.volatile)
+
+    def _join(self, monoid: Monoid, left: list[Value], right: list[Value]) -> list[Value]:
+        """A monoid's join, which is written as expressions over holes."""
+        a = tuple(self._hole(v) for v in left)
+        b = tuple(self._hole(v) for v in right)
+        return [self.value(expand(e)) for e in monoid.join(a, b)]
+
+    def _hole(self, value: Value) -> Expr:
+        hole = Hole.make(value.dtype, f"h{self.fresh()}")
+        self.momentary[(hole, None)] = value
+        return hole
+
+    # ---- expressions --------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Value:
+        """The value of an expression, reusing what was computed before."""
+        stack: list[tuple[Expr, Expr | None]] = [(expr, None)]
+        while stack:
+            current, guard = stack[-1]
+            if self._known(current, guard) is not None:
+                stack.pop()
+                continue
+            needed = self._operands(current, guard)
+            missing = [n for n in needed if self._known(*n) is None]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            operands = [self._known(*n) for n in needed]
+            made = self._compute(current, guard, [o for o in operands if o is not None])
+            self._remember(current, guard, made)
+        found = self._known(expr, None)
+        assert found is not None
+        return found
+
+    def _operands(self, expr: Expr, guard: Expr | None) -> list[tuple[Expr, Expr | None]]:
+        if isinstance(expr, Op):
+            if expr.name == "guarded":
+                condition, chosen, other = expr.args
+                inner = condition if guard is None else logical_and(guard, condition)
+                return [(condition, guard), (chosen, inner), (other, guard)]
+            return [(a, guard) for a in expr.args]
+        if isinstance(expr, Load):
+            indices: list[tuple[Expr, Expr | None]] = [
+                (i, guard) for i in expr.index if _reads(i)
+            ]
+            return indices + ([(guard, None)] if guard is not None else [])
+        return []
+
+    def _key(self, expr: Expr, guard: Expr | None) -> object:
+        if isinstance(expr, (Const, Hole)):
+            return (expr, None)
+        varies = self.lanes_var is not None and self.lanes_var in free_vars(expr)
+        if guard is not None and not _reads(expr):
+            guard = None
+        if not varies:
+            return expr if guard is None else (expr, guard)
+        mask = self.lane_mask.name if self.lane_mask is not None and _reads(expr) else None
+        return (expr, guard, self.lanes_var, self.lane_count, mask)
+
+    def _known(self, expr: Expr, guard: Expr | None) -> Value | None:
+        key = self._key(expr, guard)
+        found = self.momentary.get(key)
+        if found is not None:
+            return found
+        for scope in reversed(self.scopes):
+            found = scope.values.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def _remember(self, expr: Expr, guard: Expr | None, value: Value) -> None:
+        key = self._key(expr, guard)
+        if value.volatile or isinstance(expr, (Const, Hole)):
+            self.momentary[key] = value
+        else:
+            self.share(key, value)
+
+    def _compute(self, expr: Expr, guard: Expr | None, operands: list[Value]) -> Value:
+        if isinstance(expr, Const):
+            return self.constant(expr)
+        if isinstance(expr, Var):
+            assert expr.name == self.lanes_var, f"{expr.name} is not bound by a loop"
+            ramp = ", ".join(f"i64 {i}" for i in range(self.lane_count))
+            return Value(f"<{ramp}>", dtypes.int64, self.lane_count)
+        if isinstance(expr, Load):
+            return self._load(expr, guard)
+        assert isinstance(expr, Op)
+        return self.apply(expr.name, expr.dtype, *operands)
+
+    def _load(self, load: Load, guard: Expr | None) -> Value:
+        buffer = load.buffer
+        fixed = (buffer.slot, buffer.name if buffer.slot < 0 else "") not in self.written
+        condition = None if guard is None else self._guard_for(load, guard)
+        floor = self.load_floor if fixed else self.here
+        return self.read(buffer, load.index, condition, floor, fixed)
+
+    def _guard_for(self, load: Load, guard: Expr) -> Value | None:
+        """The guard of a load; one that is the same in all lanes needs only what is, too."""
+        varies = self.lanes_var is not None and any(self.lanes_var in free_vars(i) for i in load.index)
+        if varies or self.lanes_var is None:
+            return self.value(guard)
+        parts = [p for p in _conjuncts(guard) if self.lanes_var not in free_vars(p)]
+        values = [self.value(p) for p in parts]
+        result: Value | None = None
+        for value in values:
+            result = value if result is None else self.both(result, value)
+        return result
+
+
+def _conjuncts(guard: Expr) -> list[Expr]:
+    parts: list[Expr] = []
+    stack = [guard]
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, Op) and expr.name == "and":
+            stack.extend(expr.args)
+        else:
+            parts.append(expr)
+    return parts
+
+
+def _written(body: Stmt) -> list[Buffer]:
+    found: list[Buffer] = []
+    for statement in ir.statements(body):
+        if isinstance(statement, Store):
+            found.append(statement.buffer)
+        elif isinstance(statement, Reduce):
+            found.extend(statement.buffers)
+    return found
+
+
+
+_READS: WeakKeyDictionary[Expr, bool] = WeakKeyDictionary()
+
+
+def _reads(expr: Expr) -> bool:
+    """True if an expression loads from memory."""
+    if expr not in _READS:
+        for part in ir.subexpressions(expr):
+            below = any(_READS[child] for child in ir.children(part))
+            _READS[part] = below or isinstance(part, Load)
+    return _READS[expr]
+
+
+def module_text(kernels: list[Kernel], vector_bytes: int) -> str:
+    """LLVM IR for several kernels."""
+    functions: list[str] = []
+    declarations: set[str] = set()
+    for kernel in kernels:
+        emitter = KernelEmitter(kernel, vector_bytes)
+        functions.append(emitter.text())
+        declarations |= emitter.declarations
+    bits = vector_bytes * 8
+    attributes = (
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" '
+        f'"min-legal-vector-width"="{bits}" }}'
+    )
+    return "\n".join([*sorted(declarations), *functions, attributes, "!0 = !{i32 1}", ""])

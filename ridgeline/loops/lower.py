@@ -1,0 +1,424 @@
+"""From a group of graph nodes to one kernel: the fused loops, not yet scheduled.
+
+Every kernel has one shape: loops over *row* axes, and inside them *stages*. A stage folds values
+over the *inner* axes into an accumulator, or stores values along them; what depends on rows only
+is stored at the end. A pointwise group has rows alone, softmax has rows and columns, and a
+contraction has its output axes as rows and its summed axes as inner axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.graph.node import PROJ, Node, proj
+from ridgeline.graph.sizes import Size, bounds, symbols
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, cast, lt, mul, op, sub
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.monoids import MONOIDS
+from ridgeline.loops.rewrite import map_buffers, sequence
+from ridgeline.loops.views import (
+    Index, size_expr, through_broadcast, through_pad, through_permute, through_reshape,
+    through_slice,
+)  # fmt: skip
+from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, STOP_GRADIENT
+from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
+from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
+
+_LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's own cache
+_COSTLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+
+
+class NotFusable(Exception):
+    """A group that one kernel cannot hold; the message is the reason shown to users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop of the kernel: its name and length."""
+
+    name: str
+    extent: Size
+
+    @property
+    def var(self) -> Var:
+        """The loop's variable."""
+        return Var.make(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel, and which node each of its slots holds; the first slots are read, the rest written."""
+
+    kernel: Kernel
+    slots: tuple[Node, ...]
+    reads: int
+    rows: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+
+
+@dataclass(slots=True)
+class _Space:
+    """The loops of the group, and the index that every full-space node is read at."""
+
+    rows: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    row_shape: tuple[Size, ...]
+    full_shape: tuple[Size, ...]
+    full_index: Index
+    iteration: Index = ()  # of a contraction: one variable per iteration axis
+
+
+@dataclass(slots=True)
+class GroupLowering:
+    """Lowers one group. `external(node)` says whether a node's value lies in memory already."""
+
+    nodes: Sequence[Node]
+    stored: Sequence[Node]
+    external: Callable[[Node], bool]
+    name: str
+    slots: dict[Node, int] = field(default_factory=dict)
+    views: dict[tuple[Node, tuple[Size, ...]], Buffer] = field(default_factory=dict)
+    accumulators: dict[Node, tuple[Buffer, ...]] = field(default_factory=dict)
+    staged: dict[Node, Buffer] = field(default_factory=dict)
+    memo: dict[tuple[Node, Index], Expr] = field(default_factory=dict)
+    seen: set[Node] = field(default_factory=set)
+    written: set[Node] = field(default_factory=set)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def lower(self) -> Lowered:
+        """The kernel of the group."""
+        folds = [n for n in self.nodes if n.op in (REDUCE, ARG_REDUCE, CONTRACT)]
+        space = self._space(folds)
+        for axis in (*space.rows, *space.inner):
+            self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
+        self._plan_staging(folds, space)
+        stages: list[Stmt] = [self._fold(fold, space) for fold in folds]
+        stages += self._stores(space)
+        body: Stmt = sequence(*stages)
+        scratch = [b for group in self.accumulators.values() for b in group]
+        for buffer in (*reversed(scratch), *self.staged.values()):
+            body = Alloc(buffer, body)
+        for axis in reversed(space.rows):
+            body = For(axis.name, size_expr(axis.extent), body)
+        return self._finished(body, space)
+
+    def _finished(self, body: Stmt, space: _Space) -> Lowered:
+        reads = [n for n in self.slots if n not in self.stored]
+        order = (*reads, *self.stored)
+        number = {node: i for i, node in enumerate(order)}
+        renamed: dict[Buffer, Buffer] = {}
+        for (node, shape), old in self.views.items():
+            extents = tuple(size_expr(s) for s in shape)
+            renamed[old] = Buffer(old.name, extents, old.dtype, "global", number[node])
+        final = map_buffers(body, lambda buffer: renamed.get(buffer, buffer))
+        params = tuple(sorted(renamed.values(), key=lambda b: (b.slot, b.name)))
+        sizes = [s for n in order for s in n.shape] + [a.extent for a in (*space.rows, *space.inner)]
+        names = tuple(s.name for s in symbols(sizes))
+        kernel = Kernel(self.name, params, names, final)
+        return Lowered(kernel, order, len(reads), space.rows, space.inner)
+
+    # ---- the space ----------------------------------------------------------------------------
+
+    def _space(self, folds: Sequence[Node]) -> _Space:
+        if not folds:
+            shape = max((n.shape for n in self.stored), key=len)
+            rows = tuple(Axis(f"i{a}", size) for a, size in enumerate(shape))
+            index = tuple(a.var for a in rows)
+            return _Space(rows, (), shape, shape, index)
+        first = folds[0]
+        if first.op is CONTRACT:
+            if len(folds) > 1:
+                raise NotFusable("a contraction shares a kernel with pointwise work only")
+            return _contraction_space(first)
+        shape, axes = first.inputs[0].shape, _reduced_axes(first)
+        for fold in folds[1:]:
+            if fold.op is CONTRACT:
+                raise NotFusable("a contraction shares a kernel with pointwise work only")
+            if fold.inputs[0].shape != shape or _reduced_axes(fold) != axes:
+                raise NotFusable("reductions over different rows or columns")
+        kept = [a for a in range(len(shape)) if a not in axes]
+        rows = tuple(Axis(_numbered("r", i, len(kept)), shape[a]) for i, a in enumerate(kept))
+        inner = tuple(Axis(_numbered("c", i, len(axes)), shape[a]) for i, a in enumerate(axes))
+        place = {a: rows[i].var for i, a in enumerate(kept)}
+        place |= {a: inner[i].var for i, a in enumerate(axes)}
+        full = tuple(place[a] for a in range(len(shape)))
+        return _Space(rows, inner, tuple(shape[a] for a in kept), shape, full)
+
+    # ---- stages -------------------------------------------------------------------------------
+
+    def _fold(self, fold: Node, space: _Space) -> Stmt:
+        values = self._fold_values(fold, space)
+        monoid = "sum" if fold.op is CONTRACT else fold.attrs.monoid
+        types = tuple(_accumulator_type(t.dtype) for t in fold.types)
+        number = len(self.accumulators)
+        buffers = tuple(
+            Buffer(f"acc{number}" + ("" if i == 0 else f"_{i}"), (), t, "reg")
+            for i, t in enumerate(types)
+        )
+        self.accumulators[fold] = buffers
+        inits = MONOIDS[monoid].init(types)
+        start = [Store(b, (), init) for b, init in zip(buffers, inits)]
+        lifted = tuple(cast(v, t) for v, t in zip(values, types))
+        body = sequence(*self._stage_stores(space), Reduce(buffers, (), monoid, lifted))
+        for axis in reversed(space.inner):
+            body = For(axis.name, size_expr(axis.extent), body, "reduce")
+        return sequence(*start, body)
+
+    def _fold_values(self, fold: Node, space: _Space) -> tuple[Expr, ...]:
+        self._begin_stage(space)
+        if fold.op is CONTRACT:
+            attrs = fold.attrs
+            factors = []
+            for operand, maps in zip(fold.inputs, (attrs.left, attrs.right)):
+                index = tuple(_mapped(m.terms, m.offset, space.iteration) for m in maps)
+                factors.append(self.read(operand, index, space))
+            wide = _accumulator_type(fold.dtype)
+            return (mul(cast(factors[0], wide), cast(factors[1], wide)),)
+        value = self.read(fold.inputs[0], space.full_index, space)
+        if fold.op is ARG_REDUCE:
+            return value, space.full_index[fold.attrs.axis]
+        return (value,)
+
+    def _begin_stage(self, space: _Space) -> None:
+        """Forget expressions of the last stage; what it left in scratch is read from there."""
+        index = tuple(a.var for a in space.inner)
+        held = {n: b for n, b in self.staged.items() if n in self.written}
+        self.memo = {(n, space.full_index): Load.make(b, index) for n, b in held.items()}
+        self.seen = set()
+
+    def _stage_stores(self, space: _Space) -> list[Stmt]:
+        """Writes into scratch of the values that this stage computes first."""
+        index = tuple(a.var for a in space.inner)
+        fresh = [n for n in self.staged if n in self.seen and n not in self.written]
+        self.written.update(fresh)
+        return [Store(self.staged[n], index, self.memo[n, space.full_index]) for n in fresh]
+
+    def _plan_staging(self, folds: Sequence[Node], space: _Space) -> None:
+        """Costly full-space values that several stages need are computed once per row."""
+        if not folds or folds[0].op is CONTRACT:
+            return
+        elements = 1
+        for axis in space.inner:
+            if not isinstance(axis.extent, int):
+                return
+            elements *= axis.extent
+        uses: dict[Node, int] = {}
+        tails = [n for n in self.stored if n.shape == space.full_shape and n not in folds]
+        for stage in [[f.inputs[0]] for f in folds] + ([tails] if tails else []):
+            for node in self._cone(stage):
+                uses[node] = uses.get(node, 0) + 1
+        left = _LOCAL_LIMIT
+        for node, count in uses.items():
+            size = elements * _accumulator_type(node.dtype).itemsize
+            costly = node.op.name in _COSTLY and node.shape == space.full_shape
+            if count > 1 and costly and size <= left:
+                left -= size
+                shape = tuple(size_expr(a.extent) for a in space.inner)
+                dtype = _accumulator_type(node.dtype)
+                self.staged[node] = Buffer(f"row{len(self.staged)}", shape, dtype, "local")
+
+    def _cone(self, roots: Sequence[Node]) -> set[Node]:
+        """The nodes that are computed inside this kernel for `roots`, up to folds and memory."""
+        found: set[Node] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node in found or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
+                continue
+            if self.external(node):
+                continue
+            found.add(node)
+            stack.extend(node.inputs)
+        return found
+
+    def _stores(self, space: _Space) -> list[Stmt]:
+        row_index = tuple(a.var for a in space.rows)
+        row_level: list[Stmt] = []
+        full_level: list[Stmt] = []
+        self._begin_stage(space)
+        for node in self.stored:
+            at_rows = node.shape == space.row_shape
+            if not at_rows and node.shape != space.full_shape:
+                raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
+            index = row_index if at_rows else space.full_index
+            value = self.read(node, index, space)
+            target = Store(self._view(node, node.shape), index, cast(value, node.dtype))
+            (row_level if at_rows else full_level).append(target)
+        if full_level:
+            body = sequence(*self._stage_stores(space), *full_level)
+            for axis in reversed(space.inner):
+                body = For(axis.name, size_expr(axis.extent), body)
+            row_level.append(body)
+        return row_level
+
+    # ---- reading ------------------------------------------------------------------------------
+
+    def _view(self, node: Node, shape: tuple[Size, ...]) -> Buffer:
+        """A buffer over a node's memory under some shape."""
+        key = (node, shape)
+        if key not in self.views:
+            self.slots.setdefault(node, len(self.slots))
+            count = len(self.views)
+            self.views[key] = Buffer(
+                f"b{count}", tuple(size_expr(s) for s in shape), node.dtype, "global",
+                self.slots[node],
+            )  # fmt: skip
+        return self.views[key]
+
+    def read(self, node: Node, index: Index, space: _Space) -> Expr:
+        """The value of a node at an index, as an expression over this kernel's memory."""
+        stack: list[tuple[Node, Index]] = [(node, index)]
+        while stack:
+            current = stack[-1]
+            if current in self.memo:
+                if current[1] == space.full_index:
+                    self.seen.add(current[0])
+                stack.pop()
+                continue
+            needed = self._needed(*current)
+            missing = [n for n in needed if n not in self.memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if current[1] == space.full_index:
+                self.seen.add(current[0])
+            self.memo[current] = self._value(*current, [self.memo[n] for n in needed], space)
+        return self.memo[node, index]
+
+    def _needed(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
+        """The elements of other nodes that an element is computed from."""
+        inputs = node.inputs
+        if self.external(node) or node.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
+            return []
+        if node.op is RESHAPE:
+            base = node
+            while base.op is RESHAPE and not self.external(base):
+                base = base.inputs[0]
+            if self.external(base):
+                return []
+            inner = through_reshape(base.shape, node.shape, index, self.ranges)
+            return [(base, inner)]
+        if node.op is PERMUTE:
+            return [(inputs[0], through_permute(node, index))]
+        if node.op is BROADCAST:
+            return [(inputs[0], through_broadcast(node, index))]
+        if node.op is SLICE:
+            return [(inputs[0], through_slice(node, index))]
+        if node.op is PAD:
+            return [(inputs[0], through_pad(node, index, self.ranges)[0])]
+        if node.op is CONCAT:
+            return [(i, at) for i, at, _ in self._pieces(node, index)]
+        return [(i, index) for i in inputs]
+
+    def _pieces(self, node: Node, index: Index) -> list[tuple[Node, Index, Expr]]:
+        axis = node.attrs.axis
+        start: Expr = ir.index(0)
+        pieces = []
+        for part in node.inputs:
+            end = add(start, size_expr(part.shape[axis]))
+            place = (*index[:axis], sub(index[axis], start), *index[axis + 1 :])
+            pieces.append((part, place, lt(index[axis], end)))
+            start = end
+        return pieces
+
+    def _value(self, node: Node, index: Index, operands: list[Expr], space: _Space) -> Expr:
+        if self.external(node):
+            return Load.make(self._view(node, node.shape), index)
+        if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
+            return self._accumulated(node, index, space)
+        if node.op is RESHAPE and not operands:
+            base = node
+            while base.op is RESHAPE and not self.external(base):
+                base = base.inputs[0]
+            return Load.make(self._view(base, node.shape), index)
+        if node.op is PAD:
+            condition = through_pad(node, index, self.ranges)[1]
+            fill = ir.const(node.attrs.value, node.dtype)
+            return operands[0] if condition is None else op("guarded", condition, operands[0], fill)
+        if node.op is CONCAT:
+            pieces = self._pieces(node, index)
+            result = operands[-1]
+            for (_, _, here), value in zip(reversed(pieces[:-1]), reversed(operands[:-1])):
+                result = op("guarded", here, value, _only_where_not(here, result))
+            return result
+        if node.op.family == "movement" or node.op is STOP_GRADIENT:
+            return operands[0]
+        if node.op is CONSTANT:
+            return ir.const(node.attrs.value, node.dtype)
+        if node.op is IOTA:
+            return cast(index[node.attrs.axis], node.dtype)
+        if node.op is CAST:
+            return cast(operands[0], node.dtype)
+        if node.op.family != "pointwise":
+            raise NotFusable(f"{node.op.name} has no loops")
+        return op(node.op.name, *operands)
+
+    def _accumulated(self, node: Node, index: Index, space: _Space) -> Expr:
+        fold = node.inputs[0] if node.op is PROJ else node
+        output = node.attrs.output if node.op is PROJ else 0
+        if fold not in self.accumulators:
+            raise NotFusable(f"{fold.op.name} is needed before it is computed")
+        if index != tuple(a.var for a in space.rows):
+            raise NotFusable(f"the result of {fold.op.name} is read across rows")
+        return cast(Load.make(self.accumulators[fold][output], ()), node.dtype)
+
+
+def _only_where_not(condition: Expr, value: Expr) -> Expr:
+    """A later piece of a concatenation must not be read where an earlier one is."""
+    return op("guarded", op("not", condition), value, ir.const(0, value.dtype))
+
+
+def _accumulator_type(dtype: DType) -> DType:
+    narrow = dtype.kind == "float" and dtype.itemsize < 4
+    return dtypes.float32 if narrow else dtype
+
+
+def _reduced_axes(fold: Node) -> tuple[int, ...]:
+    return (fold.attrs.axis,) if fold.op is ARG_REDUCE else fold.attrs.axes
+
+
+def _numbered(letter: str, number: int, total: int) -> str:
+    return letter if total == 1 else f"{letter}{number}"
+
+
+def _mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> Expr:
+    total: Expr = ir.index(offset)
+    for number, coefficient in terms:
+        total = add(total, mul(iteration[number], ir.index(coefficient)))
+    return total
+
+
+def _contraction_space(node: Node) -> _Space:
+    """Output axes are rows, summed axes are inner; named by the operands that use them."""
+    attrs = node.attrs
+    used = [{n for m in maps for n, _ in m.terms} for maps in (attrs.left, attrs.right)]
+    letters: dict[int, str] = {}
+    for number in range(len(attrs.extents)):
+        in_both = number in used[0] and number in used[1]
+        if number not in attrs.output:
+            letters[number] = "k"
+        else:
+            letters[number] = "b" if in_both else "m" if number in used[0] else "n"
+    totals = {letter: list(letters.values()).count(letter) for letter in letters.values()}
+    given: dict[str, int] = {}
+    axes: dict[int, Axis] = {}
+    for number, letter in letters.items():
+        position = given.get(letter, 0)
+        given[letter] = position + 1
+        axes[number] = Axis(_numbered(letter, position, totals[letter]), attrs.extents[number])
+    rows = tuple(axes[n] for n in attrs.output)
+    inner = tuple(axes[n] for n in range(len(attrs.extents)) if n not in attrs.output)
+    iteration = tuple(axes[n].var for n in range(len(attrs.extents)))
+    index = tuple(a.var for a in rows)
+    return _Space(rows, inner, node.shape, node.shape, index, iteration)
+
+
+def outputs_of(node: Node) -> list[Node]:
+    """The values a node produces, one node each."""
+    return [proj(node, i) for i in range(len(node.types))]
