@@ -1,0 +1,228 @@
+"""Kernels as text: indented, Python-like, with as few parentheses as the meaning allows.
+
+The text is deterministic and says everything (`parser.py` reads it back), so it also serves as a
+structural key. A literal carries its type only where its neighbours do not fix it; large shared
+subexpressions are named by `let $0 = …` lines in front of the statement that uses them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.loops import ir, syntax
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Hole,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)  # fmt: skip
+
+_NAME_SHARED, _NAME_LONG = 24, 100  # text lengths from which an expression gets a name of its own
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The text of a kernel."""
+    sizes = f"[{', '.join(map(syntax.quoted, kernel.sizes))}]" if kernel.sizes else ""
+    params = ", ".join(f"{_declaration(p, 'global')} @{p.slot}" for p in kernel.params)
+    printer = _Printer({param.name: param for param in kernel.params})
+    printer.block(kernel.body, 0)
+    head = f"kernel {syntax.quoted(kernel.name)}{sizes}({params})"
+    return "\n".join([head, *printer.lines]) + "\n"
+
+
+def print_expr(expr: Expr) -> str:
+    """The text of one expression, shared parts written out where they are used."""
+    return _Texts([expr], [None], name_from=None).roots[0]
+
+
+def _declaration(buffer: Buffer, usual_scope: str) -> str:
+    shape = ", ".join(_Texts([size], [dtypes.int64], None).roots[0] for size in buffer.shape)
+    scope = "" if buffer.scope == usual_scope else f" {buffer.scope}"
+    return f"{syntax.quoted(buffer.name)}: {buffer.dtype.name}[{shape}]{scope}"
+
+
+class _Printer:
+    """Statements as lines; knows which buffer each name stands for."""
+
+    def __init__(self, buffers: dict[str, Buffer]) -> None:
+        self.lines: list[str] = []
+        self._buffers = buffers
+
+    def block(self, body: Stmt, depth: int) -> None:
+        """A body: the statements of a sequence stand below each other without further ado."""
+        if isinstance(body, Seq) and len(body.body) > 1:
+            for position, statement in enumerate(body.body):
+                self._statement(statement, depth, position == len(body.body) - 1)
+        else:
+            self._statement(body, depth, True)
+
+    def _statement(self, statement: Stmt, depth: int, last: bool) -> None:
+        if isinstance(statement, (For, If)):
+            self._compound(statement, depth)
+        elif isinstance(statement, Alloc):
+            self._alloc(statement, depth, last)
+        elif isinstance(statement, Seq):
+            self._line(depth, "seq:" if statement.body else "pass")
+            for position, inner in enumerate(statement.body):
+                self._statement(inner, depth + 1, position == len(statement.body) - 1)
+        else:
+            self._write(statement, depth)
+
+    def _compound(self, statement: For | If, depth: int) -> None:
+        if isinstance(statement, If):
+            (guard,) = self._texts(depth, [statement.guard], [dtypes.bool_])
+            self._line(depth, f"if {guard}:")
+        else:
+            (extent,) = self._texts(depth, [statement.extent], [dtypes.int64])
+            if _precedence(statement.extent) <= syntax.COMPARISON:
+                extent = f"({extent})"
+            axis = "" if statement.axis == "spatial" else f" {statement.axis}"
+            kind = "" if statement.kind == "serial" else f" {statement.kind}"
+            self._line(depth, f"for {syntax.quoted(statement.name)} < {extent}{axis}{kind}:")
+        self.block(statement.body, depth + 1)
+
+    def _alloc(self, statement: Alloc, depth: int, last: bool) -> None:
+        """The last statement of a block needs no indentation: its body is the rest of the block."""
+        buffer = statement.buffer
+        self._line(depth, f"alloc {_declaration(buffer, '')}{'' if last else ':'}")
+        hidden = self._buffers.get(buffer.name)
+        self._buffers[buffer.name] = buffer
+        self.block(statement.body, depth if last else depth + 1)
+        del self._buffers[buffer.name]
+        if hidden is not None:
+            self._buffers[buffer.name] = hidden
+
+    def _write(self, statement: Store | Reduce, depth: int) -> None:
+        stored = isinstance(statement, Store)
+        buffers = (statement.buffer,) if isinstance(statement, Store) else statement.buffers
+        values = (statement.value,) if isinstance(statement, Store) else statement.values
+        for buffer in buffers:
+            self._check(buffer)
+        expected: list[DType] = [dtypes.int64] * len(statement.index)
+        expected += [buffer.dtype for buffer in buffers]
+        texts = self._texts(depth, [*statement.index, *values], expected)
+        index, right = texts[: len(statement.index)], texts[len(statement.index) :]
+        names = [syntax.quoted(buffer.name) for buffer in buffers]
+        target = names[0] if len(names) == 1 else f"({', '.join(names)})"
+        sign = "=" if stored else _join_symbol(statement)
+        self._line(depth, f"{target}[{', '.join(index)}] {sign} {', '.join(right)}")
+
+    def _texts(self, depth: int, roots: Sequence[Expr], expected: Sequence[DType]) -> list[str]:
+        for node in ir.subexpressions(*roots):
+            if isinstance(node, Load):
+                self._check(node.buffer)
+        texts = _Texts(roots, expected, name_from=0)
+        for name, text in texts.named:
+            self._line(depth, f"let {name} = {text}")
+        return texts.roots
+
+    def _check(self, buffer: Buffer) -> None:
+        if self._buffers.get(buffer.name) != buffer:
+            raise ValueError(f"buffer {buffer.name!r} is used where it is not in scope")
+
+    def _line(self, depth: int, text: str) -> None:
+        self.lines.append("  " * depth + text)
+
+
+def _join_symbol(statement: Stmt) -> str:
+    assert isinstance(statement, Reduce)
+    return syntax.JOIN_SYMBOLS.get(statement.monoid, f"{statement.monoid}=")
+
+
+def _precedence(expr: Expr) -> int:
+    if isinstance(expr, Op) and expr.name in syntax.INFIX:
+        return syntax.INFIX[expr.name][1]
+    if isinstance(expr, Op) and expr.name in syntax.PREFIX:
+        return syntax.ATOM if isinstance(expr.args[0], Const) else syntax.UNARY
+    return syntax.ATOM
+
+
+class _Texts:
+    """The texts of some expressions, made bottom-up so that depth and sharing do no harm."""
+
+    def __init__(
+        self, roots: Sequence[Expr], expected: Sequence[DType | None], name_from: int | None
+    ) -> None:
+        self.named: list[tuple[str, str]] = []
+        self._texts: dict[Expr, str] = {}
+        self._precedences: dict[Expr, int] = {}
+        nodes = ir.subexpressions(*roots)
+        uses = Counter(child for node in nodes for child in ir.children(node))
+        for node in nodes:
+            if isinstance(node, Const):
+                continue
+            text = self._text(node)
+            long = len(text) > _NAME_LONG or (uses[node] > 1 and len(text) > _NAME_SHARED)
+            if name_from is not None and long and uses[node]:
+                self.named.append((f"${name_from + len(self.named)}", text))
+                text = self.named[-1][0]
+                self._precedences[node] = syntax.ATOM
+            self._texts[node] = text
+        self.roots = [
+            self._literal(root, dtype) if isinstance(root, Const) else self._texts[root]
+            for root, dtype in zip(roots, expected)
+        ]
+
+    def _literal(self, literal: Const, expected: DType | None) -> str:
+        return literal.text if literal.dtype is expected else f"{literal.text}:{literal.dtype.name}"
+
+    def _text(self, node: Expr) -> str:
+        if isinstance(node, Var):
+            return syntax.quoted(node.name)
+        if isinstance(node, Hole):
+            return f"?{syntax.quoted(node.name)}:{node.dtype.name}"
+        if isinstance(node, Load):
+            index = ", ".join(
+                self._literal(i, dtypes.int64) if isinstance(i, Const) else self._texts[i]
+                for i in node.index
+            )
+            return f"{syntax.quoted(node.buffer.name)}[{index}]"
+        assert isinstance(node, Op)
+        return self._operation(node)
+
+    def _operation(self, node: Op) -> str:
+        precedence = self._precedences[node] = _precedence(node)
+        if node.name in syntax.INFIX:
+            symbol = syntax.INFIX[node.name][0]
+            comparison = precedence == syntax.COMPARISON  # comparisons do not chain
+            left = self._operand(node, 0, precedence + comparison)
+            return f"{left} {symbol} {self._operand(node, 1, precedence + 1)}"
+        if precedence == syntax.UNARY:
+            return syntax.PREFIX[node.name] + self._operand(node, 0, precedence)
+        arguments = ", ".join(self._operand(node, i, 0) for i in range(len(node.args)))
+        if node.name == "cast":
+            return f"{node.dtype.name}({arguments})"
+        return f"{f'as_{node.dtype.name}' if node.name == 'bitcast' else node.name}({arguments})"
+
+    def _operand(self, node: Op, position: int, least: int) -> str:
+        operand = node.args[position]
+        if not isinstance(operand, Const):
+            text = self._texts[operand]
+            return text if self._precedences.get(operand, syntax.ATOM) >= least else f"({text})"
+        return self._literal(operand, self._implied(node, position))
+
+    def _implied(self, node: Op, position: int) -> DType | None:
+        """The type that the other operands give a literal at `position`, as the parser sees it."""
+        if node.name in ("cast", "bitcast"):
+            return None
+        first = 1 if node.name in ("select", "guarded") else 0
+        if position < first:
+            return dtypes.bool_
+        for other, operand in enumerate(node.args[first:], first):
+            if not isinstance(operand, Const) or (other == first and position != first):
+                return operand.dtype  # an expression, or a literal that had to name its type
+        return None
