@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import PROJ, Node, proj
+from ridgeline.graph.node import PROJ, Node, Op, proj
 from ridgeline.graph.sizes import Size, bounds, symbols
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, cast, lt, mul, op, sub
@@ -59,6 +59,7 @@ class Lowered:
     reads: int
     rows: tuple[Axis, ...]
     inner: tuple[Axis, ...]
+    anchor: Op | None  # the op of the first fold, which decides the kernel's family
 
 
 @dataclass(slots=True)
@@ -75,9 +76,12 @@ class _Space:
 
 @dataclass(slots=True)
 class GroupLowering:
-    """Lowers one group. `external(node)` says whether a node's value lies in memory already."""
+    """Lowers one group: its folds in order and the values it stores.
 
-    nodes: Sequence[Node]
+    `external(node)` says whether a node's value lies in memory when the kernel starts.
+    """
+
+    folds: Sequence[Node]
     stored: Sequence[Node]
     external: Callable[[Node], bool]
     name: str
@@ -92,7 +96,7 @@ class GroupLowering:
 
     def lower(self) -> Lowered:
         """The kernel of the group."""
-        folds = [n for n in self.nodes if n.op in (REDUCE, ARG_REDUCE, CONTRACT)]
+        folds = self.folds
         space = self._space(folds)
         for axis in (*space.rows, *space.inner):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
@@ -105,9 +109,9 @@ class GroupLowering:
             body = Alloc(buffer, body)
         for axis in reversed(space.rows):
             body = For(axis.name, size_expr(axis.extent), body)
-        return self._finished(body, space)
+        return self._finished(body, space, folds[0].op if folds else None)
 
-    def _finished(self, body: Stmt, space: _Space) -> Lowered:
+    def _finished(self, body: Stmt, space: _Space, anchor: Op | None) -> Lowered:
         reads = [n for n in self.slots if n not in self.stored]
         order = (*reads, *self.stored)
         number = {node: i for i, node in enumerate(order)}
@@ -120,7 +124,7 @@ class GroupLowering:
         sizes = [s for n in order for s in n.shape] + [a.extent for a in (*space.rows, *space.inner)]
         names = tuple(s.name for s in symbols(sizes))
         kernel = Kernel(self.name, params, names, final)
-        return Lowered(kernel, order, len(reads), space.rows, space.inner)
+        return Lowered(kernel, order, len(reads), space.rows, space.inner, anchor)
 
     # ---- the space ----------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def through_reshape(
     sums and only axes that split give divisions.
     """
     result: list[Expr] = []
-    for old_run, new_run in _runs(old, new):
+    for old_run, new_run in axis_runs(old, new):
         flat: Expr = ir.index(0)
         for axis in new_run:
             flat = add(mul(flat, size_expr(new[axis])), index[axis])
@@ -116,7 +116,7 @@ def _unflatten(flat: Expr, sizes: Sequence[Size], ranges: Ranges) -> list[Expr]:
     return places
 
 
-def _runs(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
+def axis_runs(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
     """Pairs of axis runs with equal products, as short as possible."""
     runs: list[tuple[list[int], list[int]]] = []
     i = j = 0

@@ -1,0 +1,1 @@
+"""Fusion: which nodes share a kernel, decided by the roofline time that sharing saves."""

@@ -1,0 +1,279 @@
+"""Merging values into kernels: a heap of legal merges ranked by the time they save.
+
+Each stored value starts as a kernel of its own. Two kernels may merge when one reads the other or
+both read the same memory, when no third kernel stands between them, and when one loop nest can
+hold both (lowering decides, and its refusal is kept as the reason shown to users).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from ridgeline.fusion.values import FOLDS, Values, elements, nbytes
+from ridgeline.graph.node import PROJ, Node
+from ridgeline.graph.sizes import bounds
+from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
+from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.reduce import ARG_REDUCE
+
+_SFU = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """What bounds a kernel's time: bandwidth, arithmetic, and the cost of starting it."""
+
+    bytes_per_second: float
+    flops_per_second: float
+    launch_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Two kernels that would have saved time as one, and why they are two."""
+
+    first: str
+    second: str
+    seconds: float
+    reason: str
+
+
+@dataclass(slots=True)
+class Group:
+    """A kernel in the making: its values, what it reads from memory, and its loops."""
+
+    number: int
+    values: tuple[Node, ...]
+    reads: frozenset[Node]
+    lowered: Lowered
+    seconds: float
+
+
+@dataclass(slots=True)
+class Fusion:
+    """The kernels in execution order, and the merges that were refused."""
+
+    groups: list[Group]
+    refusals: list[Refusal]
+
+
+@dataclass(slots=True)
+class Fuser:
+    """State of the search for merges."""
+
+    values: Values
+    is_input: Callable[[Node], bool]
+    roofline: Roofline
+    groups: dict[int, Group] = field(default_factory=dict)
+    owner: dict[Node, int] = field(default_factory=dict)
+    readers: dict[Node, set[int]] = field(default_factory=dict)
+    numbers: count[int] = field(default_factory=count)
+    refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)
+    refused: set[tuple[frozenset[Node], frozenset[Node]]] = field(default_factory=set)
+    heap: list[tuple[float, int, int]] = field(default_factory=list)
+    position: dict[Node, int] = field(default_factory=dict)
+
+    def run(self) -> Fusion:
+        """Merge while a merge saves time; give the kernels in order."""
+        self.position = {node: i for i, node in enumerate(self.values.order)}
+        for unit in self._units():
+            self._add(self._group(unit, unit))
+        for group in list(self.groups.values()):
+            self._propose(group)
+        while self.heap:
+            _, a, b = heapq.heappop(self.heap)
+            if a in self.groups and b in self.groups:
+                self._merge(self.groups[a], self.groups[b])
+        return Fusion(self._ordered(), list(self.refusals.values()))
+
+    # ---- groups -------------------------------------------------------------------------------
+
+    def _units(self) -> list[tuple[Node, ...]]:
+        units: list[tuple[Node, ...]] = []
+        by_source: dict[Node, list[Node]] = {}
+        for node in self.values.order:
+            if node not in self.values.stored:
+                continue
+            if node.op is PROJ:
+                by_source.setdefault(node.inputs[0], []).append(node)
+            else:
+                units.append((node,))
+        return units + [tuple(nodes) for nodes in by_source.values()]
+
+    def _group(self, values: tuple[Node, ...], stored: Sequence[Node]) -> Group:
+        ordered = tuple(sorted(values, key=self.position.__getitem__))
+        inside = set(ordered)
+        reads: set[Node] = set()
+        work = 0.0
+        seen: set[Node] = set()
+        folds: list[Node] = []
+        stack = list(ordered)
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if self.is_input(node) or (node in self.values.stored and node not in inside):
+                reads.add(node)
+                continue
+            if node.op in FOLDS:
+                folds.append(node)
+            work += _work(node)
+            stack.extend(node.inputs)
+        folds.sort(key=self.position.__getitem__)
+        lowering = GroupLowering(folds, stored, reads.__contains__, _name(ordered, folds))
+        lowered = lowering.lower()
+        moved = sum(map(nbytes, reads)) + sum(map(nbytes, stored))
+        seconds = self.roofline.launch_seconds + max(
+            moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
+        )
+        return Group(next(self.numbers), ordered, frozenset(reads), lowered, seconds)
+
+    def _leaves(self, value: Node, inside: set[Node]) -> bool:
+        """True if a value is needed outside a group: as a result, or by another kernel."""
+        mine = {self.owner[v] for v in inside}
+        return value in self.values.results or bool(self.readers.get(value, set()) - mine)
+
+    def _add(self, group: Group) -> None:
+        self.groups[group.number] = group
+        for value in group.values:
+            self.owner[value] = group.number
+        for source in group.reads:
+            self.readers.setdefault(source, set()).add(group.number)
+
+    def _remove(self, group: Group) -> None:
+        del self.groups[group.number]
+        for source in group.reads:
+            self.readers[source].discard(group.number)
+
+    # ---- merging ------------------------------------------------------------------------------
+
+    def _propose(self, group: Group) -> None:
+        """Put every neighbour that might merge with a group on the heap."""
+        neighbours = {self.owner[r] for r in group.reads if r in self.owner}
+        for value in group.values:
+            neighbours |= self.readers.get(value, set())
+        for source in group.reads:
+            if elements(source) > 1:
+                neighbours |= self.readers.get(source, set())
+        neighbours.discard(group.number)
+        for number in neighbours:
+            other = self.groups[number]
+            gain = self._possible_gain(group, other)
+            if gain > 0:
+                heapq.heappush(self.heap, (-gain, group.number, number))
+
+    def _possible_gain(self, a: Group, b: Group) -> float:
+        shared = a.reads & b.reads
+        saved = sum(map(nbytes, shared))
+        for first, second in ((a, b), (b, a)):
+            saved += sum(nbytes(v) for v in first.values if v in second.reads)
+        return self.roofline.launch_seconds + saved / self.roofline.bytes_per_second
+
+    def _merge(self, a: Group, b: Group) -> None:
+        key = (frozenset(a.values), frozenset(b.values))
+        if key in self.refused:
+            return
+        try:
+            if self._between(a, b):
+                raise NotFusable("another kernel stands between them")
+            inside = {*a.values, *b.values}
+            stored = [v for v in sorted(inside, key=self.position.__getitem__)
+                      if self._leaves(v, inside)]
+            merged = self._group((*a.values, *b.values), stored)
+        except NotFusable as refusal:
+            self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))
+            return
+        gain = a.seconds + b.seconds - merged.seconds
+        if gain <= 0:
+            self._refuse(key, a, b, gain, "recomputing costs more than the memory it saves")
+            return
+        self._remove(a)
+        self._remove(b)
+        self._add(merged)
+        self._propose(merged)
+
+    def _refuse(
+        self,
+        key: tuple[frozenset[Node], frozenset[Node]],
+        a: Group,
+        b: Group,
+        gain: float,
+        reason: str,
+    ) -> None:
+        self.refused |= {key, (key[1], key[0])}
+        first, second = a.lowered.kernel.name, b.lowered.kernel.name
+        self.refusals[first, second, reason] = Refusal(first, second, gain, reason)
+
+    def _between(self, a: Group, b: Group) -> bool:
+        """True if a path from one group to the other leads through a third."""
+        for source, target in ((a, b), (b, a)):
+            seen = {source.number}
+            stack = [n for v in source.values for n in self.readers.get(v, ())]
+            stack = [n for n in stack if n not in (source.number, target.number)]
+            while stack:
+                number = stack.pop()
+                if number in seen:
+                    continue
+                seen.add(number)
+                for value in self.groups[number].values:
+                    for reader in self.readers.get(value, ()):
+                        if reader == target.number:
+                            return True
+                        stack.append(reader)
+        return False
+
+    def _ordered(self) -> list[Group]:
+        """Kernels so that each comes after those it reads from."""
+        waiting = {
+            n: {self.owner[r] for r in g.reads if r in self.owner} for n, g in self.groups.items()
+        }
+        ready = sorted(n for n, needs in waiting.items() if not needs)
+        order: list[Group] = []
+        users: dict[int, list[int]] = {}
+        for number, needs in waiting.items():
+            for needed in needs:
+                users.setdefault(needed, []).append(number)
+        heapq.heapify(ready)
+        while ready:
+            number = heapq.heappop(ready)
+            order.append(self.groups[number])
+            for user in users.get(number, ()):
+                waiting[user].discard(number)
+                if not waiting[user]:
+                    heapq.heappush(ready, user)
+        return order
+
+
+def _work(node: Node) -> float:
+    """Scalar operations of one node, counted as the roofline needs them."""
+    if node.op is CONTRACT:
+        total = 2.0
+        for extent in node.attrs.extents:
+            total *= bounds(extent)[1]
+        return total
+    if node.op in FOLDS:
+        return float(elements(node.inputs[0])) * (2 if node.op is ARG_REDUCE else 1)
+    if node.op.family == "pointwise":
+        return float(elements(node)) * (8 if node.op.name in _SFU else 1)
+    return 0.0
+
+
+def _name(values: Sequence[Node], folds: Sequence[Node]) -> str:
+    """A short name from the ops of a group: what it is, not which one."""
+    named = [_fold_name(f) for f in dict.fromkeys(folds)]
+    named += [v.op.name for v in values if v.op not in FOLDS and v.op is not PROJ]
+    words = list(dict.fromkeys(named))
+    return "_".join(words[:4]) or "copy"
+
+
+def _fold_name(fold: Node) -> str:
+    return "contract" if fold.op is CONTRACT else str(fold.attrs.monoid)
+
+
+def fuse(values: Values, is_input: Callable[[Node], bool], roofline: Roofline) -> Fusion:
+    """Kernels for all stored values."""
+    return Fuser(values, is_input, roofline).run()

@@ -1,0 +1,140 @@
+"""Which values are written to memory, before kernels are merged.
+
+Folds (reductions, contractions) and results are. A pointwise value is recomputed inside its
+users, unless several of them need it and storing it moves fewer bytes than reading its inputs
+again. Contractions read each operand many times, so their operands lie in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.loops.views import axis_runs
+from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.elementwise import CONSTANT, IOTA, STOP_GRADIENT
+from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
+from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
+
+FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
+_COSTLY_OPS = 8  # what a transcendental function costs next to an addition
+_FLOPS_PER_BYTE = 8.0  # arithmetic that takes as long as moving one byte
+
+
+def elements(node: Node) -> int:
+    """How many elements a value has; an upper bound where sizes are symbolic."""
+    return bounds(product(node.shape))[1]
+
+
+def nbytes(node: Node) -> int:
+    """The memory that a value takes."""
+    return elements(node) * node.dtype.itemsize
+
+
+def storage(node: Node) -> Node:
+    """The node whose memory holds a value: a reshape of contiguous memory is that memory."""
+    while node.op in (RESHAPE, STOP_GRADIENT):
+        node = node.inputs[0]
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The nodes in execution order, and those whose values are written to memory."""
+
+    order: tuple[Node, ...]
+    stored: frozenset[Node]
+    results: tuple[Node, ...]  # what holds each requested output
+
+
+def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> Values:
+    """Decide what lies in memory between kernels."""
+    results = tuple(_result(o, is_input) for o in outputs)
+    order = topological(results, stop=is_input)
+    stored = {n for n in results if not is_input(n)}
+    users: dict[Node, list[Node]] = {n: [] for n in order}
+    for node in order:
+        if is_input(node):
+            continue
+        for source in node.inputs:
+            users[source].append(node)
+        if node.op in FOLDS and node.op is not ARG_REDUCE:
+            stored.add(node)
+        if node.op is PROJ:
+            stored.add(node)
+        if node.op is CONTRACT:
+            stored.update(_operands_in_memory(node, is_input))
+    sites: dict[Node, set[Node]] = {}
+    for node in reversed(order):
+        sites[node] = set()
+        for user in users[node]:
+            sites[node] |= {user} if user in stored else sites[user]
+        if is_input(node) or node in stored or node.op.family != "pointwise":
+            continue
+        if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
+            stored.add(node)
+    return Values(tuple(order), frozenset(stored), results)
+
+
+def _result(node: Node, is_input: Callable[[Node], bool]) -> Node:
+    while node.op in (RESHAPE, STOP_GRADIENT) and not is_input(node):
+        node = node.inputs[0]
+    return node
+
+
+def _operands_in_memory(node: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
+    """Where each operand is read from: below views that are affine, above all else."""
+    for operand in node.inputs:
+        base = operand
+        while not is_input(base) and base.op.family == "movement":
+            if base.op in (PAD, CONCAT, PROJ):
+                break
+            if base.op is RESHAPE:
+                root = _result(base, is_input)
+                if root.op.family != "movement" or is_input(root) or root.op in (PAD, CONCAT, PROJ):
+                    base = root
+                    break
+                if _splits(root.shape, base.shape):
+                    break
+                base = root
+                continue
+            base = base.inputs[0]
+        if not is_input(base) and base.op is not ARG_REDUCE:
+            yield base
+
+
+def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:
+    """True when a reshape of a view needs divisions to find an element."""
+    for old_run, _ in axis_runs(old, new):
+        if sum(old[a] != 1 for a in old_run) > 1:
+            return True
+    return False
+
+
+def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -> bool:
+    if node.op in (CONSTANT, IOTA) or elements(node) <= 1:
+        return False
+    frontier: set[Node] = set()
+    work = 0
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        if is_input(current) or current.op in FOLDS or current.op is PROJ:
+            frontier.add(current)
+            continue
+        if current.op.family == "pointwise":
+            costly = current.op.name in ("exp", "log", "tanh", "erf", "sin", "cos", "pow")
+            work += elements(current) * (_COSTLY_OPS if costly else 1)
+        stack.extend(current.inputs)
+    read_again = sum(min(nbytes(f), nbytes(node) * 4) for f in frontier)
+    # a fold that only this value needs would otherwise not be written at all
+    kept = sum(nbytes(f) for f in frontier if f.op in FOLDS)
+    store = nbytes(node) * (1 + uses)
+    recompute = uses * (read_again + work / _FLOPS_PER_BYTE) + kept
+    return store < recompute

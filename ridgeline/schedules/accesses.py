@@ -1,0 +1,62 @@
+"""What a kernel touches: the stride of every access in every loop variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, affine, free_vars, mul
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Reduce, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load or store: its buffer, and elements moved per step of each loop it depends on."""
+
+    buffer: Buffer
+    strides: dict[str, int]
+    opaque: frozenset[str]  # loops on which the address depends in no simple way
+    is_store: bool
+
+    def stride(self, axis: str) -> int | None:
+        """Elements moved per step of a loop; None when there is no single number."""
+        return None if axis in self.opaque else self.strides.get(axis, 0)
+
+
+def accesses(kernel: Kernel) -> list[Access]:
+    """The distinct accesses of a kernel to its parameters."""
+    found: dict[tuple[Buffer, tuple[Expr, ...], bool], Access] = {}
+    for statement in ir.statements(kernel.body):
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(expr, Load):
+                found.setdefault(
+                    (expr.buffer, expr.index, False), access(expr.buffer, expr.index, False)
+                )
+        if isinstance(statement, Store):
+            key = (statement.buffer, statement.index, True)
+            found.setdefault(key, access(statement.buffer, statement.index, True))
+        elif isinstance(statement, Reduce):
+            for buffer in statement.buffers:
+                key = (buffer, statement.index, True)
+                found.setdefault(key, access(buffer, statement.index, True))
+    return [a for a in found.values() if a.buffer.slot >= 0]
+
+
+def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
+    """The strides of one access."""
+    linear: Expr = ir.index(0)
+    opaque: frozenset[str] = frozenset()
+    for size, place in zip(buffer.shape, index):
+        linear = mul(linear, size)
+        if affine(place) is None:
+            opaque |= free_vars(place)
+        else:
+            linear = add(linear, place)
+    form = affine(linear)
+    if form is None:
+        sizes = [s for s in buffer.shape if not isinstance(s, Const)]
+        last = free_vars(index[-1]) if index else frozenset()
+        known = affine(index[-1]) if index else None
+        strides = known[0] if known is not None else {}
+        return Access(buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store)
+    return Access(buffer, form[0], opaque, is_store)

@@ -1,0 +1,220 @@
+"""Contractions: a register tile chosen by counting what one step of the inner loop costs.
+
+The tile is one axis in vector lanes and up to two row axes unrolled. Every choice is scored by
+the instructions it needs per useful multiplication: multiply-adds, vector loads, broadcasts,
+lanes wasted on a ragged edge, and the work before and after the summation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil, log2, prod
+
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.machine import Machine
+
+_FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 16)
+_UNROLL_INNER = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Which axis fills the lanes (and how many), and which axes are unrolled how far."""
+
+    vector: str
+    lanes: int
+    unroll: tuple[tuple[str, int], ...]
+
+
+def steps(lowered: Lowered, machine: Machine) -> list[Step]:
+    """Steps for a contraction and its epilogue."""
+    rows = {a.name: a.extent for a in lowered.rows}
+    inner = {a.name: a.extent for a in lowered.inner}
+    if not all(isinstance(e, int) for e in (*rows.values(), *inner.values())):
+        return [SetKind(lowered.rows[0].name, "parallel")] if lowered.rows else []
+    row_sizes = {n: int(e) for n, e in rows.items() if isinstance(e, int)}
+    inner_sizes = {n: int(e) for n, e in inner.items() if isinstance(e, int)}
+    if not row_sizes:
+        return _dot_steps(inner_sizes, machine)
+    touched = accesses(lowered.kernel)
+    tile = best_tile(touched, row_sizes, inner_sizes, machine)
+    return _tile_steps(tile, row_sizes, inner_sizes, machine)
+
+
+def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
+    last = list(inner)[-1]
+    width = machine.lanes(4) * 4
+    chosen: list[Step] = [Split(last, width)] if inner[last] > width else []
+    name = f"{last}.1" if chosen else last
+    return [*chosen, Rfactor(name), SetKind(name, "vector")]
+
+
+def best_tile(
+    touched: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
+) -> Tile:
+    """The tile with the lowest cost."""
+    loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
+    stores = [a for a in touched if a.is_store]
+    return min(
+        _candidates(loads, rows, inner, machine),
+        key=lambda tile: cost(tile, loads, stores, rows, inner, machine),
+    )
+
+
+def _candidates(
+    loads: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
+) -> Iterator[Tile]:
+    sizes = {**rows, **inner}
+    width = machine.lanes(4)
+    last_row = list(rows)[-1]
+    unit = [n for n in sizes if any(a.stride(n) == 1 for a in loads)] or [last_row]
+    for vector in dict.fromkeys([*unit, last_row]):
+        lengths = {min(sizes[vector], width * r) for r in (1, 2, 3, 4)}
+        others = [n for n in rows if n != vector]
+        pairs = [*combinations(others, 2), *((n,) for n in others), ()]
+        for lanes in lengths:
+            registers = ceil(lanes / width)
+            for names in pairs:
+                yield from _unrolls(vector, lanes, names, rows, machine.registers // registers)
+
+
+def _unrolls(
+    vector: str, lanes: int, names: tuple[str, ...], rows: dict[str, int], limit: int
+) -> Iterator[Tile]:
+    options = [[f for f in _FACTORS if f <= rows[n]] for n in names]
+    if not names:
+        yield Tile(vector, lanes, ())
+    elif len(names) == 1:
+        for f in options[0]:
+            if f < limit:
+                yield Tile(vector, lanes, ((names[0], f),))
+    else:
+        for f in options[0][1:]:
+            for g in options[1][1:]:
+                if f * g < limit:
+                    yield Tile(vector, lanes, ((names[0], f), (names[1], g)))
+
+
+def cost(
+    tile: Tile,
+    loads: list[Access],
+    stores: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> float:
+    """Estimated cycles per useful multiplication."""
+    sizes = {**rows, **inner}
+    width = machine.lanes(4)
+    registers = ceil(tile.lanes / width)
+    unroll = dict(tile.unroll)
+    copies = prod(unroll.values())
+    accumulators = copies * registers
+    live = accumulators + registers + 1
+    traffic = 0.0
+    for load in loads:
+        times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
+        traffic += times * _load_cost(load.stride(tile.vector), tile.lanes, registers)
+    # multiply-adds wait for one another unless there are enough of them in flight
+    arithmetic = max(accumulators, 4.0)
+    step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
+    if live > machine.registers:
+        step += 2.0 * (live - machine.registers)
+    folded = prod(inner.values())
+    trips: float = folded
+    if tile.vector in inner:
+        trips = folded / sizes[tile.vector] * ceil(sizes[tile.vector] / tile.lanes)
+    ending = copies * _store_cost(stores, tile, width)
+    if tile.vector in inner:
+        ending += copies * (3.0 * log2(max(tile.lanes, 2)) + 2.0 * registers)
+    pieces = ceil(sizes[tile.vector] / tile.lanes)
+    useful_lanes = sizes[tile.vector] / pieces
+    waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
+    ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
+    if tile.vector in inner:
+        per_tile = trips * step + ending
+        useful = copies * folded
+    else:
+        per_tile = trips * step + ending
+        useful = copies * useful_lanes * folded
+    return per_tile / useful * waste * (1 + 0.03 * ragged) * _imbalance(tile, rows, machine)
+
+
+def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
+    if stride == 0:
+        return 0.6
+    if stride == 1:
+        return 1.0 * registers
+    if stride is not None and 2 <= stride <= 4:
+        return (1.0 + stride) * registers
+    return float(lanes)
+
+
+def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
+    registers = ceil(tile.lanes / width)
+    total = 0.0
+    for store in stores:
+        stride = store.stride(tile.vector)
+        total += 1.5 * registers if stride in (0, 1) else 1.5 * tile.lanes
+    return total + registers
+
+
+def _imbalance(tile: Tile, rows: dict[str, int], machine: Machine) -> float:
+    """How much longer the slowest core works than the average one."""
+    unroll = dict(tile.unroll)
+    tasks = 1
+    for name, size in rows.items():
+        factor = tile.lanes if name == tile.vector else unroll.get(name, 1)
+        tasks *= ceil(size / factor)
+    return ceil(tasks / machine.threads) * machine.threads / tasks
+
+
+def _tile_steps(
+    tile: Tile, rows: dict[str, int], inner: dict[str, int], machine: Machine
+) -> list[Step]:
+    chosen: list[Step] = []
+    outer: list[str] = []
+    ragged: list[str] = []
+    inner_names = list(inner)
+    vector = tile.vector
+    unrolled: list[str] = []
+    factors = dict(tile.unroll)
+    for name, size in rows.items():
+        factor = tile.lanes if name == tile.vector else factors.get(name, 1)
+        if factor == 1 and name != tile.vector:
+            outer.append(name)
+        elif factor >= size:
+            if name != tile.vector:
+                unrolled.append(name)
+        else:
+            chosen.append(Split(name, factor, "branch"))
+            (ragged if size % factor else outer).append(f"{name}.0")
+            if name == tile.vector:
+                vector = f"{name}.1"
+            else:
+                unrolled.append(f"{name}.1")
+    if tile.vector in inner:
+        vector, inner_names, split = _vector_inner(tile, inner)
+        chosen += split
+    chosen.append(Reorder((*outer, *ragged, *inner_names, *unrolled, vector)))
+    chosen += [SetKind(name, "unroll") for name in unrolled]
+    chosen.append(SetKind(vector, "vector"))
+    last = inner_names[-1] if inner_names else ""
+    if last in inner and inner[last] <= _UNROLL_INNER:
+        chosen.append(SetKind(last, "unroll"))
+    # a ragged loop has two bodies, so tasks are cut at or outside the first one
+    chosen += [SetKind(name, "parallel") for name in [*outer, *ragged[:1]]]
+    return chosen
+
+
+def _vector_inner(tile: Tile, inner: dict[str, int]) -> tuple[str, list[str], list[Step]]:
+    """A summed axis in the lanes: its pieces stay in place, its lanes become accumulators."""
+    name = tile.vector
+    if tile.lanes >= inner[name]:
+        return name, [n for n in inner if n != name], [Rfactor(name)]
+    names = [f"{n}.0" if n == name else n for n in inner]
+    return f"{name}.1", names, [Split(name, tile.lanes), Rfactor(f"{name}.1")]

@@ -1,0 +1,22 @@
+"""The default schedule of a kernel: the family decides."""
+
+from __future__ import annotations
+
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Step
+from ridgeline.ops.contract import CONTRACT
+from ridgeline.schedules import contraction, pointwise, rows
+from ridgeline.schedules.machine import Machine
+
+
+def family(lowered: Lowered) -> str:
+    """`pointwise`, `rows` or `contraction`."""
+    if lowered.anchor is None:
+        return "pointwise"
+    return "contraction" if lowered.anchor is CONTRACT else "rows"
+
+
+def steps(lowered: Lowered, machine: Machine) -> list[Step]:
+    """Schedule steps for a lowered group."""
+    chosen = {"pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps}
+    return chosen[family(lowered)](lowered, machine)

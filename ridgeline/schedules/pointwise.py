@@ -1,0 +1,81 @@
+"""Pointwise kernels: merge loops that walk memory in order, cut into tasks, use whole vectors."""
+
+from __future__ import annotations
+
+from ridgeline.loops.ir import For, Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Collapse, ScheduleError, SetKind, Split, Step, Stream
+from ridgeline.schedules.accesses import accesses
+from ridgeline.schedules.machine import Machine
+
+_TASK_ELEMENTS = 16384  # a task large enough to hide the cost of handing it out
+_UNROLL = 2  # registers per vector step, so that latencies overlap
+
+
+def steps(lowered: Lowered, machine: Machine) -> list[Step]:
+    """Steps for a kernel with row loops only."""
+    kernel = lowered.kernel
+    chosen: list[Step] = []
+    names = [axis.name for axis in lowered.rows]
+    if not names:
+        return []
+    kernel, names = collapse(kernel, names, chosen)
+    extents = loop_extents(kernel)
+    if any(extents[name] is None for name in names):
+        return [*chosen, SetKind(names[0], "parallel")]
+    last = names[-1]
+    length = extents[last] or 0
+    width = machine.lanes(max((b.dtype.itemsize for b in kernel.params), default=4))
+    if len(names) == 1 and length > _TASK_ELEMENTS:
+        chosen.append(Split(last, _TASK_ELEMENTS, "branch"))
+        outer, last, length = [f"{last}.0"], f"{last}.1", _TASK_ELEMENTS
+    else:
+        outer = names[:-1]
+    step = width * _UNROLL
+    if length > step:
+        chosen.append(Split(last, step))
+        last = f"{last}.1"
+    chosen.append(SetKind(last, "vector"))
+    chosen.extend(SetKind(name, "parallel") for name in outer)
+    chosen.extend(streams(lowered, kernel, machine))
+    return chosen
+
+
+def collapse(kernel: Kernel, names: list[str], chosen: list[Step]) -> tuple[Kernel, list[str]]:
+    """Merge neighbouring loops from the inside out, as far as the accesses allow."""
+    position = len(names) - 2
+    while position >= 0:
+        step = Collapse(names[position], names[position + 1])
+        try:
+            kernel = step.apply(kernel)
+        except ScheduleError:
+            pass
+        else:
+            chosen.append(step)
+            names = [*names[:position], step.axis, *names[position + 2 :]]
+        position -= 1
+    return kernel, names
+
+
+def loop_extents(kernel: Kernel) -> dict[str, int | None]:
+    """The known lengths of a kernel's loops."""
+    from ridgeline.loops import ir
+
+    found: dict[str, int | None] = {}
+    for statement in ir.statements(kernel.body):
+        if isinstance(statement, For):
+            extent = statement.extent
+            found[statement.name] = int(extent.value) if isinstance(extent, ir.Const) else None
+    return found
+
+
+def streams(lowered: Lowered, kernel: Kernel, machine: Machine) -> list[Step]:
+    """Results larger than the last cache are written past it."""
+    found: list[Step] = []
+    for access in accesses(kernel):
+        elements = 1
+        for size in access.buffer.shape:
+            elements *= int(size.value) if hasattr(size, "value") else 0
+        if access.is_store and elements * access.buffer.dtype.itemsize > machine.l3_bytes:
+            found.append(Stream(access.buffer.name))
+    return found

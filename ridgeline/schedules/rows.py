@@ -1,0 +1,82 @@
+"""Row kernels: reductions with the pointwise work around them.
+
+Columns that lie next to each other in memory are folded in vector lanes. Where rows lie next to
+each other instead, or a row is very short, the lanes are rows.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.pointwise import collapse, loop_extents, streams
+
+_LANE_REGISTERS = 4  # accumulators per fold, so that additions do not wait for one another
+_SHORT_ROW = 16  # rows this short are unrolled whole
+
+
+def steps(lowered: Lowered, machine: Machine) -> list[Step]:
+    """Steps for a kernel with folds over columns."""
+    chosen: list[Step] = []
+    kernel, inner = collapse(lowered.kernel, [a.name for a in lowered.inner], chosen)
+    rows = [a.name for a in lowered.rows]
+    extents = loop_extents(kernel)
+    known = all(extents[name] is not None for name in (*rows, *inner))
+    if not known:
+        return [*chosen, *[SetKind(rows[0], "parallel")] * bool(rows)]
+    touched = accesses(kernel)
+    columns = prod(extents[name] or 1 for name in inner)
+    by_rows = bool(rows) and (
+        _contiguity(touched, rows[-1]) > _contiguity(touched, inner[-1])
+        or (columns <= _SHORT_ROW and (extents[rows[-1]] or 0) > columns)
+    )
+    if by_rows and (extents[rows[-1]] or 0) >= machine.lanes(4) // 2:
+        return [*chosen, *_lanes_are_rows(kernel, rows, inner, machine)]
+    return [*chosen, *_lanes_are_columns(lowered, kernel, rows, inner, machine)]
+
+
+def _contiguity(touched: list[Access], axis: str) -> int:
+    return sum(a.stride(axis) == 1 for a in touched if not a.is_store)
+
+
+def _lanes_are_columns(
+    lowered: Lowered, kernel: Kernel, rows: list[str], inner: list[str], machine: Machine
+) -> list[Step]:
+    extents = loop_extents(kernel)
+    last = inner[-1]
+    length = extents[last] or 0
+    itemsize = max((b.dtype.itemsize for b in kernel.params), default=4)
+    width = machine.lanes(itemsize) * _LANE_REGISTERS
+    chosen: list[Step] = []
+    if length > width:
+        chosen.append(Split(last, width))
+        last = f"{last}.1"
+    chosen += [Rfactor(last), SetKind(last, "vector")]
+    chosen += [SetKind(name, "parallel") for name in rows]
+    chosen += streams(lowered, kernel, machine)
+    return chosen
+
+
+def _lanes_are_rows(
+    kernel: Kernel, rows: list[str], inner: list[str], machine: Machine
+) -> list[Step]:
+    extents = loop_extents(kernel)
+    last = rows[-1]
+    width = machine.lanes(4) * 2
+    chosen: list[Step] = []
+    outer = rows[:-1]
+    lanes = last
+    if (extents[last] or 0) > width:
+        chosen.append(Split(last, width, "branch"))
+        outer, lanes = [*rows[:-1], f"{last}.0"], f"{last}.1"
+    chosen.append(Reorder((*outer, *inner, lanes)))
+    chosen.append(SetKind(lanes, "vector"))
+    columns = prod(extents[name] or 1 for name in inner)
+    if columns <= _SHORT_ROW:
+        chosen += [SetKind(name, "unroll") for name in inner]
+    chosen += [SetKind(name, "parallel") for name in outer]
+    return chosen
