@@ -1,0 +1,1 @@
+"""From a trace to facts: steady steps, what launched what, busy and idle time."""

@@ -1,0 +1,75 @@
+"""`diagnose(path)`: from trace files to a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from ridgeline.profile.analysis.facts import Facts
+from ridgeline.profile.report import Finding, RankReport, Report
+from ridgeline.profile.rules.engine import run_rules
+from ridgeline.profile.rules.table import standing
+from ridgeline.profile.trace.files import trace_files
+from ridgeline.profile.trace.model import Trace
+from ridgeline.profile.trace.reader import read_trace
+
+Source = str | PathLike[str]
+
+
+def diagnose(
+    paths: Source | Sequence[Source], progress: Callable[[int], None] | None = None
+) -> Report:
+    """Diagnose one trace, a directory of traces, or several ranks' traces.
+
+    `progress` is called with the number of bytes read since the last call.
+    """
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    files = trace_files([Path(path) for path in given])
+    return combine([examine(read_trace(path, progress)) for path in files])
+
+
+def examine(trace: Trace) -> RankReport:
+    """Diagnose one trace in memory."""
+    facts = Facts(trace)
+    outcome = run_rules(facts)
+    warnings = list(trace.completeness.warnings())
+    if facts.steps.count < 3:
+        warnings.append(
+            f"only {facts.steps.count} steady step(s) recorded ({facts.steps.source}): call "
+            "prof.step() in the loop and record ten or more"
+        )
+    return RankReport(
+        path=trace.path,
+        rank=trace.rank,
+        device=trace.device.name or ("GPU" if facts.has_gpu else "CPU only"),
+        verdict=outcome.verdict,
+        findings=outcome.findings,
+        notes=outcome.notes,
+        unchecked=outcome.unchecked,
+        warnings=tuple(warnings),
+        events=trace.events,
+        facts=facts,
+        matches=outcome.matches,
+    )
+
+
+def combine(ranks: Sequence[RankReport]) -> Report:
+    """Merge ranks: each rule once, as it stands on the rank where it costs most."""
+    numbered = [
+        replace(rank, rank=index) if rank.rank < 0 else rank for index, rank in enumerate(ranks)
+    ]
+    if len(numbered) == 1:
+        return Report(tuple(numbered), numbered[0].findings)
+    by_rule: dict[str, list[tuple[int, Finding]]] = {}
+    for rank in numbered:
+        for finding in rank.findings:
+            by_rule.setdefault(finding.rule, []).append((rank.rank, finding))
+    merged = []
+    for found in by_rule.values():
+        worst = max((finding for _, finding in found), key=lambda finding: finding.seconds)
+        seconds = tuple((rank, finding.seconds) for rank, finding in found)
+        merged.append(replace(worst, ranks=seconds))
+    merged.sort(key=lambda f: (f.severity != "stops", -f.seconds, standing(f.rule)))
+    return Report(tuple(numbered), tuple(merged))

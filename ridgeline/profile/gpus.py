@@ -1,0 +1,113 @@
+"""A table of GPUs: dense peaks by type, memory bandwidth, and where the numbers come from.
+
+Peaks are TFLOP/s without sparsity, at boost clock, with float32 accumulation; `tensor` peaks are
+the matrix units'. A trace names its GPU, and `find` matches that name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One model of GPU; peaks that do not exist on it are 0."""
+
+    name: str
+    capability: int
+    sms: int
+    boost_ghz: float
+    float32: float
+    float64: float
+    tf32: float
+    sixteen_bit: float
+    float8: float
+    bandwidth: float
+    """GB/s of device memory."""
+    memory: float
+    """GB of device memory."""
+    l2_mb: float
+    source: str
+
+    def peak(self, dtype: str, tensor_cores: bool = True) -> float:
+        """Dense TFLOP/s for `float32`, `tf32`, `float64`, `bfloat16`, `float16` or `float8`."""
+        if dtype == "tf32":
+            return self.tf32 or self.float32
+        if dtype in ("bfloat16", "float16"):
+            return (self.sixteen_bit if tensor_cores else 0.0) or self.float32
+        if dtype == "float8":
+            return self.float8 or self.sixteen_bit or self.float32
+        return self.float64 if dtype == "float64" else self.float32
+
+    @property
+    def ridge(self) -> float:
+        """FLOP per byte above which 16-bit matrix work is bound by arithmetic."""
+        return (self.sixteen_bit or self.float32) * 1e3 / self.bandwidth
+
+
+_NANO = "Jetson Nano data sheet DA-09366"
+_P100 = "Tesla P100 data sheet (2016)"
+_V100 = "Tesla V100 data sheet (2018) and Volta white paper WP-08608"
+_T4 = "T4 data sheet (2019) and Turing white paper WP-09183"
+_A100 = "A100 data sheet (2021) and Ampere white paper"
+_GA102 = "Ampere GA102 white paper V2.1"
+_AD102 = "Ada GPU architecture white paper V2.02"
+_L4 = "L4 and L40S data sheets (2023), sparse figures halved"
+_H100 = "H100 data sheet (2023) and Hopper white paper, sparse figures halved"
+_H200 = "H200 data sheet (2024), sparse figures halved"
+_B200 = "Blackwell architecture brief (2024), sparse figures halved"
+_ORIN = "Jetson AGX Orin series technical brief v1.2"
+
+GPUS: tuple[Gpu, ...] = (
+    Gpu("Jetson Nano", 53, 1, 0.9216, 0.236, 0.0074, 0, 0.472, 0, 25.6, 4, 0.25, _NANO),
+    Gpu("Jetson AGX Orin", 87, 16, 1.3, 5.32, 0.083, 21.3, 42.5, 0, 204.8, 64, 4, _ORIN),
+    Gpu("P100", 60, 56, 1.480, 10.6, 5.3, 0, 21.2, 0, 732, 16, 4, _P100),
+    Gpu("V100", 70, 80, 1.530, 15.7, 7.8, 0, 125, 0, 900, 32, 6, _V100),
+    Gpu("T4", 75, 40, 1.590, 8.1, 0.254, 0, 65, 0, 320, 16, 4, _T4),
+    Gpu("A100 40GB", 80, 108, 1.410, 19.5, 19.5, 156, 312, 0, 1555, 40, 40, _A100),
+    Gpu("A100 80GB", 80, 108, 1.410, 19.5, 19.5, 156, 312, 0, 2039, 80, 40, _A100),
+    Gpu("A10", 86, 72, 1.695, 31.2, 0.976, 62.5, 125, 0, 600, 24, 6, _GA102),
+    Gpu("RTX 3090", 86, 82, 1.695, 35.6, 0.556, 35.6, 71, 0, 936, 24, 6, _GA102),
+    Gpu("RTX 4090", 89, 128, 2.520, 82.6, 1.29, 82.6, 165.2, 330.3, 1008, 24, 72, _AD102),
+    Gpu("L4", 89, 58, 2.040, 30.3, 0.49, 60, 121, 242.5, 300, 24, 48, _L4),
+    Gpu("L40S", 89, 142, 2.520, 91.6, 1.41, 183, 362, 733, 864, 48, 96, _L4),
+    Gpu("H100 PCIe", 90, 114, 1.755, 51, 51, 378, 756, 1513, 2000, 80, 50, _H100),
+    Gpu("H100 SXM", 90, 132, 1.980, 67, 67, 494.7, 989.4, 1978.9, 3350, 80, 50, _H100),
+    Gpu("H200", 90, 132, 1.980, 67, 67, 494.7, 989.4, 1978.9, 4800, 141, 50, _H200),
+    Gpu("B200", 100, 148, 1.965, 75, 37, 1125, 2250, 4500, 8000, 180, 126, _B200),
+)
+
+# Words in the driver's device names, most specific first.
+_PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("H200",), "H200"),
+    (("H100", "PCIe"), "H100 PCIe"),
+    (("H100",), "H100 SXM"),
+    (("B200",), "B200"),
+    (("A100", "80GB"), "A100 80GB"),
+    (("A100",), "A100 40GB"),
+    (("V100",), "V100"),
+    (("P100",), "P100"),
+    (("L40S",), "L40S"),
+    (("L4",), "L4"),
+    (("T4",), "T4"),
+    (("A10",), "A10"),
+    (("4090",), "RTX 4090"),
+    (("3090",), "RTX 3090"),
+    (("Nano",), "Jetson Nano"),
+    (("Orin",), "Jetson AGX Orin"),
+)
+
+
+def find(name: str) -> Gpu | None:
+    """The GPU a device name means, such as `NVIDIA A100-SXM4-80GB`; None where unknown."""
+    words = name.upper().replace("-", " ").replace("_", " ").split()
+    joined = " ".join(words)
+    for parts, model in _PATTERNS:
+        if all(_mentions(joined, words, part.upper()) for part in parts):
+            return next(gpu for gpu in GPUS if gpu.name == model)
+    return None
+
+
+def _mentions(joined: str, words: list[str], part: str) -> bool:
+    """A whole word, so that `A10` is not found in `A100` nor `L4` in `L40S`."""
+    return part in words or (len(part) > 3 and part in joined)

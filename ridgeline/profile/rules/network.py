@@ -1,0 +1,152 @@
+"""Rules N: communication between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ridgeline.profile import intervals as iv
+from ridgeline.profile.analysis.facts import Facts
+from ridgeline.profile.model.kernels import is_collective
+from ridgeline.profile.rules.base import EXACT, Evidence, Fix, Ledger, Match, Rule, per_step, percent
+from ridgeline.profile.trace.model import Ints
+
+_HOST_COLLECTIVES = ("gloo:", "mpi:")
+
+
+def _collectives(facts: Facts) -> Ints:
+    chosen = [is_collective(facts.gpu_name(int(row))) for row in facts.kernels]
+    return facts.kernels[np.array(chosen, dtype=bool)] if chosen else facts.kernels
+
+
+def _exposed(facts: Facts, rows: Ints) -> tuple[iv.Intervals, iv.Intervals]:
+    """(time in collectives, the part of it beside no other kernel)."""
+    whole = facts.spans(facts.trace.gpu, rows)
+    others = np.setdiff1d(facts.kernels, rows)
+    return whole, iv.subtract(whole, facts.spans(facts.trace.gpu, others))
+
+
+def _match(facts: Facts, rows: Ints) -> Match:
+    whole, exposed = _exposed(facts, rows)
+    overlap = 1 - iv.measure(exposed) / max(iv.measure(whole), 1e-9)
+    evidence = (
+        Evidence("collectives", f"{len(rows) / facts.steps.count:.1f} a step", EXACT),
+        Evidence("time in them", f"{per_step(facts, iv.measure(whole))} a step"),
+        Evidence("hidden behind kernels", percent(overlap)),
+    )
+    values = {"share": percent(facts.share(iv.measure(whole))), "overlap": percent(overlap)}
+    return Match(iv.measure(exposed), evidence, values, rows=rows, spans=exposed)
+
+
+def _communicates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+    rows = ledger.free(_collectives(facts))
+    if not len(rows):
+        return None
+    whole, _ = _exposed(facts, rows)
+    return _match(facts, rows) if facts.share(iv.measure(whole)) >= limits["share"] else None
+
+
+def _overlaps_badly(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+    rows = _collectives(facts)
+    if not len(rows):
+        return None
+    whole, exposed = _exposed(facts, rows)
+    overlap = 1 - iv.measure(exposed) / max(iv.measure(whole), 1e-9)
+    if overlap >= limits["overlap"] or facts.share(iv.measure(whole)) < limits["share"]:
+        return None
+    return _match(facts, rows)
+
+
+def _wrong_wrapper(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+    """N3: threads instead of processes, or collectives through host memory."""
+    parallel = facts.ops_named("DataParallel.forward")
+    host = facts.ops_named(*_HOST_COLLECTIVES, prefix=True)
+    if len(parallel):
+        spans, fix = facts.spans(facts.trace.ops, parallel), "default"
+        stake = ledger.take_idle(iv.measure(spans))
+        label = Evidence("DataParallel.forward", f"{per_step(facts, iv.measure(spans))} a step")
+    elif facts.has_gpu and (len(host) or facts.trace.backend == "gloo"):
+        spans, fix = facts.spans(facts.trace.ops, host), "backend"
+        stake = ledger.take_idle(iv.measure(spans))
+        label = Evidence("host collectives", f"{per_step(facts, iv.measure(spans))} a step")
+    else:
+        return None
+    what = "DataParallel" if len(parallel) else "a collective backend that goes through the host"
+    return Match(stake, (label,), {"what": what}, idle=stake, fix=fix, spans=spans)
+
+
+_GPU = frozenset({"gpu"})
+
+RULES = (
+    Rule(
+        "N1",
+        "much communication",
+        "collectives take 10% of the time",
+        "collectives take {share} of the time, {overlap} of it hidden",
+        _communicates,
+        {
+            "default": Fix(
+                "communicate less often or less: accumulate gradients, compress them to bfloat16, "
+                "use larger buckets",
+                """\
++from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
++model.register_comm_hook(None, default_hooks.bf16_compress_hook)""",
+            )
+        },
+        "PyTorch TensorBoard plugin",
+        "if other ranks are slower, the time is spent waiting for them: compare ranks",
+        "At stake is the part of the collectives beside which no other kernel runs.",
+        order=64,
+        limits={"share": 0.1},
+        needs=_GPU,
+    ),
+    Rule(
+        "N2",
+        "communication not hidden",
+        "less than 70% of the collectives' time has a kernel beside it",
+        "only {overlap} of the collectives' time is hidden behind kernels",
+        _overlaps_badly,
+        {
+            "default": Fix(
+                "let gradients leave earlier: larger buckets, static graph, no read-back before "
+                "backward ends",
+                """\
+-model = DistributedDataParallel(model)
++model = DistributedDataParallel(model, bucket_cap_mb=100, static_graph=True)""",
+            )
+        },
+        "TraceLens",
+        "as N1",
+        "Below 3% of the time the rule stays silent.",
+        order=65,
+        limits={"overlap": 0.7, "share": 0.03},
+        needs=_GPU,
+        folds_into=("N1",),
+    ),
+    Rule(
+        "N3",
+        "slow way to several GPUs",
+        "DataParallel in use, or device tensors through a host backend",
+        "{what} is in use",
+        _wrong_wrapper,
+        {
+            "default": Fix(
+                "one process a GPU",
+                """\
+-model = nn.DataParallel(model)
++model = DistributedDataParallel(model, device_ids=[rank])""",
+            ),
+            "backend": Fix(
+                "use NCCL for tensors on the device",
+                """\
+-dist.init_process_group("gloo")
++dist.init_process_group("nccl")""",
+            ),
+        },
+        "PyTorch TensorBoard plugin",
+        "if NCCL cannot reach between the machines, the backend is not a choice",
+        "DataParallel copies the model to every GPU in every step, in one process under one GIL.",
+        order=63,
+    ),
+)

@@ -1,0 +1,211 @@
+"""Rules S: the host waits for the device, or stops it to manage memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ridgeline.profile import intervals as iv
+from ridgeline.profile.analysis.facts import Facts
+from ridgeline.profile.rules.base import EXACT, Evidence, Fix, Ledger, Match, Rule, per_step, percent
+from ridgeline.profile.trace.model import Ints
+
+_READS = {
+    "aten::_local_scalar_dense": ".item()",
+    "aten::item": ".item()",
+    "aten::is_nonzero": "a Python `if` on a tensor",
+    "aten::equal": "torch.equal",
+    "aten::nonzero": "nonzero or a boolean index",
+    "aten::masked_select": "masked_select",
+    "aten::unique": "unique",
+    "aten::_unique2": "unique",
+    "aten::repeat_interleave": "repeat_interleave",
+    "aten::copy_": ".cpu() or .to('cpu')",
+}
+_ALLOCATIONS = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cuMemMap", "cuMemUnmap",
+                "cuMemCreate", "cuMemRelease", "hipMalloc", "hipFree")  # fmt: skip
+
+
+def _idle_after(facts: Facts, ends: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """Device time lost right after the host woke: the idle piece around each wake-up."""
+    idle = facts.idle
+    if not len(idle) or not len(ends):
+        return 0.0
+    position = np.searchsorted(idle[:, 0], ends, side="right") - 1
+    held = position[(position >= 0)]
+    held = np.unique(held[idle[held, 1] > ends[position >= 0]])
+    return float(np.sum(idle[held, 1] - idle[held, 0]))
+
+
+def _wait_match(facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: float) -> Match | None:
+    """The stake of some waits: without them a step takes at least the host's work, and at least
+    the device's, so no more than the smaller of time waited and device idle can be saved."""
+    calls = facts.trace.calls
+    waits = facts.spans(calls, rows)
+    after = _idle_after(facts, calls.end[rows])
+    if facts.share(after) < minimum:
+        return None
+    stake = ledger.take_idle(iv.measure(waits))
+    if stake <= 0:
+        return None
+    ops = facts.links.op_of_call[rows]
+    places = facts.op_places(ops[ops >= 0])
+    if not places:
+        names = [
+            facts.links.place_at(int(calls.thread[r]), float(calls.start[r])) for r in rows[:2000]
+        ]
+        places = [name for name in dict.fromkeys(names) if name][:3]
+    evidence = (
+        Evidence("waits", f"{len(rows) / facts.steps.count:.1f} a step", EXACT),
+        Evidence("host blocked", f"{per_step(facts, iv.measure(waits))} a step"),
+        Evidence("device idle after them", f"{per_step(facts, after)} a step"),
+    )
+    return Match(
+        stake,
+        evidence,
+        {"what": what, "count": f"{len(rows) / facts.steps.count:.0f}", "share": percent(facts.share(stake))},
+        idle=stake,
+        places=tuple(places),
+        spans=waits,
+    )  # fmt: skip
+
+
+def _reads_back(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+    """S1: a value is brought to the host, which waits for it."""
+    kept, reasons = [], []
+    copied_in = _ops_copying_in(facts)
+    for row in facts.waiting_calls.tolist():
+        chain = facts.links.ops.chain(int(facts.links.op_of_call[row]))
+        names = [facts.op_name(op) for op in chain]
+        reason = next((_READS[name] for name in names if name in _READS), "")
+        if reason and not copied_in.intersection(chain):
+            kept.append(row)
+            reasons.append(reason)
+    if len(kept) < limits["per_step"] * facts.steps.count:
+        return None
+    commonest = max(set(reasons), key=reasons.count)
+    return _wait_match(facts, ledger, np.array(kept), commonest, limits["idle"])
+
+
+def _ops_copying_in(facts: Facts) -> set[int]:
+    """Ops whose wait belongs to a copy towards the device, which is D3's business."""
+    rows = [int(r) for r in facts.copies if "HtoD" in facts.gpu_name(int(r))]
+    return {int(facts.links.op_of_gpu[row]) for row in rows}
+
+
+def _device_wide(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+    """S2: the host waits for everything on the device."""
+    rows = facts.calls_named("cudaDeviceSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize")
+    if not len(rows):
+        return None
+    return _wait_match(facts, ledger, rows, "", limits["idle"])
+
+
+def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
+    """S3: device memory is asked from and given back to the driver in every step."""
+    rows = facts.calls_named(*_ALLOCATIONS)
+    if len(rows) < limits["per_step"] * facts.steps.count:
+        return None
+    calls = facts.trace.calls
+    spans = facts.spans(calls, rows)
+    # `cudaFree` waits for the device, so what follows it starts from an empty queue.
+    stake = ledger.take_idle(iv.measure(spans) + _idle_after(facts, calls.end[rows]))
+    if stake <= 0:
+        return None
+    ops = facts.links.op_of_call[rows]
+    frees = int(np.sum(facts.trace.name_mask("cudaFree", "hipFree")[calls.name[rows]]))
+    evidence = (
+        Evidence("driver allocations", f"{(len(rows) - frees) / facts.steps.count:.1f} a step", EXACT),
+        Evidence("releases", f"{frees / facts.steps.count:.1f} a step", EXACT),
+        Evidence("time inside them", f"{per_step(facts, iv.measure(spans))} a step"),
+    )  # fmt: skip
+    values = {"count": f"{len(rows) / facts.steps.count:.0f}"}
+    fix = "cache" if frees else "default"
+    places = tuple(facts.op_places(ops[ops >= 0]))
+    return Match(stake, evidence, values, idle=stake, places=places, fix=fix, spans=spans)
+
+
+RULES = (
+    Rule(
+        id="S1",
+        title="values read back every step",
+        threshold="at least one read-back a step, with the device idle after it for 3% of the time",
+        message="{what} makes the host wait for the device {count} times a step; the device then "
+        "idles until new work arrives",
+        check=_reads_back,
+        fixes={
+            "default": Fix(
+                "keep the value on the device and read it rarely; choose with torch.where instead "
+                "of a Python branch",
+                """\
+-running += loss.item()
++running += loss.detach()
+ if step % 50 == 0:
+-    print(running / 50)
++    print((running / 50).item())""",
+            )
+        },
+        source="Nsight Systems expert rule for synchronous calls; own join with aten ops",
+        disproof="remove the read-back for one run: if the step does not get shorter, the host "
+        "was not ahead of the device anyway",
+        meaning="Reading one number empties the queue: the host waits for all work before it, and "
+        "the device then waits for the host to launch again. A step can lose no more than the "
+        "smaller of the time waited and the device's idle time.",
+        order=34,
+        limits={"per_step": 1, "idle": 0.03},
+        needs=frozenset({"gpu"}),
+    ),
+    Rule(
+        id="S2",
+        title="device-wide synchronisation",
+        threshold="cudaDeviceSynchronize inside a steady step",
+        message="torch.cuda.synchronize() runs {count} times a step; each empties the queue",
+        check=_device_wide,
+        fixes={
+            "default": Fix(
+                "remove it; to measure time, record CUDA events and read them later",
+                """\
+-torch.cuda.synchronize(); start = time.time()
+-layer(x)
+-torch.cuda.synchronize(); print(time.time() - start)
++start.record(); layer(x); end.record()   # torch.cuda.Event(enable_timing=True)
++# after the run: start.elapsed_time(end)""",
+            )
+        },
+        source="Nsight Systems expert rule for synchronisation",
+        disproof="remove it for one run: if the step does not get shorter, nothing was lost",
+        meaning="The host waits for every stream of the device. Results stay right without it: "
+        "reading a value waits on its own.",
+        order=30,
+        limits={"idle": 0.0},
+        needs=frozenset({"gpu"}),
+    ),
+    Rule(
+        id="S3",
+        title="allocator churn",
+        threshold="cudaMalloc or cudaFree at least once a steady step",
+        message="device memory is taken from or returned to the driver {count} times a step",
+        check=_allocates,
+        fixes={
+            "default": Fix(
+                "run the largest shape once before training so that the cache fits, and let "
+                "segments grow",
+                "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            ),
+            "cache": Fix(
+                "do not give the cache back inside the loop; cudaFree waits for the whole device",
+                """\
+ loss.backward()
+-torch.cuda.empty_cache()""",
+            ),
+        },
+        source="own",
+        disproof="count cudaMalloc in a trace of later steps: if there are none, this was warm-up",
+        meaning="PyTorch's allocator keeps what it once got. Calls to the driver in steady state "
+        "mean that the cache is emptied, too fragmented, or that memory keeps growing.",
+        order=32,
+        limits={"per_step": 1},
+        needs=frozenset({"gpu"}),
+    ),
+)

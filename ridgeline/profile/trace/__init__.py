@@ -1,0 +1,1 @@
+"""Reading torch.profiler traces: files, the streaming JSON scanner, columns of events."""
