@@ -8,7 +8,6 @@ which lie in an arena taken from the buffer pool for each call, so that calls ma
 
 from __future__ import annotations
 
-import ctypes
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,9 @@ from ridgeline.codegen.llvm.native import Library, compile_cached
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool
-from ridgeline.runtime.cpu.executor_ir import Head, executor_ir
-
-_METH_FASTCALL = 0x80
+from ridgeline.runtime.cpu.executor_ir import executor_ir
+from ridgeline.runtime.cpu.plan_words import Head
+from ridgeline.runtime.cpu.python_entry import python_function
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Step:
 class Plan:
     """Steps over slots, ready to run. `run` may be called by several threads at once."""
 
-    __slots__ = ("_words", "address", "arena_bytes", "steps", "takes")
+    __slots__ = ("_words", "address", "arena_bytes", "slots", "steps", "takes")
 
     def __init__(
         self,
@@ -46,6 +45,7 @@ class Plan:
         arena_bytes: int = 0,
     ) -> None:
         self.steps = tuple(steps)
+        self.slots = slots
         self.takes = slots - len(arena)  # the addresses `run` wants
         self.arena_bytes = arena_bytes
         _check(self.steps, slots, arena, arena_bytes)
@@ -55,7 +55,7 @@ class Plan:
     def run(self, addresses: Sequence[int]) -> None:
         """Run all steps over these addresses: one native call."""
         if config.epoch != _epoch:
-            _follow_settings()
+            follow_settings()
         if self.arena_bytes:
             arena = Buffer.allocate(self.arena_bytes)
             _run(self.address, arena.address, *addresses)
@@ -64,12 +64,20 @@ class Plan:
 
     def profile(self, addresses: Sequence[int]) -> list[float]:
         """Run all steps, and return the seconds that each one took."""
-        if config.epoch != _epoch:
-            _follow_settings()
+        follow_settings()
         times = array("q", bytes(8 * len(self.steps)))
         arena = Buffer.allocate(self.arena_bytes)
         _profile(self.address, arena.address, times.buffer_info()[0], *addresses)
         return [nanoseconds * 1e-9 for nanoseconds in times]
+
+    @property
+    def stream_nanoseconds(self) -> int:
+        """How long the plan took when a stream last ran it; 0 if none has yet."""
+        return self._words[Head.ELAPSED]
+
+    @stream_nanoseconds.setter
+    def stream_nanoseconds(self, value: int) -> None:
+        self._words[Head.ELAPSED] = value
 
 
 def _check(
@@ -117,13 +125,15 @@ _run: Callable[..., None]
 _profile: Callable[..., None]
 
 
-def _follow_settings() -> None:
+def follow_settings() -> None:
     """Load the native code if this is the first run, and give the pool its number of threads."""
     global _epoch, _run, _profile
     epoch = config.epoch
+    if epoch == _epoch:
+        return
     if _epoch < 0:
-        _run = _python_function("run", machine_code().address("ridgeline_run"))
-        _profile = _python_function("profile", machine_code().address("ridgeline_profile"))
+        _run = python_function("run", machine_code().address("ridgeline_run"))
+        _profile = python_function("profile", machine_code().address("ridgeline_profile"))
     pool.set_limit(pool.threads(), machine_code().address("ridgeline_pool_wake"))
     _epoch = epoch
 
@@ -133,26 +143,3 @@ def __getattr__(name: str) -> int:
     if name == "calls":
         return pool.calls()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-def _python_function(name: str, address: int) -> Callable[..., None]:
-    """A built-in function over machine code: a fifth of the cost of a ctypes call."""
-    definition = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    # The function object points into its definition, and may outlive this module's names.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-    create = ctypes.pythonapi.PyCFunction_NewEx
-    create.restype = ctypes.py_object
-    create.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., None] = create(ctypes.addressof(definition), None, None)
-    return made

@@ -1,52 +1,43 @@
 """The plan executor as LLVM IR: `execute` runs a plan's steps, two Python functions call it.
 
-A plan is an array of 64-bit words: a head (see `Head`), the (slot, offset) pairs of the arena, and
-the steps, each as function, tasks, grain, number of arguments, and the arguments' slots.
+The words that it reads are described in `plan_words`.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from ridgeline.runtime.cpu.plan_words import Head, load_head
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, pool_ir
-
-
-class Head(IntEnum):
-    """The words at the start of a plan."""
-
-    POOL = 0
-    STEPS = 1
-    SLOTS = 2
-    ADDRESSES = 3
-    ARENA = 4
-    WIDEST = 5  # the most arguments of any step
-    PARALLEL = 6  # how many steps may use several threads
-    ESTIMATE = 7  # nanoseconds the parallel steps take one thread; 0: not known yet; the code's
-    WORDS = 8
+from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
+from ridgeline.runtime.cpu.region_ir import region_ir
 
 
 def executor_ir() -> str:
     """The whole module: pool, executor, and the functions Python calls."""
-    return "\n".join((pool_ir(), _EXECUTE, _python_entry("run", 2), _python_entry("profile", 3)))
+    stack = "alloca i64, i64 %size"
+    run = python_entry("run", 2, stack, "%times = inttoptr i64 0 to ptr" + _RUN)
+    profile = python_entry("profile", 3, stack, "%times = inttoptr i64 %fixed.2 to ptr" + _RUN)
+    return pool_ir() + region_ir() + _EXECUTE + PYTHON_SYMBOLS + run + profile
 
 
-def _head(name: str, word: Head) -> str:
-    return (
-        f"%{name}.at = getelementptr i64, ptr %plan, i64 {int(word)}\n"
-        f"  %{name} = load i64, ptr %{name}.at"
-    )
-
+# Slots are on the stack; the GIL is released for the whole run.
+_RUN = """
+  %thread = call ptr @PyEval_SaveThread()
+  call void @ridgeline_execute(ptr %plan, ptr %slots, i64 %fixed.1, ptr %times)
+  call void @PyEval_RestoreThread(ptr %thread)
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+"""
 
 # %slots has its first words filled in; %times is null, or receives nanoseconds for each step.
 _EXECUTE = f"""
 define void @ridgeline_execute(ptr %plan, ptr %slots, i64 %arena, ptr %times) {{
 entry:
-  {_head("pool.word", Head.POOL)}
+  {load_head("pool.word", Head.POOL)}
   %pool = inttoptr i64 %pool.word to ptr
-  {_head("steps", Head.STEPS)}
-  {_head("pairs", Head.ARENA)}
-  {_head("widest", Head.WIDEST)}
-  {_head("parallel", Head.PARALLEL)}
+  {load_head("steps", Head.STEPS)}
+  {load_head("pairs", Head.ARENA)}
+  {load_head("widest", Head.WIDEST)}
+  {load_head("parallel", Head.PARALLEL)}
   %args = alloca ptr, i64 %widest
   %estimate.at = getelementptr i64, ptr %plan, i64 {int(Head.ESTIMATE)}
   %calls = getelementptr i8, ptr %pool, i64 {CALLS}
@@ -164,86 +155,5 @@ cool:
   br label %done
 done:
   ret void
-}}
-
-@_Py_NoneStruct = external global i8
-@PyExc_TypeError = external global ptr
-@wrong.count = private constant [45 x i8] c"a plan was given a wrong number of addresses\\00"
-declare i64 @PyLong_AsUnsignedLongLong(ptr)
-declare ptr @PyErr_Occurred()
-declare void @PyErr_SetString(ptr, ptr)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare void @Py_IncRef(ptr)
-
-define internal ptr @refuse() {{
-  %kind = load ptr, ptr @PyExc_TypeError
-  call void @PyErr_SetString(ptr %kind, ptr @wrong.count)
-  ret ptr null
-}}
-"""
-
-
-def _python_entry(name: str, fixed: int) -> str:
-    """A METH_FASTCALL function of (plan, arena[, times], address...), all Python integers."""
-    times = "%fixed.2" if fixed == 3 else "0"
-    reads = "\n".join(
-        f"  %object.{i}.at = getelementptr ptr, ptr %objects, i64 {i}\n"
-        f"  %object.{i} = load ptr, ptr %object.{i}.at\n"
-        f"  %fixed.{i} = call i64 @PyLong_AsUnsignedLongLong(ptr %object.{i})"
-        for i in range(fixed)
-    )
-    return f"""
-define ptr @ridgeline_{name}(ptr %self, ptr %objects, i64 %count) {{
-entry:
-  %enough = icmp sge i64 %count, {fixed}
-  br i1 %enough, label %head, label %wrong
-head:
-{reads}
-  %early = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %early, null
-  br i1 %fine, label %check, label %error
-check:
-  %plan = inttoptr i64 %fixed.0 to ptr
-  {_head("expected", Head.ADDRESSES)}
-  %given = sub i64 %count, {fixed}
-  %right = icmp eq i64 %given, %expected
-  br i1 %right, label %fill, label %wrong
-fill:
-  {_head("size", Head.SLOTS)}
-  %slots = alloca i64, i64 %size
-  br label %read
-read:
-  %index = phi i64 [ 0, %fill ], [ %index.next, %store ]
-  %reading = icmp slt i64 %index, %expected
-  br i1 %reading, label %convert, label %run
-convert:
-  %position = add i64 %index, {fixed}
-  %object.at = getelementptr ptr, ptr %objects, i64 %position
-  %object = load ptr, ptr %object.at
-  %value = call i64 @PyLong_AsUnsignedLongLong(ptr %object)
-  %suspect = icmp eq i64 %value, -1
-  br i1 %suspect, label %examine, label %store
-examine:
-  %late = call ptr @PyErr_Occurred()
-  %really = icmp ne ptr %late, null
-  br i1 %really, label %error, label %store
-store:
-  %slot = getelementptr i64, ptr %slots, i64 %index
-  store i64 %value, ptr %slot
-  %index.next = add i64 %index, 1
-  br label %read
-run:
-  %times = inttoptr i64 {times} to ptr
-  %thread = call ptr @PyEval_SaveThread()
-  call void @ridgeline_execute(ptr %plan, ptr %slots, i64 %fixed.1, ptr %times)
-  call void @PyEval_RestoreThread(ptr %thread)
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-wrong:
-  %refused = call ptr @refuse()
-  ret ptr null
-error:
-  ret ptr null
 }}
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ridgeline.codegen.llvm.target import target
 from ridgeline.config import config
@@ -23,21 +23,24 @@ _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ct
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
-@lru_cache(maxsize=1)
-def state() -> int:
-    """The address of the pool's two pages; a forked child finds the first one zeroed."""
+def map_state(nbytes: int) -> int:
+    """Zeroed memory that stays until the process ends; a forked child finds page one zeroed."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    protection = mmap.PROT_READ | mmap.PROT_WRITE
-    address = _libc.mmap(None, STATE_BYTES, protection, flags, -1, 0)
+    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if address in (None, ctypes.c_void_p(-1).value):
-        raise MemoryError(f"cannot map the thread pool: {os.strerror(ctypes.get_errno())}")
+        raise MemoryError(f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
     if _libc.madvise(address, mmap.PAGESIZE, _WIPE_ON_FORK):
         # A kernel without this: the same through Python, which sees only forks made by Python.
-        os.register_at_fork(
-            after_in_child=lambda: ctypes.memset(address, 0, mmap.PAGESIZE) and None
-        )
-    ctypes.c_int64.from_address(address + LIMIT).value = 1
+        os.register_at_fork(after_in_child=partial(ctypes.memset, address, 0, mmap.PAGESIZE))
     return int(address)
+
+
+@lru_cache(maxsize=1)
+def state() -> int:
+    """The address of the pool's two pages."""
+    address = map_state(STATE_BYTES)
+    ctypes.c_int64.from_address(address + LIMIT).value = 1
+    return address
 
 
 def threads() -> int:
