@@ -179,6 +179,7 @@ class GroupLowering:
             attrs = fold.attrs
             factors = []
             for operand, maps in zip(fold.inputs, (attrs.left, attrs.right)):
+                self._check_operand(operand)
                 index = tuple(_mapped(m.terms, m.offset, space.iteration) for m in maps)
                 factors.append(self.read(operand, index, space))
             wide = _accumulator_type(fold.dtype)
@@ -187,6 +188,12 @@ class GroupLowering:
         if fold.op is ARG_REDUCE:
             return value, space.full_index[fold.attrs.axis]
         return (value,)
+
+    def _check_operand(self, operand: Node) -> None:
+        """A contraction reads each operand element many times, so none may cost more than a load."""
+        for node in self._cone([operand]):
+            if node.op.family != "movement" or node.op in (PAD, CONCAT):
+                raise NotFusable("a contraction reads its operands from memory")
 
     def _begin_stage(self, space: _Space) -> None:
         """Forget expressions of the last stage; what it left in scratch is read from there."""

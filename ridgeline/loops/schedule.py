@@ -144,6 +144,8 @@ def _perfect(loop: For, past: set[str]) -> bool:
 
 
 def _push(loop: For, body: Stmt, past: set[str]) -> Stmt:
+    if not any(isinstance(s, For) and s.name in past for s in ir.statements(body)):
+        return replace(loop, body=body)
     if isinstance(body, Seq):
         return sequence(*(_push(loop, part, past) for part in body.body))
     if isinstance(body, For) and body.name in past:
@@ -176,7 +178,10 @@ def widened(statement: Stmt, old: Buffer, wide: Buffer, variable: Expr) -> Stmt:
             return Store(wide, (variable, *inner.index), inner.value)
         if isinstance(inner, Reduce) and old in inner.buffers:
             buffers = tuple(wide if b == old else b for b in inner.buffers)
-            return Reduce(buffers, (variable, *inner.index), inner.monoid, inner.values)
+            # accumulators that move together share one index, which grows with the first of them
+            grown = len(inner.index) == len(wide.shape)
+            index = inner.index if grown else (variable, *inner.index)
+            return Reduce(buffers, index, inner.monoid, inner.values)
         return inner
 
     return visit(replaced)

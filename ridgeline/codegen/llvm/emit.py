@@ -47,7 +47,7 @@ class KernelEmitter(MemoryEmitter):
         self.pointers: dict[str, Value] = {}
         self.allocas: list[str] = []
         self.lanes_var: str | None = None
-        self.lane_count = 1
+        self.lane_count = self.lane_length = 1
         self.lane_mask: Value | None = None
         self.lane_guard: Expr | None = None
         self.load_floor = 0
@@ -203,20 +203,13 @@ class KernelEmitter(MemoryEmitter):
             if length:
                 self.statement(replace_variables(loop.body, {loop.name: ir.index(0)}))
             return
-        self.lane_count = self._lanes_for(length)
+        self.lane_count, self.lane_length = self.lanes_for(length), length
         self.lanes_var, self.lane_mask = loop.name, None
         if self.lane_count != length:
             bits = [f"i1 {str(i < length).lower()}" for i in range(self.lane_count)]
             self.lane_mask = Value(f"<{', '.join(bits)}>", dtypes.bool_, self.lane_count)
         self.statement(loop.body)
         self.lanes_var, self.lane_mask, self.lane_count = None, None, 1
-
-    def _lanes_for(self, length: int) -> int:
-        """A power of two, or whole registers of floats."""
-        register = self.vector_bytes // 4
-        if length > register:
-            return -(-length // register) * register
-        return 1 << (length - 1).bit_length()
 
     def _if(self, statement: If) -> None:
         self.momentary = {}
@@ -244,11 +237,9 @@ class KernelEmitter(MemoryEmitter):
     def _alloc(self, statement: Alloc) -> None:
         buffer = statement.buffer
         count = 1
-        for size in buffer.shape:
+        for size in self.laid_out(buffer):
             assert isinstance(size, Const), "scratch buffers have known sizes"
             count *= int(size.value)
-        if count > 1:  # whole vectors are written, so masked lanes need room as well
-            count = -(-count // 16) * 16 + (64 if buffer.scope == "local" else 0)
         name = f"%v{self.fresh()}"
         self.allocas.append(f"  {name} = alloca [{count} x {self.storage(buffer)}], align 64")
         self.pointers[buffer.name] = Value(name, dtypes.uint64)

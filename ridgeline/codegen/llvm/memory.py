@@ -28,12 +28,19 @@ class MemoryEmitter(ScalarEmitter):
     """Addresses and memory instructions; the subclass supplies scopes and values."""
 
     pointers: dict[str, Value]
+    vector_bytes: int
     lanes_var: str | None
     lane_count: int
+    lane_length: int
     lane_mask: Value | None
 
     def value(self, expr: Expr) -> Value:
         """The value of an expression in the current scope."""
+        raise NotImplementedError
+
+    @property
+    def here(self) -> int:
+        """The depth of the innermost scope."""
         raise NotImplementedError
 
     def shared(self, key: object, depth: int) -> Value | None:
@@ -46,29 +53,50 @@ class MemoryEmitter(ScalarEmitter):
 
     # ---- addresses ----------------------------------------------------------------------------
 
-    def _terms(self, buffer: Buffer, index: tuple[Expr, ...]) -> tuple[list[tuple[Expr, Expr]], int, bool]:
+    def _terms(
+        self, buffer: Buffer, index: tuple[Expr, ...]
+    ) -> tuple[list[tuple[Expr, Expr]], int, bool]:
         """The offset as atom * stride pairs and a constant; True if a gather is needed."""
-        pairs: dict[Expr, Expr] = {}
-        constant = 0
+        sizes = self.laid_out(buffer)
+        if not all(isinstance(size, Const) for size in sizes):
+            return self._symbolic_terms(sizes, index)
+        pairs: dict[Expr, int] = {}
+        constant, stride = 0, 1
         opaque = False
-        stride: Expr = ir.index(1)
-        for size, position in zip(reversed(buffer.shape), reversed(index)):
+        for size, position in zip(reversed(sizes), reversed(index)):
             form = affine(position)
             if form is None:
                 opaque |= self.lanes_var is not None and self.lanes_var in free_vars(position)
-                atoms, offset = {position: 1}, 0
+                pairs[position] = pairs.get(position, 0) + stride
             else:
-                atoms, offset = {Var.make(n): c for n, c in form[0].items()}, form[1]
+                for name, coefficient in form[0].items():
+                    atom = Var.make(name)
+                    pairs[atom] = pairs.get(atom, 0) + coefficient * stride
+                constant += form[1] * stride
+            assert isinstance(size, Const)
+            stride *= int(size.text)
+        return [(atom, ir.index(step)) for atom, step in pairs.items()], constant, opaque
+
+    def _symbolic_terms(
+        self, sizes: tuple[Expr, ...], index: tuple[Expr, ...]
+    ) -> tuple[list[tuple[Expr, Expr]], int, bool]:
+        pairs: dict[Expr, Expr] = {}
+        opaque = False
+        stride: Expr = ir.index(1)
+        for size, position in zip(reversed(sizes), reversed(index)):
+            form = affine(position)
+            if form is None:
+                opaque |= self.lanes_var is not None and self.lanes_var in free_vars(position)
+                atoms: dict[Expr, int] = {position: 1}
+            else:
+                atoms = {Var.make(name): c for name, c in form[0].items()}
+                if form[1]:
+                    atoms[ir.index(1)] = form[1]
             for atom, coefficient in atoms.items():
                 step = mul(stride, ir.index(coefficient))
                 pairs[atom] = add(pairs[atom], step) if atom in pairs else step
-            if offset:
-                if isinstance(stride, Const):
-                    constant += offset * int(stride.value)
-                else:
-                    pairs[stride] = add(pairs.get(stride, ir.index(0)), ir.index(offset))
             stride = mul(stride, size)
-        return [(a, s) for a, s in pairs.items()], constant, opaque
+        return list(pairs.items()), 0, opaque
 
     def _offset(self, pairs: list[tuple[Expr, Expr]], base: Value, kind: str) -> Value:
         """`base` plus the scaled atoms, added outermost first so that each scope adds its own."""
@@ -108,6 +136,28 @@ class MemoryEmitter(ScalarEmitter):
         if stride is not None:
             pairs = [(a, s) for a, s in pairs if a is not lane]
         return self._offset(pairs, self.pointers[buffer.name], kind), constant, stride
+
+    def laid_out(self, buffer: Buffer) -> tuple[Expr, ...]:
+        """A buffer's sizes in memory: rows of register buffers are whole vectors."""
+        if buffer.scope != "reg" or not buffer.shape:
+            return buffer.shape
+        last = buffer.shape[-1]
+        assert isinstance(last, Const), "register buffers have known sizes"
+        return (*buffer.shape[:-1], ir.index(self.lanes_for(int(last.value))))
+
+    def lanes_for(self, length: int) -> int:
+        """Lanes of a vector loop: a power of two, or whole registers of floats."""
+        register = self.vector_bytes // 4
+        if length > register:
+            return -(-length // register) * register
+        return 1 << (length - 1).bit_length()
+
+    def _covers_row(self, buffer: Buffer) -> bool:
+        """True if the vector loop writes whole rows of a register buffer, padding included."""
+        last = self.laid_out(buffer)[-1]
+        size = buffer.shape[-1]
+        assert isinstance(last, Const) and isinstance(size, Const)
+        return int(last.value) == self.lane_count and int(size.value) == self.lane_length
 
     def storage(self, buffer: Buffer) -> str:
         """An element's type in a buffer; register buffers hold register types."""
@@ -268,8 +318,8 @@ class MemoryEmitter(ScalarEmitter):
             self._scatter(self._lane_pointers(pointer, constant, stride, kind), kind, stored, line)
             return
         target = self._moved(pointer, constant, kind)
-        if buffer.scope == "reg" and self.lane_mask is not None:
-            anchor = Value("", dtypes.int64, 1, 0, True)
+        if buffer.scope == "reg" and self.lane_mask is not None and not self._covers_row(buffer):
+            anchor = Value("", dtypes.int64, 1, self.here, True)
             held = self._loaded(self._contiguous(target, kind, None, anchor), buffer, value.lanes)
             value = self.choose(self.lane_mask, value, held)
         stored = self._stored(value, buffer)
