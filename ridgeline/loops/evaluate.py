@@ -21,12 +21,15 @@ Leaf = Callable[[Expr, list[Array], Array | None], Array]
 
 def evaluate(roots: Sequence[Expr], count: int, leaf: Leaf) -> list[Array]:
     """Values of `roots` as arrays of `count` lanes."""
-    machine = _Machine(count, leaf)
-    return [np.broadcast_to(machine.value(root), (count,)) for root in roots]
+    evaluation = Evaluation(count, leaf)
+    return [evaluation.value(root) for root in roots]
 
 
-class _Machine:
-    """A stack machine over (node, region); a region is the set of lanes a guard leaves."""
+class Evaluation:
+    """A stack machine over (node, region); a region is the set of lanes a guard leaves.
+
+    Values are kept, so expressions given one after another share their common parts.
+    """
 
     def __init__(self, count: int, leaf: Leaf) -> None:
         self._leaf = leaf
@@ -36,6 +39,7 @@ class _Machine:
         self._values: dict[tuple[Expr, int], Array] = {}
 
     def value(self, root: Expr) -> Array:
+        """The value of an expression in every lane."""
         stack = [(root, 0)]
         while stack:
             node, region = stack[-1]
@@ -46,7 +50,7 @@ class _Machine:
                 stack.pop()
                 if (node, region) not in self._values:
                     self._values[node, region] = self._apply(node, region)
-        return self._values[root, 0]
+        return np.broadcast_to(self._values[root, 0], (self._sizes[0],))
 
     def _needs(self, node: Expr, region: int) -> list[tuple[Expr, int]]:
         if isinstance(node, Op) and node.name == "guarded":

@@ -1,0 +1,65 @@
+"""Which loops have plainly independent iterations, so that running them in lock step is the same.
+
+The test is conservative: whatever the body writes outside its own allocations must be reached
+through one and the same index everywhere in the body, and that index must tell iterations apart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import affine
+from ridgeline.loops.ir import Alloc, Buffer, Const, Expr, For, Load, Reduce, Store
+
+Index = tuple[Expr, ...]
+
+
+def independent(loop: For) -> bool:
+    """True when no iteration of `loop` can touch what another one writes."""
+    own: set[Buffer] = set()
+    inner: dict[str, int | None] = {}
+    reached: defaultdict[Hashable, set[tuple[Buffer, Index]]] = defaultdict(set)
+    written: set[Hashable] = set()
+    for statement in ir.statements(loop.body):
+        if isinstance(statement, Alloc):
+            own.add(statement.buffer)
+        elif isinstance(statement, For):
+            size = statement.extent
+            inner[statement.name] = int(size.value) if isinstance(size, Const) else None
+        elif isinstance(statement, (Store, Reduce)):
+            buffers = (statement.buffer,) if isinstance(statement, Store) else statement.buffers
+            for buffer in buffers:
+                written.add(_memory(buffer))
+                reached[_memory(buffer)].add((buffer, statement.index))
+        for node in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(node, Load):
+                reached[_memory(node.buffer)].add((node.buffer, node.index))
+    own_memory = {_memory(buffer) for buffer in own}
+    if loop.name in inner:
+        return False
+    return all(
+        len(reached[memory]) == 1
+        and any(_separates(i, loop.name, inner) for _, index in reached[memory] for i in index)
+        for memory in written - own_memory
+    )
+
+
+def _memory(buffer: Buffer) -> Hashable:
+    return buffer.slot if buffer.slot >= 0 else buffer
+
+
+def _separates(index: Expr, name: str, inner: dict[str, int | None]) -> bool:
+    """True when `index` differs for different values of the variable, whatever inner loops do."""
+    form = affine(index)
+    if form is None or name not in form[0]:
+        return False
+    reach = 0
+    for other, coefficient in form[0].items():
+        if other in inner:
+            extent = inner[other]
+            if extent is None:
+                return False
+            reach += abs(coefficient) * max(extent - 1, 0)
+    return abs(form[0][name]) > reach
