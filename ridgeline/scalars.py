@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.fma import fma
 
 Array = npt.NDArray[Any]
 CostClass = Literal["add", "mul", "fma", "div", "sfu", "cmp", "int", "cast", "move"]
@@ -95,12 +96,6 @@ def _mulhi(a: Array, b: Array) -> Array:
     return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
 
 
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    if a.dtype == np.float32:  # the product is exact in float64, so this rounds (almost) once
-        return (a.astype(np.float64) * b + c).astype(np.float32)
-    return a * b + c
-
-
 def _row(name: str, arity: int, result: str, cost: str, kinds: tuple[str, ...], fn: Any) -> ScalarOp:
     return ScalarOp(name, arity, result, cost, kinds, fn)  # type: ignore[arg-type]
 
@@ -144,7 +139,7 @@ _ROWS = (
     _row("shl", 2, "same", "int", _INTEGERS, _shift_left),
     _row("shr", 2, "same", "int", _INTEGERS, _shift_right),
     _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
-    _row("fma", 3, "same", "fma", _REAL_FLOATS, _fma),
+    _row("fma", 3, "same", "fma", _REAL_FLOATS, fma),
     _row("select", 3, "last", "cmp", _ALL, _select),
     # like select, but the second operand is evaluated only where the condition holds
     _row("guarded", 3, "last", "cmp", _ALL, _select),
