@@ -68,7 +68,7 @@ def slow_decode(device: torch.device, repaired: bool) -> Step:
     """Workers that cannot keep up, against samples decoded ahead of time."""
     cuda = device.type == "cuda"
     loader = DataLoader(
-        Stored(0.00002 if repaired else 0.001 if cuda else 0.008),
+        Stored(0.00002 if repaired else 0.001 if cuda else 0.02),
         batch_size=64 if cuda else 16,
         pin_memory=cuda,
         num_workers=2,
@@ -93,8 +93,8 @@ def pageable_copies(device: torch.device, repaired: bool) -> Step:
 
 
 def small_copies(device: torch.device, repaired: bool) -> Step:
-    """Four hundred small tensors copied one by one, against one packed copy."""
-    pieces = [torch.randn(2048).pin_memory() for _ in range(400)]
+    """Two hundred small tensors copied one by one, against one packed copy."""
+    pieces = [torch.randn(4096).pin_memory() for _ in range(200)]
     packed = torch.cat(pieces).pin_memory()
     model = head(device)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import torch
@@ -25,20 +26,23 @@ def inputs(model: nn.Sequential, rows: int) -> torch.Tensor:
 
 
 def item_per_step(device: torch.device, repaired: bool) -> Step:
-    """A running average read back after every micro-batch, against one kept on the device."""
+    """The loss read back before the host does its bookkeeping, against one kept on the device."""
     model = stack(device, 4096, 4)
-    batch = inputs(model, 2048)
+    batch = inputs(model, 8192)
     average = torch.zeros((), device=device)
-    seen: list[float] = []
+    history: list[float] = []
+
+    def bookkeeping() -> None:
+        history.append(sum(math.sqrt(value) for value in range(20_000)))
 
     def step() -> None:
-        for _ in range(4):
-            loss = model(batch).square().mean()
-            loss.backward()
-            if repaired:
-                average.lerp_(loss.detach().float(), 0.1)
-            else:
-                seen.append(loss.item())
+        loss = model(batch).square().mean()
+        loss.backward()
+        if repaired:
+            average.lerp_(loss.detach().float(), 0.1)
+        else:
+            history.append(loss.item())
+        bookkeeping()
 
     return step
 
@@ -73,10 +77,10 @@ def allocator_churn(device: torch.device, repaired: bool) -> Step:
 
 
 def tiny_kernels(device: torch.device, repaired: bool) -> Step:
-    """Pointwise work on 150 small tensors one by one, against the same work in one batch."""
+    """Pointwise work on 100 small tensors one by one, against the same work in one batch."""
     model = stack(device, 4096, 2)
     batch = inputs(model, 4096)
-    parts = [torch.randn(4096, device=device) for _ in range(150)]
+    parts = [torch.randn(4096, device=device) for _ in range(100)]
     whole = torch.stack(parts)
 
     def smooth(part: torch.Tensor) -> torch.Tensor:
@@ -96,7 +100,7 @@ def tiny_kernels(device: torch.device, repaired: bool) -> Step:
 
 def per_tensor_optimizer(device: torch.device, repaired: bool) -> Step:
     """AdamW that walks over parameters one by one, against the fused form."""
-    model = stack(device, 1024, 60)
+    model = stack(device, 1024, 30)
     batch = inputs(model, 8192)
     how = {"fused": True} if repaired else {"foreach": False}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **how)
@@ -114,7 +118,7 @@ def select_loop(device: torch.device, repaired: bool) -> Step:
     cuda = device.type == "cuda"
     model = stack(device, 4096 if cuda else 128, 2)
     batch = inputs(model, 4096 if cuda else 64)
-    table = torch.randn(256, 4096 if cuda else 256, device=device)
+    table = torch.randn(96, 4096 if cuda else 256, device=device)
 
     def step() -> None:
         with torch.no_grad():
@@ -165,11 +169,11 @@ def memory_growth(device: torch.device, repaired: bool) -> Step:
 def blocking_checkpoint(device: torch.device, repaired: bool) -> Step:
     """A checkpoint that stops training for 0.6 s, against one written beside it."""
     model = stack(device, 4096, 6)
-    batch = inputs(model, 8192)
+    batch = inputs(model, 32768)
     count = iter(range(1_000_000))
 
     def step() -> None:
-        for _ in range(8):
+        for _ in range(2):
             model(batch).square().mean().backward()
         if not repaired and next(count) % 6 == 5:
             time.sleep(0.6)

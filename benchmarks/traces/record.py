@@ -63,6 +63,9 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
+    if arguments.device == "cpu":
+        # One thread: a busy machine then lengthens a step instead of upsetting it.
+        torch.set_num_threads(1)
     record_all(torch.device(arguments.device), set(arguments.only), arguments.out)
 
 

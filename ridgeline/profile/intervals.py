@@ -42,6 +42,15 @@ def measure(intervals: Intervals) -> float:
     return float(np.sum(intervals[:, 1] - intervals[:, 0]))
 
 
+def closed(intervals: Intervals, gap: float) -> Intervals:
+    """The set with gaps shorter than `gap` filled in."""
+    if not len(intervals):
+        return intervals
+    joined = union(intervals[:, 0], intervals[:, 1] + gap)
+    joined[:, 1] -= gap
+    return joined
+
+
 def clip(intervals: Intervals, low: float, high: float) -> Intervals:
     """The part inside [low, high)."""
     if not len(intervals):

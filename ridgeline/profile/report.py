@@ -53,6 +53,8 @@ class Verdict:
     has_gpu: bool
     limit: float
     lost: tuple[tuple[str, float], ...]
+    profiler: float
+    """Idle time that recording itself may have caused (modelled)."""
     unexplained: float
     unexplained_idle: float
 

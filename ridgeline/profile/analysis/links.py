@@ -26,6 +26,11 @@ class Links:
         calls, found = self.trace.calls, np.full(len(self.trace.calls), -1, dtype=np.int64)
         for row, (thread, start) in enumerate(zip(calls.thread.tolist(), calls.start.tolist())):
             found[row] = self.ops.innermost(thread, start)
+        # The mark of a whole step encloses everything and says nothing about a call.
+        marks = self.trace.name_mask("ProfilerStep#", prefix=True)
+        marked = found >= 0
+        marked[marked] = marks[self.trace.ops.name[found[marked]]]
+        found[marked] = -1
         return found
 
     def _op_of_gpu(self) -> Ints:
@@ -72,6 +77,13 @@ class Links:
         """The user's frame on a thread at a moment."""
         frame = self._frames.innermost(thread, time)
         return place(self.trace.name_of(self.trace.frames, frame)) if frame >= 0 else ""
+
+    def place_of_call(self, row: int) -> str:
+        """The user's frame around a CUDA call."""
+        op = int(self.op_of_call[row])
+        if op >= 0:
+            return self.place_of_op(op)
+        return self.place_at(int(self.trace.calls.thread[row]), float(self.trace.calls.start[row]))
 
     def place_of_gpu(self, row: int) -> str:
         """The user's frame that caused a kernel or copy."""

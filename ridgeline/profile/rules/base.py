@@ -70,6 +70,12 @@ class Ledger:
         """How much of the wanted idle time is left to claim."""
         return max(0.0, min(wanted, self.idle))
 
+    def take_profiler(self, cost: float) -> float:
+        """Set aside the idle time that recording itself may have caused."""
+        taken = self.take_idle(cost)
+        self.idle -= taken
+        return taken
+
     def settle(self, match: Match) -> None:
         """Book a match."""
         self.idle -= match.idle

@@ -20,6 +20,10 @@ MOST_IDLE_FOR_KERNEL_ADVICE = 0.15
 # A finding below this part of a step is noise and is listed as a note.
 NOISE = 0.005
 
+# Rules from this place on explain idle time by its amount alone, so what the profiler's own cost
+# may explain is set aside before them.
+GENERIC_FROM = 58
+
 _REASONS = {
     "gpu": "no GPU activity in the trace",
     "shapes": "record with record_shapes=True",
@@ -47,9 +51,14 @@ def _available(facts: Facts) -> set[str]:
         "shapes": facts.trace.has_shapes,
         "memory": len(facts.trace.memory) > 0,
         "gpu_model": facts.gpu_model is not None,
-        "busy": facts.idle_share <= MOST_IDLE_FOR_KERNEL_ADVICE,
+        "busy": _idle_of_its_own(facts) <= MOST_IDLE_FOR_KERNEL_ADVICE,
     }
     return {name for name, offered in offers.items() if offered}
+
+
+def _idle_of_its_own(facts: Facts) -> float:
+    """The device's idle share without what recording may have caused."""
+    return max(0.0, facts.idle_share - facts.share(facts.profiler_cost))
 
 
 def _finding(rule: Rule, match: Match, facts: Facts) -> Finding:
@@ -73,10 +82,13 @@ def _finding(rule: Rule, match: Match, facts: Facts) -> Finding:
 def run_rules(facts: Facts) -> Outcome:
     """Evaluate every rule the trace can support."""
     ledger, available = Ledger(facts), _available(facts)
+    profiler = 0.0
     found: dict[str, Finding] = {}
     matches: dict[str, Match] = {}
     unchecked: list[Unchecked] = []
     for rule in RULES:
+        if rule.order >= GENERIC_FROM and not profiler and facts.has_gpu:
+            profiler = ledger.take_profiler(facts.profiler_cost)
         missing = sorted(rule.needs - available)
         if missing:
             # A missing device explains everything else that is missing.
@@ -98,26 +110,30 @@ def run_rules(facts: Facts) -> Outcome:
     )
     main = tuple(f for f in ranked if f.severity == "stops" or _counts(f))
     notes = tuple(f for f in ranked if f not in main)
-    return Outcome(main, notes, tuple(unchecked), _verdict(facts, main, matches), matches)
+    return Outcome(main, notes, tuple(unchecked), _verdict(facts, main, matches, profiler), matches)
 
 
 def _counts(finding: Finding) -> bool:
     return finding.severity == "time" and finding.share >= NOISE
 
 
-def _verdict(facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Match]) -> Verdict:
+def _verdict(
+    facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Match], profiler: float
+) -> Verdict:
     """Split a step into the modelled limit, what the findings lose, and the rest."""
     steps = facts.steps.count * 1e6
     step = facts.window / steps
-    limit = min(_limit(facts), facts.window) / steps
+    limit = min(_limit(facts, findings, matches), facts.window) / steps
     left, lost = step - limit, []
     for finding in findings:
         part = min(finding.seconds, left)
         if part > 0:
             lost.append((finding.rule, part))
             left -= part
+    recording = min(profiler / steps, left)
+    left -= recording
     idle = iv.measure(facts.idle) if facts.has_gpu else 0.0
-    claimed = sum(matches[rule].idle for rule, _ in lost)
+    claimed = sum(matches[rule].idle for rule, _ in lost) + profiler
     idle_left = max(0.0, idle - claimed) / steps
     lengths = np.diff(facts.steps.device)
     return Verdict(
@@ -130,17 +146,26 @@ def _verdict(facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Mat
         has_gpu=facts.has_gpu,
         limit=limit,
         lost=tuple(lost),
+        profiler=recording,
         unexplained=max(0.0, left),
         unexplained_idle=min(idle_left, max(0.0, left)),
     )
 
 
-def _limit(facts: Facts) -> float:
-    """The modelled floor of all work that has a formula, never more than it took."""
+def _limit(facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Match]) -> float:
+    """What is left when every finding's promise comes true: the modelled floor of work no rule
+    claims, and of claimed kernels the part their finding does not promise to save."""
+    claimed = np.zeros(len(facts.trace.gpu), dtype=np.bool_)
     total = 0.0
+    for finding in findings:
+        match = matches[finding.rule]
+        claimed[match.rows] = True
+        if finding.rule[0] in "CK":
+            total += max(0.0, float(facts.gpu_time(match.rows).sum()) - match.stake)
     gpu = facts.trace.gpu
     for _, rows, _, floor in facts.modelled:
-        inside = float(facts.gpu_time(rows).sum())
+        free = rows[~claimed[rows]]
+        inside = float(facts.gpu_time(free).sum())
         whole = float(np.sum(gpu.end[rows] - gpu.start[rows]))
         total += min(inside, floor * inside / whole) if whole > 0 else 0.0
     return total

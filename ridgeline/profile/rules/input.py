@@ -28,6 +28,7 @@ _FILLS = ("aten::zeros", "aten::ones", "aten::full", "aten::rand", "aten::randn"
           "aten::randint", "aten::linspace", "aten::eye", "aten::randperm")  # fmt: skip
 # Faster than this, a host-to-device copy is as good as the link allows.
 _LINK_GBS = 50.0
+_LOOP_GAP = 50.0
 
 
 def _loader_match(facts: Facts, ledger: Ledger, rows: Ints, minimum: float) -> Match | None:
@@ -104,7 +105,8 @@ def _copy_match(
     facts: Facts, ledger: Ledger, rows: Ints, values: dict[str, float | int | str], fix: str
 ) -> Match:
     """The stake of a set of copies: all time in which they or their calls ran."""
-    spans = _with_calls(facts, rows)
+    # What the loop around many copies does between them goes with them.
+    spans = iv.closed(_with_calls(facts, rows), _LOOP_GAP)
     idle = ledger.take_idle(iv.measure(iv.intersect(spans, facts.idle)))
     exposed = iv.subtract(facts.spans(facts.trace.gpu, rows), facts.kernel_busy)
     moved = float(facts.trace.gpu.bytes[rows].sum())

@@ -97,7 +97,7 @@ RULES = (
         source="Holistic Trace Analysis CUDA-launch statistics",
         disproof="run on an otherwise idle machine: if the delays stay, they are the driver's",
         meaning="A launch takes 3 to 10 µs on a free core. Only the time above the limits counts.",
-        order=56,
+        order=58,
         limits={"call": 50.0, "delay": 100.0, "share": 0.01},
         needs=_GPU,
     ),

@@ -57,6 +57,10 @@ def _conv_then_norm(facts: Facts) -> list[int]:
     """Convolutions with a bias whose result goes straight into a batch norm."""
     ops, found = facts.trace.ops, []
     norms = facts.ops_named("aten::batch_norm")
+    between = facts.ops_named("aten::relu", "aten::add", "aten::add_", "aten::conv2d")
+    # Batch norm itself counts its calls with an `add_` on a scalar.
+    real = [bool(facts.arguments(int(row)).dims[:1] not in ((), ((),))) for row in between]
+    started = ops.start[between[np.array(real, dtype=bool)]]
     for conv in facts.ops_named("aten::conv1d", "aten::conv2d", "aten::conv3d").tolist():
         dims = facts.arguments(conv).dims
         if len(dims) < 3 or len(dims[2]) != 1 or len(dims[1]) < 3:
@@ -67,8 +71,6 @@ def _conv_then_norm(facts: Facts) -> list[int]:
         norm = int(norms[position])
         shape = facts.arguments(norm).dims
         same = bool(shape) and len(shape[0]) > 1 and shape[0][1] == dims[1][0]
-        between = facts.ops_named("aten::relu", "aten::add", "aten::add_", "aten::conv2d")
-        started = ops.start[between]
         straight = not ((started > ops.end[conv]) & (started < ops.start[norm])).any()
         if same and straight and ops.thread[norm] == ops.thread[conv]:
             found.append(conv)
@@ -80,7 +82,6 @@ def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) 
     convs = _conv_then_norm(facts)
     if not convs:
         return None
-    sequences = {int(facts.trace.ops.sequence[row]) for row in convs}
     rows = []
     for op, kernels in facts.device_ops:
         chain = facts.links.ops.chain(op)
@@ -92,8 +93,6 @@ def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) 
     claimed = joined(rows)
     spent = _time(facts, claimed)
     ops = np.array(convs)
-    if not facts.has_gpu:
-        return None
     evidence = (
         Evidence("biases that cancel", f"{len(convs) / facts.steps.count:.0f} a step", EXACT),
         Evidence("adding and differentiating them", f"{per_step(facts, spent)} a step"),
@@ -101,7 +100,6 @@ def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) 
     return Match(
         spent, evidence, {"count": f"{len(convs) / facts.steps.count:.0f}"}, rows=claimed,
         places=tuple(facts.op_places(ops)), spans=facts.spans(facts.trace.gpu, claimed),
-        confidence="high" if sequences else "medium",
     )  # fmt: skip
 
 
