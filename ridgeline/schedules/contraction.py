@@ -176,39 +176,29 @@ def _imbalance(tile: Tile, rows: dict[str, int], machine: Machine) -> float:
 def _tile_steps(
     tile: Tile, rows: dict[str, int], inner: dict[str, int], machine: Machine
 ) -> list[Step]:
-    chosen: list[Step] = []
-    outer: list[str] = []
-    ragged: list[str] = []
+    factors = {tile.vector: tile.lanes, **dict(tile.unroll)}
+    cut = {n: f for n, f in factors.items() if n in rows and f < rows[n]}
+    whole = [n for n in factors if n in rows and n not in cut]
+    ragged = [n for n in cut if rows[n] % cut[n]]
+    # a ragged loop has two bodies, so the loops around it must be outside before it is cut
+    order = [n for n in rows if n not in ragged] + ragged
+    chosen: list[Step] = [Reorder(tuple(order))] if order != list(rows) else []
+    chosen += [Split(n, cut[n], "branch") for n in order if n in cut]
+    outer = [f"{n}.0" if n in cut else n for n in order if n not in whole]
+    unrolled = [f"{n}.1" if n in cut else n for n in factors if n in rows and n != tile.vector]
+    vector = f"{tile.vector}.1" if tile.vector in cut else tile.vector
     inner_names = list(inner)
-    vector = tile.vector
-    unrolled: list[str] = []
-    factors = dict(tile.unroll)
-    for name, size in rows.items():
-        factor = tile.lanes if name == tile.vector else factors.get(name, 1)
-        if factor == 1 and name != tile.vector:
-            outer.append(name)
-        elif factor >= size:
-            if name != tile.vector:
-                unrolled.append(name)
-        else:
-            chosen.append(Split(name, factor, "branch"))
-            (ragged if size % factor else outer).append(f"{name}.0")
-            if name == tile.vector:
-                vector = f"{name}.1"
-            else:
-                unrolled.append(f"{name}.1")
     if tile.vector in inner:
         vector, inner_names, split = _vector_inner(tile, inner)
         chosen += split
-    chosen.append(Reorder((*outer, *ragged, *inner_names, *unrolled, vector)))
+    chosen.append(Reorder((*outer, *inner_names, *unrolled, vector)))
     chosen += [SetKind(name, "unroll") for name in unrolled]
     chosen.append(SetKind(vector, "vector"))
     last = inner_names[-1] if inner_names else ""
     if last in inner and inner[last] <= _UNROLL_INNER:
         chosen.append(SetKind(last, "unroll"))
-    # a ragged loop has two bodies, so tasks are cut at or outside the first one
-    chosen += [SetKind(name, "parallel") for name in [*outer, *ragged[:1]]]
-    return chosen
+    tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
+    return [*chosen, *(SetKind(name, "parallel") for name in tasks)]
 
 
 def _vector_inner(tile: Tile, inner: dict[str, int]) -> tuple[str, list[str], list[Step]]:

@@ -17,6 +17,7 @@ from ridgeline.codegen.llvm.types import (
     splat,
     vector,
 )
+from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul
 from ridgeline.loops.ir import Buffer, Const, Expr, Var
@@ -100,24 +101,27 @@ class MemoryEmitter(ScalarEmitter):
 
     def _offset(self, pairs: list[tuple[Expr, Expr]], base: Value, kind: str) -> Value:
         """`base` plus the scaled atoms, added outermost first so that each scope adds its own."""
-        scaled = []
-        for atom, stride in pairs:
-            a, s = self.value(atom), self.value(stride)
-            if s.name == "1":
-                scaled.append(a)
-            else:
-                scaled.append(self.apply("mul", dtypes.int64, a, s))
         pointer = base
-        for step in sorted(scaled, key=lambda v: v.depth):
-            text = f"getelementptr inbounds {kind}, ptr {pointer.name}, {step.type} {step.name}"
-            key = (text,)
-            depth = max(pointer.depth, step.depth)
-            found = self.shared(key, depth)
-            if found is None:
-                made = self.instruction(text, dtypes.uint64, pointer, step)
-                found = made if made.volatile else self.share(key, made)
-            pointer = found
+        for step in sorted((self._scaled(*pair) for pair in pairs), key=lambda v: v.depth):
+            whole = "ptr" if pointer.lanes == 1 else f"<{pointer.lanes} x ptr>"
+            text = f"getelementptr inbounds {kind}, {whole} {pointer.name}, {step.type} {step.name}"
+            pointer = self._once(text, dtypes.uint64, pointer, step)
         return pointer
+
+    def _scaled(self, atom: Expr, stride: Expr) -> Value:
+        a, s = self.value(atom), self.value(stride)
+        if s.name == "1":
+            return a
+        a, s = self.matched(a, s)
+        return self._once(f"mul {a.type} {a.name}, {s.name}", dtypes.int64, a, s)
+
+    def _once(self, text: str, dtype: DType, *operands: Value) -> Value:
+        """An instruction that is emitted again only where its scope has not got it."""
+        found = self.shared(text, max(o.depth for o in operands))
+        if found is None:
+            made = self.instruction(text, dtype, *operands)
+            found = made if made.volatile else self.share(text, made)
+        return found
 
     def _address(
         self, buffer: Buffer, index: tuple[Expr, ...]
@@ -169,12 +173,7 @@ class MemoryEmitter(ScalarEmitter):
         if elements == 0:
             return pointer
         text = f"getelementptr inbounds {kind}, ptr {pointer.name}, i64 {elements}"
-        key = (text,)
-        found = self.shared(key, pointer.depth)
-        if found is None:
-            made = self.instruction(text, dtypes.uint64, pointer)
-            found = made if made.volatile else self.share(key, made)
-        return found
+        return self._once(text, dtypes.uint64, pointer)
 
     # ---- reading ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,40 +43,40 @@ def compile_ir(text: str) -> bytes:
     """Object code for the host from LLVM IR text. Threads may call this at once."""
     import llvmlite.binding as llvm
 
-    machine, options = _machine()
-    # A context of its own: in the shared one, names and types of every module ever parsed stay.
-    context = llvm.create_context()
-    try:
-        module = llvm.parse_assembly(text, context)
-        module.verify()
-    except RuntimeError as error:
-        raise CompileError(f"{error}\n{text}") from None
-    with module, _COMPILE_LOCK:
-        passes = llvm.create_new_module_pass_manager()
-        for add in _PASSES:
-            getattr(passes, f"add_{add}_pass")()
-        builder = llvm.create_pass_builder(machine, options)
-        passes.run(module, builder)
-        code: bytes = machine.emit_object(module)
+    machine, options, preamble = _machine()
+    with _COMPILE_LOCK:
+        # A context of its own: in the shared one, names and types of every module parsed stay.
+        context = llvm.create_context()
+        try:
+            module = llvm.parse_assembly(preamble + text, context)
+            module.verify()
+        except RuntimeError as error:
+            raise CompileError(f"{error}\n{preamble}{text}") from None
+        with module:
+            passes = llvm.create_new_module_pass_manager()
+            for name in _PASSES:
+                getattr(passes, f"add_{name}_pass")()
+            passes.run(module, llvm.create_pass_builder(machine, options))
+            code: bytes = machine.emit_object(module)
     return code
 
 
-# The IR carries explicit vectors and unrolled loops already: what is left is to turn allocas into
-# registers, to fold address arithmetic, and to drop what both leave behind.
-_PASSES = (
-    "always_inliner",
-    "sroa",
-    "instruction_combine",
-    "simplify_cfg",
-    "new_gvn",
-    "dead_code_elimination",
-)
-# One target machine serves all compilations, and a target machine is not thread-safe.
+# The IR carries explicit vectors and places invariant code itself: what is left is to turn allocas
+# into registers, and to tidy. More passes cost compile time and were measured to gain nothing.
+_PASSES = ("always_inliner", "sroa", "instruction_combine", "simplify_cfg")
+# One target machine serves all compilations, and a target machine is not thread-safe. A fork waits
+# for a compilation under way: the child would find LLVM's locks taken by a thread it has not.
 _COMPILE_LOCK = threading.Lock()
+os.register_at_fork(
+    before=_COMPILE_LOCK.acquire,
+    after_in_parent=_COMPILE_LOCK.release,
+    after_in_child=_COMPILE_LOCK.release,
+)
 
 
 @lru_cache(maxsize=1)
-def _machine() -> tuple[Any, Any]:
+def _machine() -> tuple[Any, Any, str]:
+    """The host's code generator, and the lines that say what layout the IR is for."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -84,7 +85,8 @@ def _machine() -> tuple[Any, Any]:
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=host.cpu, features=host.features, opt=3, reloc="pic", codemodel="small"
     )
-    return machine, llvm.create_pipeline_tuning_options(speed_level=2)
+    layout = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
+    return machine, llvm.create_pipeline_tuning_options(speed_level=2), layout
 
 
 def compile_cached(text: str) -> bytes:
