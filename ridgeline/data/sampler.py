@@ -1,0 +1,90 @@
+"""Samplers: the order in which a loader visits a dataset.
+
+A sampler is a pure function of the epoch: `indices(epoch)` gives the order, so a run can be taken
+up again anywhere without replaying what came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.data.randomness import Stream
+from ridgeline.errors import RidgelineError
+
+Indices = NDArray[np.int64]
+
+
+class Sampler(Protocol):
+    """The indices of one epoch, in order."""
+
+    def indices(self, epoch: int) -> Indices:
+        """The indices to visit in `epoch`."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class SequentialSampler:
+    """Every sample once, in the dataset's order."""
+
+    def __init__(self, data_source: Any) -> None:
+        self.count = len(data_source)
+
+    def indices(self, epoch: int) -> Indices:
+        """0, 1, 2 and so on, whatever the epoch."""
+        return np.arange(self.count, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class RandomSampler:
+    """A fresh random order each epoch, or `num_samples` draws with replacement."""
+
+    def __init__(
+        self,
+        data_source: Any,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.count, self.replacement, self.seed = len(data_source), replacement, seed
+        self.num_samples = self.count if num_samples is None else num_samples
+        if not replacement and self.num_samples > self.count:
+            raise RidgelineError(
+                f"cannot draw {self.num_samples} different samples out of {self.count}",
+                help="pass replacement=True",
+            )
+
+    def indices(self, epoch: int) -> Indices:
+        """The order of one epoch, a function of the seed and the epoch alone."""
+        stream = Stream(self.seed, epoch)
+        if self.replacement:
+            return stream.integers(self.count, self.num_samples)
+        return stream.permutation(self.count)[: self.num_samples]
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class WeightedRandomSampler:
+    """Draws in proportion to weights, with replacement."""
+
+    def __init__(self, weights: Sequence[float], num_samples: int, seed: int = 0) -> None:
+        self.weights = np.asarray(weights, np.float64)
+        if self.weights.ndim != 1 or not np.all(self.weights >= 0) or not self.weights.sum() > 0:
+            raise RidgelineError("WeightedRandomSampler needs weights of at least 0, one above 0")
+        self.num_samples, self.seed = num_samples, seed
+
+    def indices(self, epoch: int) -> Indices:
+        """The draws of one epoch, by inversion of the cumulated weights."""
+        ends = np.cumsum(self.weights)
+        drawn = Stream(self.seed, epoch).uniform(0.0, float(ends[-1]), self.num_samples)
+        return np.searchsorted(ends, drawn, side="right").astype(np.int64)
+
+    def __len__(self) -> int:
+        return self.num_samples
