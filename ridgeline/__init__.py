@@ -1,3 +1,77 @@
-"""Ridgeline: deep learning, from a line of Python to the roofline."""
+"""Ridgeline: deep learning, from a line of Python to the roofline.
+
+The public namespace, with torch's names, defaults and semantics. Functions come from one table
+(`ridgeline/functions`); `nn`, `optim`, `data` and what needs the compiler load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ridgeline import autograd, dispatch
+from ridgeline.config import config
+from ridgeline.dtypes import (
+    DType,
+    bfloat16,
+    complex64,
+    complex128,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ridgeline.dtypes import bool_ as bool
+from ridgeline.errors import RidgelineError
+from ridgeline.functions.creation import finfo, iinfo
+from ridgeline.modes import (
+    eager,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from ridgeline.namespace import get_default_dtype, is_tensor, result_type, set_default_dtype
+from ridgeline.random import Generator, default_generator, manual_seed
+from ridgeline.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 
 __version__ = "0.1.0"
+
+dtype = DType
+half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
+asarray = as_tensor
+
+_SUBMODULES = frozenset(("nn", "optim", "data", "models", "profile"))
+_LAZY = {
+    "jit": "ridgeline.jit",
+    "grad": "ridgeline.transforms",
+    "value_and_grad": "ridgeline.transforms",
+    "vjp": "ridgeline.transforms",
+    "jvp": "ridgeline.transforms",
+}
+globals().update(dispatch.FUNCTIONS)
+
+if TYPE_CHECKING:
+    from ridgeline.jit import jit
+    from ridgeline.public import *
+    from ridgeline.transforms import grad, jvp, value_and_grad, vjp
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"ridgeline.{name}")
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'ridgeline' has no attribute {name!r}")

@@ -13,7 +13,6 @@ from itertools import count
 from typing import Any, Protocol
 
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
-from ridgeline.ops.elementwise import STOP_GRADIENT
 from ridgeline.scalars import Array
 
 _numbers = count()
@@ -95,4 +94,4 @@ CUSTOM = Op(
     _custom_vjp,
     _custom_jvp,
 )
-ERASED = frozenset((TAG, VARIABLE, CUSTOM, STOP_GRADIENT))
+ERASED = frozenset((TAG, VARIABLE, CUSTOM))

@@ -1,0 +1,184 @@
+"""Differentiation of graphs, in both directions, by the rules of the op table.
+
+Nodes go in and nodes come out, so derivatives fuse and can be differentiated again. Nothing here
+recurses: a chain of 100,000 ops is an ordinary input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ridgeline.errors import GradientError
+from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.origins import describe, inherit
+from ridgeline.ops.elementwise import STOP_GRADIENT, full_like
+from ridgeline.ops.elementwise import add as add_nodes
+from ridgeline.ops.tracking import VARIABLE
+
+Watcher = Callable[[Node, Node], Node]
+
+
+def _ends(node: Node) -> bool:
+    return node.op is STOP_GRADIENT or node.op is VARIABLE
+
+
+def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
+    """The nodes of `order` through which derivatives by `targets` flow."""
+    found = set(targets)
+    for node in order:
+        if node not in found and not _ends(node):
+            for source in node.inputs:
+                if source in found and source.types[0].dtype.is_differentiable:
+                    found.add(node)
+                    break
+    return found
+
+
+def reverse(
+    outputs: Sequence[Node],
+    cotangents: Sequence[Node],
+    targets: Sequence[Node],
+    watch: Mapping[Node, Watcher] | None = None,
+    order: Sequence[Node] | None = None,
+) -> list[Node | None]:
+    """The cotangents of `targets`; None where an output does not depend on a target.
+
+    `watch` maps nodes to functions that see a node's finished cotangent and may replace it.
+    """
+    if order is None:
+        order = topological(outputs)
+    active = leading_to(order, targets)
+    wanted = set(targets)
+    totals: dict[Node, list[Node | None]] = {}
+    for output, cotangent in zip(outputs, cotangents):
+        if output in active:
+            _accumulate(totals, output, 0, cotangent)
+    result: dict[Node, Node | None] = {}
+    for current in reversed(order):
+        if current not in active:
+            continue
+        found = totals.pop(current, None)
+        if found is None:
+            continue
+        if watch is not None and current in watch and found[0] is not None:
+            found[0] = watch[current](current, found[0])
+        if current in wanted:
+            result[current] = found[0]
+        _pass_down(current, found, active, totals)
+    return [result.get(target) for target in targets]
+
+
+def _pass_down(
+    current: Node,
+    found: Sequence[Node | None],
+    active: set[Node],
+    totals: dict[Node, list[Node | None]],
+) -> None:
+    """Run one node's rule and add what it gives to the totals of its inputs."""
+    if not current.inputs or _ends(current) or not any(i in active for i in current.inputs):
+        return
+    if current.op is PROJ:
+        if found[0] is not None:
+            _accumulate(totals, current.inputs[0], current.attrs.output, found[0])
+        return
+    if current.op.vjp is None:
+        raise not_differentiable(current)
+    for source, part in zip(current.inputs, current.op.vjp(current, found)):
+        if part is not None and source in active:
+            inherit(part, current.origins)
+            _accumulate(totals, source, 0, part)
+
+
+def _accumulate(
+    totals: dict[Node, list[Node | None]], node: Node, output: int, part: Node
+) -> None:
+    slots = totals.get(node)
+    if slots is None:
+        slots = totals[node] = [None] * len(node.types)
+    before = slots[output]
+    if before is None:
+        slots[output] = part
+    else:
+        slots[output] = total = add_nodes(before, part)
+        inherit(total, node.origins)
+
+
+def not_differentiable(node: Node) -> GradientError:
+    """The error for an op without a gradient rule."""
+    place = describe(node)
+    return GradientError(
+        f"{node.op.name} has no gradient",
+        note=f"it was made at {place}" if place else "",
+        help="detach() the tensor before this op if no gradient is meant to flow through it",
+    )
+
+
+def forward(
+    outputs: Sequence[Node], sources: Sequence[Node], tangents: Sequence[Node]
+) -> list[Node | None]:
+    """The tangents of `outputs` when `sources` move along `tangents`; None stands for zero."""
+    order = topological(outputs)
+    active = leading_to(order, sources)
+    known: dict[Node, Sequence[Node | None]] = {}
+    for source, tangent in zip(sources, tangents):
+        before = known.get(source)
+        known[source] = [tangent if before is None or before[0] is None
+                         else add_nodes(before[0], tangent)]
+    for current in order:
+        if current not in active or current in known:
+            continue
+        if current.op is PROJ:
+            parts = known.get(current.inputs[0])
+            known[current] = [None if parts is None else parts[current.attrs.output]]
+            continue
+        if current.op.jvp is None:
+            raise not_differentiable(current)
+        moving = [known[i][0] if i in known else None for i in current.inputs]
+        known[current] = list(current.op.jvp(current, moving))
+        for part in known[current]:
+            if part is not None:
+                inherit(part, current.origins)
+    return [known[output][0] if output in known else None for output in outputs]
+
+
+def ones_like(node: Node) -> Node:
+    """The cotangent that a scalar starts from."""
+    return full_like(node, 1)
+
+
+def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) -> list[Node]:
+    """The nodes below `roots` whose values a backward pass will read.
+
+    Every rule is run once with a placeholder for the cotangent, to see which forward nodes it
+    refers to. Elementwise work is not kept: the backward pass repeats it inside its own kernels,
+    which is cheaper than writing it to memory, so what it was computed from is kept instead.
+    """
+    from ridgeline.graph.node import leaf
+
+    order = topological(roots)
+    below = set(order)
+    needed: dict[Node, None] = {}
+    for current in order:
+        differentiable = current.types[0].dtype.is_differentiable
+        if not current.inputs or not differentiable or current.op is PROJ or _ends(current):
+            continue
+        if current.op.vjp is None:
+            continue
+        placeholder: list[Node | None] = [
+            leaf(t) if t.dtype.is_differentiable else None for t in current.types
+        ]
+        stack = [part for part in current.op.vjp(current, placeholder) if part is not None]
+        seen: set[Node] = set()
+        while stack:
+            node = stack.pop()
+            if node in seen or node in needed:
+                continue
+            seen.add(node)
+            if node in below and (is_known(node) or node.op.family not in _REPEATED):
+                needed[node] = None
+            else:
+                stack += node.inputs
+    return [node for node in needed if not is_known(node) and len(node.types) == 1]
+
+
+_REPEATED = ("pointwise", "movement")

@@ -1,0 +1,385 @@
+"""Arithmetic, comparison and bit operations with broadcasting and promotion."""
+
+from __future__ import annotations
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.functions.operands import (
+    Number,
+    Operand,
+    align,
+    as_node,
+    floating,
+    kind_of_number,
+    pair,
+    result_type,
+    stretch,
+)
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node, node
+from ridgeline.ops import elementwise
+from ridgeline.ops.elementwise import ROWS, apply, cast, full_like, select
+
+_ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
+
+
+def _scaled(other: Operand, alpha: Operand) -> Operand:
+    """`alpha * other`, for the torch functions that have an `alpha`."""
+    if isinstance(other, Node):
+        return mul(other, alpha)
+    return other * alpha if not isinstance(alpha, Node) else mul(alpha, other)
+
+
+@public(inplace=True)
+def add(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
+    """input + alpha * other."""
+    if not (isinstance(alpha, int) and alpha == 1):
+        other = _scaled(other, alpha)
+    a, b = pair(input, other)
+    if a.types[0].dtype is dtypes.bool_:
+        return apply("or", a, b)
+    return node(_ADD, (a, b))
+
+
+@public("subtract", inplace=True)
+def sub(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
+    """input - alpha * other."""
+    if not (isinstance(alpha, int) and alpha == 1):
+        other = _scaled(other, alpha)
+    a, b = pair(input, other)
+    if a.types[0].dtype is dtypes.bool_:
+        raise DTypeError(
+            "subtraction is not defined for bool tensors", help="use ^ or logical_xor()"
+        )
+    return node(_SUB, (a, b))
+
+
+@public(method=False)
+def rsub(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
+    """other - alpha * input."""
+    return sub(other, input, alpha=alpha)
+
+
+@public("multiply", inplace=True)
+def mul(input: Operand, other: Operand) -> Node:
+    """input * other."""
+    a, b = pair(input, other)
+    if a.types[0].dtype is dtypes.bool_:
+        return apply("and", a, b)
+    return node(_MUL, (a, b))
+
+
+@public("divide", "true_divide", inplace=True)
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Node:
+    """input / other; `rounding_mode` may be "floor" or "trunc"."""
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    dtype = result_type(input, other)
+    if rounding_mode is None:
+        a, b = align(input, other, dtype=floating(dtype))
+        return node(_DIV, (a, b))
+    if rounding_mode != "trunc":
+        raise RidgelineError(
+            f'rounding_mode is None, "floor" or "trunc", not {rounding_mode!r}'
+        )
+    a, b = align(input, other, dtype=dtype)
+    if dtype.is_differentiable:
+        return apply("trunc", node(_DIV, (a, b)))
+    quotient = apply("floordiv", a, b)
+    if dtype.kind != "int":
+        return quotient
+    # floor and truncation differ by one where the signs differ and the division is not exact
+    inexact = apply("ne", node(_MUL, (quotient, b)), a)
+    up = apply("and", inexact, apply("lt", quotient, full_like(quotient, 0)))
+    return node(_ADD, (quotient, cast(up, dtype)))
+
+
+@public("__floor_divide__", inplace=True)
+def floor_divide(input: Operand, other: Operand) -> Node:
+    """The quotient rounded down."""
+    a, b = align(input, other)
+    return apply("floordiv", *_numbers(a, b))
+
+
+@public(inplace=True)
+def remainder(input: Operand, other: Operand) -> Node:
+    """The remainder with the sign of the divisor, as Python's %."""
+    a, b = align(input, other)
+    return apply("mod", *_numbers(a, b))
+
+
+@public(inplace=True)
+def fmod(input: Operand, other: Operand) -> Node:
+    """The remainder with the sign of the dividend."""
+    a, b = align(input, other)
+    return sub(a, mul(div(a, b, rounding_mode="trunc"), b))
+
+
+def _numbers(a: Node, b: Node) -> tuple[Node, Node]:
+    """Bool operands as int64: there is no arithmetic on bool."""
+    if a.dtype is dtypes.bool_:
+        return cast(a, dtypes.int64), cast(b, dtypes.int64)
+    return a, b
+
+
+@public(inplace=True)
+def pow(input: Operand, exponent: Operand) -> Node:
+    """input ** exponent."""
+    if isinstance(input, Node) and not isinstance(exponent, Node):
+        special = _small_power(input, exponent)
+        if special is not None:
+            return special
+    a, b = align(input, exponent)
+    return apply("pow", *_numbers(a, b))
+
+
+def _small_power(base: Node, exponent: Number) -> Node | None:
+    """Powers that are cheaper as products or roots."""
+    if kind_of_number(exponent) == "complex":
+        return None
+    dtype = result_type(base, exponent)
+    if not dtype.is_differentiable and not isinstance(exponent, float) and exponent < 0:  # type: ignore[operator]
+        raise DTypeError(
+            f"cannot raise {dtype.name} to the negative power {exponent}",
+            help="convert the tensor to a floating type first",
+        )
+    a = cast(base, dtype)
+    if dtype is dtypes.bool_:
+        return None
+    if exponent == 2:
+        return node(_MUL, (a, a))
+    if exponent == 3:
+        return node(_MUL, (node(_MUL, (a, a)), a))
+    if exponent == 0.5:
+        return apply("sqrt", a)
+    if exponent == -1 and dtype.is_differentiable:
+        return apply("reciprocal", a)
+    return None
+
+
+@public(inplace=True)
+def float_power(input: Operand, exponent: Operand) -> Node:
+    """A power computed in float64."""
+    a, b = align(input, exponent, dtype=dtypes.float64)
+    return apply("pow", a, b)
+
+
+def _compare(name: str, input: Operand, other: Operand) -> Node:
+    a, b = pair(input, other)
+    return apply(name, a, b)
+
+
+@public("less", inplace=True)
+def lt(input: Operand, other: Operand) -> Node:
+    """input < other."""
+    return _compare("lt", input, other)
+
+
+@public("less_equal", inplace=True)
+def le(input: Operand, other: Operand) -> Node:
+    """input <= other."""
+    return _compare("le", input, other)
+
+
+@public("greater", inplace=True)
+def gt(input: Operand, other: Operand) -> Node:
+    """input > other."""
+    return _compare("lt", other, input)
+
+
+@public("greater_equal", inplace=True)
+def ge(input: Operand, other: Operand) -> Node:
+    """input >= other."""
+    return _compare("le", other, input)
+
+
+@public(inplace=True)
+def eq(input: Operand, other: Operand) -> Node:
+    """input == other, element by element."""
+    return _compare("eq", input, other)
+
+
+@public("not_equal", inplace=True)
+def ne(input: Operand, other: Operand) -> Node:
+    """input != other, element by element."""
+    return _compare("ne", input, other)
+
+
+@public(inplace=True)
+def maximum(input: Operand, other: Operand) -> Node:
+    """The larger of two, element by element; NaN wins."""
+    a, b = pair(input, other)
+    return apply("or" if a.dtype is dtypes.bool_ else "max", a, b)
+
+
+@public(inplace=True)
+def minimum(input: Operand, other: Operand) -> Node:
+    """The smaller of two, element by element; NaN wins."""
+    a, b = pair(input, other)
+    return apply("and" if a.dtype is dtypes.bool_ else "min", a, b)
+
+
+def truth(operand: Operand) -> Node:
+    """True where an operand is not zero."""
+    a = as_node(operand, result_type(operand))
+    return cast(a, dtypes.bool_)
+
+
+def _logical(name: str, input: Operand, other: Operand) -> Node:
+    a, b = align(truth(input), truth(other))
+    return apply(name, a, b)
+
+
+@public(inplace=True)
+def logical_and(input: Operand, other: Operand) -> Node:
+    """Both are not zero."""
+    return _logical("and", input, other)
+
+
+@public(inplace=True)
+def logical_or(input: Operand, other: Operand) -> Node:
+    """At least one is not zero."""
+    return _logical("or", input, other)
+
+
+@public(inplace=True)
+def logical_xor(input: Operand, other: Operand) -> Node:
+    """Exactly one is not zero."""
+    return _logical("xor", input, other)
+
+
+@public(inplace=True)
+def logical_not(input: Node) -> Node:
+    """True where the input is zero."""
+    return apply("not", truth(input))
+
+
+def _bits(name: str, symbol: str, input: Operand, other: Operand) -> Node:
+    a, b = align(input, other)
+    if a.dtype.is_differentiable:
+        raise DTypeError(
+            f"{symbol} is not defined for {a.dtype.name}", help="compare first, or use .bool()"
+        )
+    return apply(name, a, b)
+
+
+@public(inplace=True)
+def bitwise_and(input: Operand, other: Operand) -> Node:
+    """input & other."""
+    return _bits("and", "&", input, other)
+
+
+@public(inplace=True)
+def bitwise_or(input: Operand, other: Operand) -> Node:
+    """input | other."""
+    return _bits("or", "|", input, other)
+
+
+@public(inplace=True)
+def bitwise_xor(input: Operand, other: Operand) -> Node:
+    """input ^ other."""
+    return _bits("xor", "^", input, other)
+
+
+@public(inplace=True)
+def bitwise_not(input: Node) -> Node:
+    """~input."""
+    if input.dtype.is_differentiable:
+        raise DTypeError(f"~ is not defined for {input.dtype.name}", help="use logical_not()")
+    return apply("not", input)
+
+
+@public(inplace=True)
+def bitwise_left_shift(input: Operand, other: Operand) -> Node:
+    """input << other."""
+    return _bits("shl", "<<", *_numbers(*align(input, other)))
+
+
+@public(inplace=True)
+def bitwise_right_shift(input: Operand, other: Operand) -> Node:
+    """input >> other."""
+    return _bits("shr", ">>", *_numbers(*align(input, other)))
+
+
+@public()
+def where(condition: Node, input: Operand, other: Operand) -> Node:
+    """`input` where the condition holds, `other` elsewhere."""
+    yes, no = pair(input, other)
+    test = truth(condition)
+    if test.shape != yes.shape:
+        test, yes, no = _spread_three(test, yes, no)
+    return select(test, yes, no)
+
+
+def _spread_three(test: Node, yes: Node, no: Node) -> tuple[Node, Node, Node]:
+    from ridgeline.functions.operands import broadcast_shapes
+
+    shape = broadcast_shapes(test.shape, yes.shape)
+    return stretch(test, shape), stretch(yes, shape), stretch(no, shape)
+
+
+@public(inplace=True)
+def masked_fill(input: Node, mask: Node, value: Operand) -> Node:
+    """The input with `value` where the mask holds."""
+    filled = as_node(value, input.dtype)
+    test, source, other = _spread_three(truth(mask), input, stretch(filled, input.shape))
+    return select(test, other, source)
+
+
+@public(inplace=True)
+def clamp(input: Node, min: Operand | None = None, max: Operand | None = None) -> Node:
+    """Values held between `min` and `max`; the gradient passes inside, bounds included."""
+    if min is None and max is None:
+        raise RidgelineError("clamp needs min, max or both")
+    result = input
+    if min is not None:
+        a, low = pair(result, min)
+        result = select(apply("lt", a, low), low, a)
+    if max is not None:
+        a, high = pair(result, max)
+        result = select(apply("lt", high, a), high, a)
+    return result
+
+
+@public(inplace=True)
+def clamp_min(input: Node, min: Operand) -> Node:
+    """Values of at least `min`."""
+    return clamp(input, min=min)
+
+
+@public(inplace=True)
+def clamp_max(input: Node, max: Operand) -> Node:
+    """Values of at most `max`."""
+    return clamp(input, max=max)
+
+
+@public("clip_", name="clip", inplace=True)
+def clip(input: Node, min: Operand | None = None, max: Operand | None = None) -> Node:
+    """`clamp` under NumPy's name."""
+    return clamp(input, min, max)
+
+
+@public(inplace=True)
+def lerp(input: Node, end: Node, weight: Operand) -> Node:
+    """input + weight * (end - input)."""
+    return add(input, mul(weight, sub(end, input)))
+
+
+@public(inplace=True)
+def addcmul(input: Node, tensor1: Operand, tensor2: Operand, *, value: Operand = 1) -> Node:
+    """input + value * tensor1 * tensor2."""
+    return add(input, mul(tensor1, tensor2), alpha=value)
+
+
+@public(inplace=True)
+def addcdiv(input: Node, tensor1: Operand, tensor2: Operand, *, value: Operand = 1) -> Node:
+    """input + value * tensor1 / tensor2."""
+    return add(input, div(tensor1, tensor2), alpha=value)
+
+
+@public(inplace=True)
+def neg(input: Node) -> Node:
+    """-input."""
+    if input.dtype is dtypes.bool_:
+        raise DTypeError("negation is not defined for bool tensors", help="use ~ or logical_not()")
+    return elementwise.neg(input)

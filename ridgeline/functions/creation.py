@@ -1,0 +1,207 @@
+"""Functions that make tensors from sizes, numbers and other tensors' shapes; and type casts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import RidgelineError
+from ridgeline.functions.operands import (
+    Operand,
+    as_node,
+    defaults,
+    dtype_of_number,
+    sizes_from,
+    stretch,
+)
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota
+from ridgeline.ops.elementwise import scale as scale_by
+from ridgeline.ops.movement import broadcast_scalar
+
+
+def finfo(dtype: DType) -> Any:
+    """The limits of a floating type."""
+    return ml_dtypes.finfo(dtype.numpy)
+
+
+def iinfo(dtype: DType) -> Any:
+    """The limits of an integer type."""
+    return np.iinfo(dtype.numpy)
+
+
+def filled(shape: tuple[Size, ...], value: Operand, dtype: DType) -> Node:
+    """One value repeated over a shape."""
+    return stretch(as_node(value, dtype), shape)
+
+
+@public(method=False, creation=True)
+def zeros(*size: Any, dtype: DType | None = None) -> Node:
+    """Zeros."""
+    return filled(sizes_from(size), 0, dtype or defaults.dtype)
+
+
+@public(method=False, creation=True)
+def ones(*size: Any, dtype: DType | None = None) -> Node:
+    """Ones."""
+    return filled(sizes_from(size), 1, dtype or defaults.dtype)
+
+
+@public(method=False, creation=True)
+def empty(*size: Any, dtype: DType | None = None) -> Node:
+    """A tensor to be written to; reading it before gives zeros."""
+    return filled(sizes_from(size), 0, dtype or defaults.dtype)
+
+
+@public(method=False, creation=True)
+def full(size: Sequence[int], fill_value: Operand, *, dtype: DType | None = None) -> Node:
+    """One value everywhere."""
+    if dtype is None:
+        known = isinstance(fill_value, Node)
+        dtype = fill_value.dtype if known else dtype_of_number(fill_value)  # type: ignore[union-attr,arg-type]
+    return filled(sizes_from((size,) if not isinstance(size, int) else (size,)), fill_value, dtype)
+
+
+@public(method=False, creation=True)
+def zeros_like(input: Node, *, dtype: DType | None = None) -> Node:
+    """Zeros in the shape of another tensor."""
+    return filled(input.shape, 0, dtype or input.dtype)
+
+
+@public(method=False, creation=True)
+def ones_like(input: Node, *, dtype: DType | None = None) -> Node:
+    """Ones in the shape of another tensor."""
+    return filled(input.shape, 1, dtype or input.dtype)
+
+
+@public(method=False, creation=True)
+def empty_like(input: Node, *, dtype: DType | None = None) -> Node:
+    """A tensor to be written to, in the shape of another."""
+    return filled(input.shape, 0, dtype or input.dtype)
+
+
+@public(method=False, creation=True, name="full_like")
+def full_like_(input: Node, fill_value: Operand, *, dtype: DType | None = None) -> Node:
+    """One value in the shape of another tensor."""
+    return filled(input.shape, fill_value, dtype or input.dtype)
+
+
+@public(function=False, creation=True)
+def new_zeros(input: Node, *size: Any, dtype: DType | None = None) -> Node:
+    """Zeros of this tensor's type."""
+    return filled(sizes_from(size), 0, dtype or input.dtype)
+
+
+@public(function=False, creation=True)
+def new_ones(input: Node, *size: Any, dtype: DType | None = None) -> Node:
+    """Ones of this tensor's type."""
+    return filled(sizes_from(size), 1, dtype or input.dtype)
+
+
+@public(function=False, creation=True)
+def new_empty(input: Node, *size: Any, dtype: DType | None = None) -> Node:
+    """A tensor of this one's type, to be written to."""
+    return filled(sizes_from(size), 0, dtype or input.dtype)
+
+
+@public(function=False, creation=True)
+def new_full(
+    input: Node, size: Sequence[int], fill_value: Operand, *, dtype: DType | None = None
+) -> Node:
+    """One value, in this tensor's type."""
+    return filled(sizes_from((size,)), fill_value, dtype or input.dtype)
+
+
+@public(method=False, creation=True)
+def arange(
+    start: float, end: float | None = None, step: float = 1, *, dtype: DType | None = None
+) -> Node:
+    """Numbers from `start` (0 if only the end is given) up to `end`, `step` apart."""
+    first, last = (0, start) if end is None else (start, end)
+    if step == 0 or (last - first) / step < 0:
+        raise RidgelineError(f"arange from {first} to {last} never ends with step {step}")
+    count = math.ceil((last - first) / step)
+    whole = all(isinstance(v, int) for v in (first, last, step))
+    wanted = dtype or (dtypes.int64 if whole else defaults.dtype)
+    if whole:
+        ramp = iota((count,), 0, dtypes.int64)
+        if step != 1:
+            ramp = apply("mul", ramp, full_like(ramp, step))
+        if first != 0:
+            ramp = apply("add", ramp, full_like(ramp, first))
+        return cast(ramp, wanted)
+    ramp = iota((count,), 0, dtypes.float64)
+    shift = stretch(as_node(float(first), dtypes.float64), (count,))
+    return cast(
+        apply("add", apply("mul", ramp, filled((count,), float(step), dtypes.float64)), shift),
+        wanted,
+    )
+
+
+@public(method=False, creation=True)
+def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None) -> Node:
+    """`steps` numbers from `start` to `end`, both included, evenly apart."""
+    wanted = dtype or defaults.dtype
+    if steps < 0:
+        raise RidgelineError(f"linspace needs a number of steps of at least 0, not {steps}")
+    # counted from the nearer end, so that both ends are exact
+    ramp = iota((steps,), 0, dtypes.float64)
+    gap = (end - start) / (steps - 1) if steps > 1 else 0.0
+    rising = apply("add", scale_by(ramp, gap), full_like(ramp, float(start)))
+    back = apply("sub", full_like(ramp, float(steps - 1)), ramp)
+    falling = apply("sub", full_like(ramp, float(end)), scale_by(back, gap))
+    near = apply("lt", ramp, full_like(ramp, steps / 2))
+    return cast(apply("select", near, rising, falling), wanted)
+
+
+@public(method=False, creation=True)
+def eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Node:
+    """Ones on the diagonal, zeros elsewhere."""
+    shape = (n, n if m is None else m)
+    same = apply("eq", iota(shape, 0, dtypes.int64), iota(shape, 1, dtypes.int64))
+    return cast(same, dtype or defaults.dtype)
+
+
+@public(method=False)
+def one_hot(tensor: Node, num_classes: int) -> Node:
+    """1 where the class is, 0 elsewhere, along a new last axis."""
+    shape = (*tensor.shape, num_classes)
+    spread = stretch_last(tensor, shape)
+    return cast(apply("eq", iota(shape, len(shape) - 1, tensor.dtype), spread), dtypes.int64)
+
+
+def stretch_last(node: Node, shape: tuple[Size, ...]) -> Node:
+    """A node repeated along a new last axis."""
+    from ridgeline.ops.movement import broadcast
+
+    return broadcast(node, shape, tuple(range(len(node.shape))))
+
+
+def to_dtype(input: Node, dtype: DType) -> Node:
+    """The input in another element type."""
+    return cast(input, dtype)
+
+
+@public(function=False, name="type")
+def type_(input: Node, dtype: DType) -> Node:
+    """The input in another element type."""
+    return cast(input, dtype)
+
+
+def scalar(value: Operand, dtype: DType) -> Node:
+    """A 0-d literal."""
+    assert not isinstance(value, Node)
+    return constant(value, dtype)
+
+
+def spread_scalar(node: Node, shape: tuple[Size, ...]) -> Node:
+    """A 0-d node repeated over a shape."""
+    return broadcast_scalar(node, shape)

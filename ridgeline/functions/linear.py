@@ -1,0 +1,325 @@
+"""Products of matrices: matmul and its relatives, einsum, linear. All are contractions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.functions.arithmetic import add, mul
+from ridgeline.functions.operands import Operand, broadcast_shapes, promote_types
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
+from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.movement import permute, reshape
+from ridgeline.ops.reduce import sum_
+
+
+def same_type(a: Node, b: Node, what: str) -> None:
+    """Products of matrices do not promote, as in torch."""
+    if a.dtype is not b.dtype:
+        raise DTypeError(
+            f"{what} needs operands of one element type, got {a.dtype.name} and {b.dtype.name}",
+            help=f"convert one of them, such as with .to(ridgeline.{a.dtype.name})",
+        )
+    if a.dtype is dtypes.bool_:
+        raise DTypeError(f"{what} is not defined for bool tensors")
+
+
+@public()
+def matmul(input: Node, other: Node) -> Node:
+    """The matrix product, with torch's rules for vectors and batches."""
+    same_type(input, other, "matmul")
+    left, right = input.shape, other.shape
+    if not left or not right:
+        raise ShapeError(
+            f"matmul needs tensors with at least one axis, got {list(left)} and {list(right)}",
+            help="use * for scalars",
+        )
+    if left[-1] != right[-2 if len(right) > 1 else 0]:
+        raise ShapeError(
+            f"matmul: shapes {list(left)} and {list(right)} do not fit: {left[-1]} columns on the "
+            f"left, {right[-2 if len(right) > 1 else 0]} rows on the right",
+            help="the last axis of the left operand must equal the last but one of the right",
+        )
+    batch = broadcast_shapes(left[:-2], right[:-2])
+    a, left_axes = _batch_axes(input, left[:-2], batch, len(left) > 1)
+    b, right_axes = _batch_axes(other, right[:-2], batch, len(right) > 1)
+    # axes in order: batch, m, n, k; a vector has no m (left) or no n (right)
+    m, n, k = len(batch), len(batch) + 1, len(batch) + 2
+    extents = (*batch, left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1, left[-1])
+    output = [*range(len(batch))]
+    left_maps, right_maps = [axis(i) for i in left_axes], [axis(i) for i in right_axes]
+    if len(left) > 1:
+        output.append(m)
+        left_maps.append(axis(m))
+    if len(right) > 1:
+        output.append(n)
+        right_maps += [axis(k), axis(n)]
+    else:
+        right_maps.append(axis(k))
+    left_maps.append(axis(k))
+    return _contract_used(a, b, extents, output, left_maps, right_maps)
+
+
+def _batch_axes(
+    operand: Node, own: tuple[Size, ...], batch: tuple[Size, ...], matrix: bool
+) -> tuple[Node, list[int]]:
+    """An operand without batch axes that it only repeats, and which batch axes it has."""
+    shift = len(batch) - len(own)
+    kept = [i for i, size in enumerate(own) if size == batch[i + shift]]
+    core = operand.shape[len(own) :]
+    return reshape(operand, (*[own[i] for i in kept], *core)), [i + shift for i in kept]
+
+
+def _contract_used(
+    a: Node,
+    b: Node,
+    extents: Sequence[Size],
+    output: Sequence[int],
+    left: Sequence[AxisMap],
+    right: Sequence[AxisMap],
+) -> Node:
+    """A contraction over the axes that occur, renumbered without gaps."""
+    used = sorted({t for m in (*left, *right) for t, _ in m.terms})
+    new = {old: i for i, old in enumerate(used)}
+
+    def renamed(maps: Sequence[AxisMap]) -> tuple[AxisMap, ...]:
+        return tuple(
+            AxisMap(tuple(sorted((new[t], c) for t, c in m.terms)), m.offset) for m in maps
+        )
+
+    attrs = ContractAttrs(
+        tuple(extents[i] for i in used), tuple(new[i] for i in output), renamed(left), renamed(right)
+    )
+    return contract(a, b, attrs)
+
+
+def _of_rank(node: Node, rank: int, what: str) -> None:
+    if len(node.shape) != rank:
+        raise ShapeError(f"{what} needs {rank} axes, got shape {list(node.shape)}")
+
+
+@public()
+def mm(input: Node, mat2: Node) -> Node:
+    """The product of two matrices."""
+    _of_rank(input, 2, "mm")
+    _of_rank(mat2, 2, "mm")
+    return matmul(input, mat2)
+
+
+@public()
+def bmm(input: Node, mat2: Node) -> Node:
+    """The products of two batches of matrices."""
+    _of_rank(input, 3, "bmm")
+    _of_rank(mat2, 3, "bmm")
+    if input.shape[0] != mat2.shape[0]:
+        raise ShapeError(
+            f"bmm needs equal batches, got shapes {list(input.shape)} and {list(mat2.shape)}"
+        )
+    return matmul(input, mat2)
+
+
+@public()
+def mv(input: Node, vec: Node) -> Node:
+    """A matrix times a vector."""
+    _of_rank(input, 2, "mv")
+    _of_rank(vec, 1, "mv")
+    return matmul(input, vec)
+
+
+@public("inner_product_1d")
+def dot(input: Node, tensor: Node) -> Node:
+    """The inner product of two vectors."""
+    _of_rank(input, 1, "dot")
+    _of_rank(tensor, 1, "dot")
+    return matmul(input, tensor)
+
+
+@public("ger")
+def outer(input: Node, vec2: Node) -> Node:
+    """All products of an element of one vector with one of another."""
+    _of_rank(input, 1, "outer")
+    _of_rank(vec2, 1, "outer")
+    return mul(reshape(input, (*input.shape, 1)), vec2)
+
+
+@public(inplace=True)
+def addmm(
+    input: Node, mat1: Node, mat2: Node, *, beta: Operand = 1, alpha: Operand = 1
+) -> Node:
+    """beta * input + alpha * (mat1 @ mat2)."""
+    return _plus(input, mm(mat1, mat2), beta, alpha)
+
+
+@public(inplace=True)
+def baddbmm(
+    input: Node, batch1: Node, batch2: Node, *, beta: Operand = 1, alpha: Operand = 1
+) -> Node:
+    """beta * input + alpha * (batch1 @ batch2), for batches."""
+    return _plus(input, bmm(batch1, batch2), beta, alpha)
+
+
+def _plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
+    scaled = product if _is_one(alpha) else mul(product, alpha)
+    return add(scaled, input if _is_one(beta) else mul(input, beta))
+
+
+def _is_one(value: Operand) -> bool:
+    return isinstance(value, int) and value == 1
+
+
+@public(method=False)
+def linear(input: Node, weight: Node, bias: Node | None = None) -> Node:
+    """input @ weight.T + bias."""
+    same_type(input, weight, "linear")
+    if not input.shape or len(weight.shape) not in (1, 2) or input.shape[-1] != weight.shape[-1]:
+        raise ShapeError(
+            f"linear: input {list(input.shape)} does not fit weight {list(weight.shape)}: "
+            f"{list(input.shape[-1:])} features given, {list(weight.shape[-1:])} expected",
+            help="the last axis of the input must equal in_features",
+        )
+    rank = len(input.shape)
+    extents = (*input.shape[:-1], *weight.shape[:-1], input.shape[-1])
+    k = len(extents) - 1
+    left = [*map(axis, range(rank - 1)), axis(k)]
+    right = [axis(k)] if len(weight.shape) == 1 else [axis(rank - 1), axis(k)]
+    result = _contract_used(input, weight, extents, range(k), left, right)
+    return result if bias is None else add(result, bias)
+
+
+@public(method=False)
+def einsum(equation: str, *operands: Node) -> Node:
+    """Sums of products by Einstein's convention: `einsum("ij,jk->ik", a, b)`."""
+    nodes: list[Node] = list(operands[0]) if len(operands) == 1 and isinstance(
+        operands[0], list | tuple) else list(operands)
+    inputs, output = _parse(equation, nodes)
+    dtype = nodes[0].dtype
+    for other in nodes[1:]:
+        dtype = promote_types(dtype, other.dtype)
+    pieces = [
+        _one_per_label(cast(node, dtype), labels) for node, labels in zip(nodes, inputs)
+    ]
+    current, labels = pieces[0]
+    for place, (other, other_labels) in enumerate(pieces[1:], 1):
+        later = {label for _, rest in pieces[place + 1 :] for label in rest} | set(output)
+        current, labels = _pairwise(current, labels, other, other_labels, later)
+    gone = [i for i, label in enumerate(labels) if label not in output]
+    current = sum_(current, gone)
+    labels = [label for label in labels if label in output]
+    return permute(current, tuple(labels.index(label) for label in output))
+
+
+def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[list[str]], list[str]]:
+    """Labels of each operand and of the output; an ellipsis becomes labels of its own."""
+    text = equation.replace(" ", "")
+    terms, arrow, result = text.partition("->")
+    parts = terms.split(",")
+    if len(parts) != len(nodes) or not nodes:
+        raise RidgelineError(f"einsum {equation!r} names {len(parts)} operands, got {len(nodes)}")
+    inputs: list[list[str]] = []
+    widest = 0
+    for part, node in zip(parts, nodes):
+        head, dots, tail = part.partition("...")
+        if not all(c.isalpha() for c in head + tail):
+            raise RidgelineError(f"einsum {equation!r}: labels are letters")
+        extra = len(node.shape) - len(head) - len(tail)
+        if extra < 0 or (extra and not dots):
+            raise ShapeError(
+                f"einsum {equation!r}: {part!r} does not fit shape {list(node.shape)}"
+            )
+        widest = max(widest, extra)
+        inputs.append([*head, *[f".{i}" for i in range(extra, 0, -1)], *tail])
+    broadcast = [f".{i}" for i in range(widest, 0, -1)]
+    if arrow:
+        head, dots, tail = result.partition("...")
+        output = [*head, *(broadcast if dots else ()), *tail]
+    else:
+        letters = [c for c in terms if c.isalpha()]
+        output = [*broadcast, *sorted(c for c in set(letters) if letters.count(c) == 1)]
+    known = {label for labels in inputs for label in labels}
+    if len(set(output)) < len(output) or not set(output) <= known:
+        raise RidgelineError(f"einsum {equation!r}: the output repeats or invents a label")
+    return inputs, output
+
+
+def _one_per_label(node: Node, labels: list[str]) -> tuple[Node, list[str]]:
+    """An operand in which each label occurs once: repeated ones are taken on the diagonal."""
+    while len(set(labels)) < len(labels):
+        label = next(c for c in labels if labels.count(c) > 1)
+        first, second = [i for i, c in enumerate(labels) if c == label][:2]
+        if node.shape[first] != node.shape[second]:
+            raise ShapeError(f"einsum: label {label!r} has two sizes in shape {list(node.shape)}")
+        row = iota(node.shape, first, dtypes.int64)
+        on_diagonal = apply("eq", row, iota(node.shape, second, dtypes.int64))
+        node = sum_(select(on_diagonal, node, full_like(node, 0)), (second,))
+        labels = labels[:second] + labels[second + 1 :]
+    return node, labels
+
+
+def _pairwise(
+    a: Node, a_labels: list[str], b: Node, b_labels: list[str], later: set[str]
+) -> tuple[Node, list[str]]:
+    """Contract two operands, keeping the labels that are still needed."""
+    a, a_labels = _sum_out(a, a_labels, later | set(b_labels))
+    b, b_labels = _sum_out(b, b_labels, later | set(a_labels))
+    sizes: dict[str, Size] = {}
+    for labels, node in ((a_labels, a), (b_labels, b)):
+        for label, size in zip(labels, node.shape):
+            before = sizes.setdefault(label, size)
+            if before == 1:
+                sizes[label] = size
+            elif size not in (1, before):
+                raise ShapeError(f"einsum: label {label!r} has sizes {before} and {size}")
+    a, a_labels = _without_repeated(a, a_labels, sizes)
+    b, b_labels = _without_repeated(b, b_labels, sizes)
+    every = list(dict.fromkeys([*a_labels, *b_labels]))
+    kept = [label for label in every if label in later]
+    order = [*kept, *(label for label in every if label not in kept)]
+    number = {label: i for i, label in enumerate(order)}
+    result = _contract_used(
+        a,
+        b,
+        [sizes[label] for label in order],
+        [number[label] for label in kept],
+        [axis(number[label]) for label in a_labels],
+        [axis(number[label]) for label in b_labels],
+    )
+    return result, kept
+
+
+def _sum_out(node: Node, labels: list[str], needed: set[str]) -> tuple[Node, list[str]]:
+    gone = [i for i, label in enumerate(labels) if label not in needed]
+    return sum_(node, gone), [label for label in labels if label in needed]
+
+
+def _without_repeated(
+    node: Node, labels: list[str], sizes: dict[str, Size]
+) -> tuple[Node, list[str]]:
+    """Axes of size 1 that stand for a larger size are dropped: the contraction repeats them."""
+    kept = [i for i, label in enumerate(labels) if node.shape[i] == sizes[label]]
+    dropped = reshape(node, tuple(node.shape[i] for i in kept))
+    return dropped, [labels[i] for i in kept]
+
+
+@public(method=False)
+def tensordot(a: Node, b: Node, dims: int | Sequence[Sequence[int]] = 2) -> Node:
+    """Contraction over some axes of both operands."""
+    if isinstance(dims, int):
+        left = list(range(len(a.shape) - dims, len(a.shape)))
+        right = list(range(dims))
+    else:
+        left = [d % len(a.shape) for d in dims[0]]
+        right = [d % len(b.shape) for d in dims[1]]
+    same_type(a, b, "tensordot")
+    if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
+        raise ShapeError(f"tensordot: axes {dims} differ in {list(a.shape)} and {list(b.shape)}")
+    names = [chr(ord("a") + i) for i in range(len(a.shape) + len(b.shape))]
+    first, second = names[: len(a.shape)], names[len(a.shape) :]
+    for i, j in zip(left, right):
+        second[j] = first[i]
+    output = [n for i, n in enumerate(first) if i not in left]
+    output += [n for j, n in enumerate(second) if j not in right]
+    return einsum(f"{''.join(first)},{''.join(second)}->{''.join(output)}", a, b)

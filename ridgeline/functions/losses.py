@@ -1,0 +1,295 @@
+"""Normalisation layers and losses, as compositions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.functions.arithmetic import add, mul, sub
+from ridgeline.functions.operands import broadcast_shapes, pair, require_float
+from ridgeline.functions.pointwise import abs
+from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.movement import broadcast
+from ridgeline.ops.reduce import expand_back, sum_
+
+
+@public(method=False)
+def layer_norm(
+    input: Node,
+    normalized_shape: Sequence[int],
+    weight: Node | None = None,
+    bias: Node | None = None,
+    eps: float = 1e-5,
+) -> Node:
+    """Zero mean and unit variance over the last axes, then scale and shift."""
+    require_float(input, "layer_norm")
+    wanted = tuple(normalized_shape)
+    rank = len(input.shape)
+    if not wanted or input.shape[rank - len(wanted) :] != wanted:
+        raise ShapeError(
+            f"layer_norm over {list(wanted)} does not fit the last axes of {list(input.shape)}"
+        )
+    axes = tuple(range(rank - len(wanted), rank))
+    centre = mean(input, axes)
+    away = apply("sub", input, expand_back(centre, input.shape, axes))
+    spread = mean(apply("mul", away, away), axes)
+    scale = apply("reciprocal", apply("sqrt", add(spread, scalar_like(spread, eps))))
+    result = apply("mul", away, expand_back(scale, input.shape, axes))
+    if weight is not None:
+        result = mul(result, weight)
+    return result if bias is None else add(result, bias)
+
+
+@public(method=False)
+def rms_norm(
+    input: Node,
+    normalized_shape: Sequence[int],
+    weight: Node | None = None,
+    eps: float | None = None,
+) -> Node:
+    """Unit mean square over the last axes, then scale."""
+    from ridgeline.functions.creation import finfo
+
+    require_float(input, "rms_norm")
+    wanted = tuple(normalized_shape)
+    rank = len(input.shape)
+    if not wanted or input.shape[rank - len(wanted) :] != wanted:
+        raise ShapeError(
+            f"rms_norm over {list(wanted)} does not fit the last axes of {list(input.shape)}"
+        )
+    axes = tuple(range(rank - len(wanted), rank))
+    small = finfo(input.dtype).eps if eps is None else eps
+    spread = mean(apply("mul", input, input), axes)
+    scale = apply("reciprocal", apply("sqrt", add(spread, scalar_like(spread, small))))
+    result = apply("mul", input, expand_back(scale, input.shape, axes))
+    return result if weight is None else mul(result, weight)
+
+
+def reduced(losses: Node, reduction: str) -> Node:
+    """A loss per element, joined as asked: "mean", "sum" or "none"."""
+    if reduction == "mean":
+        return mean(losses)
+    if reduction == "sum":
+        return sum(losses)
+    if reduction == "none":
+        return losses
+    raise RidgelineError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
+
+
+@public(method=False)
+def mse_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
+    """The squared difference."""
+    away = sub(*_matched(input, target, "mse_loss"))
+    return reduced(apply("mul", away, away), reduction)
+
+
+@public(method=False)
+def l1_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
+    """The absolute difference."""
+    return reduced(abs(sub(*_matched(input, target, "l1_loss"))), reduction)
+
+
+@public(method=False)
+def smooth_l1_loss(
+    input: Node, target: Node, reduction: str = "mean", beta: float = 1.0
+) -> Node:
+    """Squared for small differences, linear for large ones."""
+    if beta == 0:
+        return l1_loss(input, target, reduction)
+    away = sub(*_matched(input, target, "smooth_l1_loss"))
+    size = abs(away)
+    edge = scalar_like(size, beta)
+    half = full_like(size, 0.5)
+    near = apply("div", apply("mul", half, apply("mul", away, away)), edge)
+    far = apply("sub", size, apply("mul", half, edge))
+    return reduced(select(apply("lt", size, edge), near, far), reduction)
+
+
+def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:
+    shape = broadcast_shapes(input.shape, target.shape)
+    if input.shape != target.shape and shape not in (input.shape, target.shape):
+        raise ShapeError(f"{what}: input {list(input.shape)} and target {list(target.shape)}")
+    return pair(input, target)
+
+
+@public(method=False)
+def binary_cross_entropy_with_logits(
+    input: Node,
+    target: Node,
+    weight: Node | None = None,
+    reduction: str = "mean",
+    pos_weight: Node | None = None,
+) -> Node:
+    """The binary cross-entropy of sigmoid(input), without overflow."""
+    from ridgeline.functions.pointwise import logsigmoid
+
+    if input.shape != target.shape:
+        raise ShapeError(
+            f"target {list(target.shape)} must have the shape of the input {list(input.shape)}"
+        )
+    x, goal = pair(input, target)
+    by_one = apply("mul", apply("sub", full_like(goal, 1), goal), x)
+    tail = logsigmoid(x)
+    if pos_weight is None:
+        losses = apply("sub", by_one, tail)
+    else:
+        factor = add(mul(sub(pos_weight, 1), goal), 1)
+        losses = sub(by_one, mul(factor, tail))
+    return reduced(losses if weight is None else mul(losses, weight), reduction)
+
+
+@public(method=False)
+def binary_cross_entropy(
+    input: Node, target: Node, weight: Node | None = None, reduction: str = "mean"
+) -> Node:
+    """The binary cross-entropy of probabilities; logarithms are held at -100, as in torch."""
+    from ridgeline.functions.arithmetic import clamp_min
+
+    p, goal = pair(input, target)
+    yes = clamp_min(apply("log", p), -100)
+    no = clamp_min(apply("log", apply("sub", full_like(p, 1), p)), -100)
+    rest = apply("sub", full_like(goal, 1), goal)
+    losses = apply("neg", add(mul(goal, yes), mul(rest, no)))
+    return reduced(losses if weight is None else mul(losses, weight), reduction)
+
+
+def _class_axis(input: Node) -> int:
+    return 0 if len(input.shape) == 1 else 1
+
+
+def _check_classes(input: Node, target: Node, what: str) -> int:
+    """The axis of the classes; the target has all other axes."""
+    if not input.shape:
+        raise ShapeError(f"{what} needs an axis of classes, got a scalar")
+    axis = _class_axis(input)
+    expected = input.shape[:axis] + input.shape[axis + 1 :]
+    if target.shape != expected:
+        raise ShapeError(
+            f"{what}: target {list(target.shape)} does not fit input {list(input.shape)}",
+            help=f"class indices need shape {list(expected)}; axis {axis} of the input holds the "
+            "classes",
+        )
+    if not target.dtype.is_integer:
+        raise DTypeError(
+            f"{what} needs class indices of an integer type, got {target.dtype.name}",
+            help="use target.long()",
+        )
+    return axis
+
+
+def _pick(values: Node, chosen: Node, axis: int) -> Node:
+    """The value under the chosen class: a masked sum along the class axis, so that it fuses."""
+    return sum_(select(chosen, values, full_like(values, 0)), (axis,))
+
+
+@public(method=False)
+def nll_loss(
+    input: Node,
+    target: Node,
+    weight: Node | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Node:
+    """The negative log-likelihood of class indices."""
+    axis = _check_classes(input, target, "nll_loss")
+    return _nll(input, target, weight, ignore_index, reduction, axis, 0.0)
+
+
+def _nll(
+    logs: Node,
+    target: Node,
+    weight: Node | None,
+    ignore_index: int,
+    reduction: str,
+    axis: int,
+    smoothing: float,
+) -> Node:
+    shape = logs.shape
+    labels = cast(target, dtypes.int64)
+    chosen = apply("eq", iota(shape, axis, dtypes.int64), expand_back(labels, shape, (axis,)))
+    weighted = logs
+    if weight is not None:
+        if weight.shape != (shape[axis],):
+            raise ShapeError(f"class weights have shape {list(weight.shape)}, not [{shape[axis]}]")
+        per_class = broadcast(cast(weight, logs.dtype), shape, (axis,))
+        weighted = apply("mul", logs, per_class)
+    losses = apply("neg", _pick(weighted, chosen, axis))
+    counted = apply("ne", labels, full_like(labels, ignore_index))
+    zero = full_like(losses, 0)
+    losses = select(counted, losses, zero)
+    if weight is None:
+        shares = cast(counted, logs.dtype)
+    else:
+        shares = select(counted, _pick(per_class, chosen, axis), zero)
+    smooth = None
+    if smoothing:
+        smooth = select(counted, apply("neg", sum_(weighted, (axis,))), zero)
+    return _join(losses, smooth, shares, reduction, smoothing, shape[axis])  # type: ignore[arg-type]
+
+
+def _join(
+    losses: Node, smooth: Node | None, shares: Node, reduction: str, smoothing: float, classes: int
+) -> Node:
+    """Reduce by weight; the smoothed part spreads `smoothing` evenly over the classes."""
+
+    def joined(values: Node) -> Node:
+        if reduction == "mean":
+            return apply("div", sum(values), sum(shares))
+        return reduced(values, reduction)
+
+    result = joined(losses)
+    if smooth is None:
+        return result
+    even = joined(smooth)
+    return add(
+        mul(result, scalar_like(result, 1 - smoothing)),
+        mul(even, scalar_like(even, smoothing / classes)),
+    )
+
+
+@public(method=False)
+def cross_entropy(
+    input: Node,
+    target: Node,
+    weight: Node | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Node:
+    """The cross-entropy of logits with class indices, or with class probabilities."""
+    require_float(input, "cross_entropy")
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RidgelineError(f"label_smoothing lies between 0 and 1, not {label_smoothing}")
+    if target.shape == input.shape and target.dtype.is_floating_point:
+        return _probabilities(input, target, weight, reduction, label_smoothing)
+    axis = _check_classes(input, target, "cross_entropy")
+    logs = log_softmax(input, axis)
+    return _nll(logs, target, weight, ignore_index, reduction, axis, label_smoothing)
+
+
+def _probabilities(
+    input: Node, target: Node, weight: Node | None, reduction: str, smoothing: float
+) -> Node:
+    axis = _class_axis(input)
+    logs = log_softmax(input, axis)
+    goal = cast(target, logs.dtype)
+    if smoothing:
+        classes = input.shape[axis]
+        goal = add(
+            mul(goal, scalar_like(goal, 1 - smoothing)),
+            scalar_like(goal, smoothing / classes),  # type: ignore[operator]
+        )
+    if weight is not None:
+        logs = apply("mul", logs, broadcast(cast(weight, logs.dtype), logs.shape, (axis,)))
+    losses = apply("neg", sum_(apply("mul", logs, goal), (axis,)))
+    if reduction != "mean":
+        return reduced(losses, reduction)
+    total = sum(losses)
+    rows = 1
+    for place, size in enumerate(input.shape):
+        rows *= 1 if place == axis else size  # type: ignore[assignment]
+    return apply("div", total, full_like(total, float(rows)))

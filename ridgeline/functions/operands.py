@@ -1,0 +1,258 @@
+"""Operands: torch's type promotion, broadcasting and axis rules, over graph nodes.
+
+Primitives want equal shapes and element types; these helpers bring operands there. Python floats
+become *lifted* scalars, leaves whose value is given at run time, so that a number which changes
+from step to step never changes the graph's structure; ints and bools are part of the structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import AxisError, DTypeError, ShapeError
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.sizes import Size
+from ridgeline.guards import Lifted
+from ridgeline.ops.elementwise import cast, constant
+from ridgeline.ops.movement import broadcast_scalar, broadcast_to
+from ridgeline.runtime.buffer import Buffer
+
+Number: TypeAlias = bool | int | float | complex
+Operand: TypeAlias = Node | Number
+
+_CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+_SIGNED = {8: dtypes.int16, 16: dtypes.int32, 32: dtypes.int64}
+
+
+class _Defaults:
+    """The element type that Python floats and new tensors get."""
+
+    dtype: DType = dtypes.float32
+
+
+defaults = _Defaults()
+
+
+def default_complex() -> DType:
+    """The complex type that goes with the default floating type."""
+    return dtypes.complex128 if defaults.dtype is dtypes.float64 else dtypes.complex64
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex type whose parts hold a real type."""
+    return dtypes.complex128 if dtype is dtypes.float64 else dtypes.complex64
+
+
+def promote_types(a: DType, b: DType) -> DType:
+    """The smallest type that both convert to, as torch has it."""
+    if a is b:
+        return a
+    if _CATEGORY[a.kind] > _CATEGORY[b.kind]:
+        a, b = b, a
+    if a.kind == "bool" or _CATEGORY[a.kind] < 2 <= _CATEGORY[b.kind]:
+        return b
+    if b.kind == "complex":
+        wide = a.itemsize == 8 if a.kind == "float" else a.itemsize == 16
+        return dtypes.complex128 if wide else b
+    if b.kind == "float":
+        if a.itemsize == b.itemsize:  # float16 with bfloat16, or two kinds of float8
+            return dtypes.float32 if a.itemsize == 2 else dtypes.bfloat16
+        return a if a.itemsize > b.itemsize else b
+    if a.kind == b.kind:
+        return a if a.itemsize > b.itemsize else b
+    signed, unsigned = (a, b) if a.kind == "int" else (b, a)
+    if signed.itemsize > unsigned.itemsize:
+        return signed
+    if unsigned is dtypes.uint64:
+        raise DTypeError(
+            f"no type holds both {signed.name} and uint64", help="convert one of them first"
+        )
+    return _SIGNED[unsigned.bits]
+
+
+def kind_of_number(value: Number) -> str:
+    """The kind of a Python number: bool, int, float or complex."""
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    if isinstance(value, int | np.integer):
+        return "int"
+    if isinstance(value, float | np.floating):
+        return "float"
+    if isinstance(value, complex):
+        return "complex"
+    raise DTypeError(
+        f"expected a tensor or a number, got {type(value).__name__}",
+        help="convert it with ridgeline.tensor(...)",
+    )
+
+
+def dtype_of_number(value: Number) -> DType:
+    """The type a Python number has when nothing else decides it."""
+    kind = kind_of_number(value)
+    if kind == "float":
+        return defaults.dtype
+    if kind == "complex":
+        return default_complex()
+    return dtypes.bool_ if kind == "bool" else dtypes.int64
+
+
+def _combine(higher: DType | None, lower: DType | None) -> DType | None:
+    """Dimensioned tensors before 0-d ones before Python numbers, unless the kind is higher."""
+    if higher is None or lower is None:
+        return higher or lower
+    if higher.kind == "complex":
+        return higher
+    if higher.kind == "float":
+        return complex_of(higher) if lower.kind == "complex" else higher
+    if higher.kind == "bool" or _CATEGORY[lower.kind] >= 2:
+        return promote_types(higher, lower)
+    return higher
+
+
+def result_type(*operands: Operand) -> DType:
+    """The element type in which an op on these operands computes."""
+    dimensioned: DType | None = None
+    scalars: DType | None = None
+    numbers: DType | None = None
+    for operand in operands:
+        if isinstance(operand, Node):
+            found = operand.types[0]
+            if found.shape:
+                dimensioned = promote_types(dimensioned, found.dtype) if dimensioned else found.dtype
+            else:
+                scalars = promote_types(scalars, found.dtype) if scalars else found.dtype
+        else:
+            dtype = dtype_of_number(operand)
+            numbers = promote_types(numbers, dtype) if numbers else dtype
+    result = _combine(dimensioned, _combine(scalars, numbers))
+    assert result is not None, "an op has operands"
+    return result
+
+
+def floating(dtype: DType) -> DType:
+    """The type in which a floating function computes: the type itself, or the default one."""
+    return dtype if dtype.is_differentiable else defaults.dtype
+
+
+def lift(value: float, dtype: DType) -> Node:
+    """A Python number as a leaf: its value is a run-time argument, not structure."""
+    if isinstance(value, Lifted):
+        return value.node(dtype)
+    made = leaf(TensorType((), dtype))
+    made.buffer = Buffer.borrow(np.array(value, dtype.numpy))
+    return made
+
+
+def as_node(operand: Operand, dtype: DType) -> Node:
+    """An operand in the given element type; numbers become 0-d nodes."""
+    if isinstance(operand, Node):
+        return cast(operand, dtype)
+    kind = kind_of_number(operand)
+    if kind in ("float", "complex") and dtype.is_differentiable:
+        return lift(operand, dtype)  # type: ignore[arg-type]
+    return constant(operand, dtype)
+
+
+def broadcast_shapes(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The common shape, by torch's rules: axes align from the right, size 1 stretches."""
+    first = shapes[0]
+    if all(shape == first for shape in shapes[1:]):
+        return first
+    rank = max(map(len, shapes))
+    result: list[Size] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size == 1 or size == result[axis]:
+                continue
+            if result[axis] != 1:
+                raise _misfit(shapes, axis - rank, result[axis], size)
+            result[axis] = size
+    return tuple(result)
+
+
+def _misfit(shapes: Sequence[tuple[Size, ...]], axis: int, left: Size, right: Size) -> ShapeError:
+    listed = " and ".join(str(list(shape)) for shape in shapes)
+    return ShapeError(
+        f"shapes {listed} do not broadcast together: axis {axis} is {left} in one and {right} "
+        "in the other",
+        help="sizes must be equal, or one of them 1; unsqueeze() adds an axis of size 1",
+    )
+
+
+def stretch(node: Node, shape: tuple[Size, ...]) -> Node:
+    """A node repeated to a shape that it broadcasts to."""
+    own = node.types[0].shape
+    if own == shape:
+        return node
+    return broadcast_to(node, shape) if own else broadcast_scalar(node, shape)
+
+
+def align(*operands: Operand, dtype: DType | None = None) -> list[Node]:
+    """Operands in one element type (by promotion unless given) and one shape."""
+    wanted = dtype or result_type(*operands)
+    nodes = [as_node(operand, wanted) for operand in operands]
+    shape = broadcast_shapes(*[node.types[0].shape for node in nodes])
+    return [stretch(node, shape) for node in nodes]
+
+
+def pair(a: Operand, b: Operand) -> tuple[Node, Node]:
+    """Two operands of a binary op, brought together; nothing to do costs nothing."""
+    if isinstance(a, Node) and isinstance(b, Node):
+        ta, tb = a.types[0], b.types[0]
+        if ta.dtype is tb.dtype:
+            if ta.shape == tb.shape:
+                return a, b
+            shape = broadcast_shapes(ta.shape, tb.shape)
+            return stretch(a, shape), stretch(b, shape)
+    left, right = align(a, b)
+    return left, right
+
+
+def axis_of(dim: Any, rank: int) -> int:
+    """A non-negative axis; negative ones count from the end. A 0-d tensor has axis 0 and -1."""
+    if isinstance(dim, bool) or not isinstance(dim, int | np.integer):
+        raise AxisError(f"an axis is an int, not {type(dim).__name__}")
+    span = max(rank, 1)
+    if not -span <= dim < span:
+        raise AxisError(
+            f"axis {dim} does not exist in a tensor with {rank} axes",
+            help=f"axes run from {-span} to {span - 1}",
+        )
+    return int(dim) % span
+
+
+def axes_of(dim: Any, rank: int) -> tuple[int, ...]:
+    """Sorted axes from None (all), an int or a sequence; each at most once."""
+    if dim is None:
+        return tuple(range(rank))
+    if isinstance(dim, Iterable):
+        axes = [axis_of(d, rank) for d in dim]
+        if not axes:
+            return tuple(range(rank))
+        if len(set(axes)) < len(axes):
+            raise AxisError(f"axes {tuple(dim)} name the same axis twice")
+        return tuple(sorted(a for a in axes if rank))
+    return (axis_of(dim, rank),) if rank else ()
+
+
+def require_float(node: Node, what: str) -> None:
+    """Raise where an op needs floating values."""
+    if not node.dtype.is_differentiable:
+        raise DTypeError(
+            f"{what} needs floating values, got {node.dtype.name}", help="convert with .float()"
+        )
+
+
+def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
+    """A shape written as `f(2, 3)`, `f((2, 3))` or `f([2, 3])`."""
+    if len(args) == 1 and not isinstance(args[0], int | np.integer):
+        args = tuple(args[0])
+    for size in args:
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise ShapeError(f"a size is an int, not {type(size).__name__}: {tuple(args)}")
+    return tuple(int(size) for size in args)

@@ -1,0 +1,360 @@
+"""Mathematical functions and activations, element by element."""
+
+from __future__ import annotations
+
+import math
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.functions.arithmetic import add, div, mul, pow, sub
+from ridgeline.functions.operands import Operand, as_node, floating, pair, stretch
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, scale, select
+from ridgeline.ops.movement import broadcast_scalar
+
+
+def _real(input: Node) -> Node:
+    """The input in a floating type."""
+    return cast(input, floating(input.dtype))
+
+
+def _literal(like: Node, value: float) -> Node:
+    """A number that belongs to a formula, hence part of the structure."""
+    return broadcast_scalar(constant(value, like.dtype), like.shape)
+
+
+@public(inplace=True)
+def sqrt(input: Node) -> Node:
+    """The square root."""
+    return apply("sqrt", _real(input))
+
+
+@public(inplace=True)
+def rsqrt(input: Node) -> Node:
+    """One over the square root."""
+    return apply("reciprocal", apply("sqrt", _real(input)))
+
+
+@public(inplace=True)
+def reciprocal(input: Node) -> Node:
+    """One over the input."""
+    return apply("reciprocal", _real(input))
+
+
+@public(inplace=True)
+def square(input: Node) -> Node:
+    """The input times itself."""
+    return pow(input, 2)
+
+
+@public(inplace=True)
+def exp(input: Node) -> Node:
+    """e to the input."""
+    return apply("exp", _real(input))
+
+
+@public(inplace=True)
+def exp2(input: Node) -> Node:
+    """2 to the input."""
+    return apply("exp", scale(_real(input), math.log(2)))
+
+
+@public(inplace=True)
+def expm1(input: Node) -> Node:
+    """exp(input) - 1, accurate near 0."""
+    return apply("expm1", _real(input))
+
+
+@public(inplace=True)
+def log(input: Node) -> Node:
+    """The natural logarithm."""
+    return apply("log", _real(input))
+
+
+@public(inplace=True)
+def log2(input: Node) -> Node:
+    """The logarithm to base 2."""
+    return scale(apply("log", _real(input)), 1 / math.log(2))
+
+
+@public(inplace=True)
+def log10(input: Node) -> Node:
+    """The logarithm to base 10."""
+    return scale(apply("log", _real(input)), 1 / math.log(10))
+
+
+@public(inplace=True)
+def log1p(input: Node) -> Node:
+    """log(1 + input), accurate near 0."""
+    return apply("log1p", _real(input))
+
+
+@public(inplace=True)
+def sin(input: Node) -> Node:
+    """The sine."""
+    return apply("sin", _real(input))
+
+
+@public(inplace=True)
+def cos(input: Node) -> Node:
+    """The cosine."""
+    return apply("cos", _real(input))
+
+
+@public(inplace=True)
+def tan(input: Node) -> Node:
+    """The tangent."""
+    x = _real(input)
+    return apply("div", apply("sin", x), apply("cos", x))
+
+
+@public(inplace=True)
+def sinh(input: Node) -> Node:
+    """The hyperbolic sine, through expm1 so that it is accurate near 0."""
+    grown = apply("expm1", _real(input))
+    ratio = apply("div", grown, add(grown, 1))
+    return scale(apply("add", grown, ratio), 0.5)
+
+
+@public(inplace=True)
+def cosh(input: Node) -> Node:
+    """The hyperbolic cosine."""
+    x = _real(input)
+    return scale(apply("add", apply("exp", x), apply("exp", apply("neg", x))), 0.5)
+
+
+@public(inplace=True)
+def tanh(input: Node) -> Node:
+    """The hyperbolic tangent."""
+    return apply("tanh", _real(input))
+
+
+@public(inplace=True)
+def erf(input: Node) -> Node:
+    """The error function."""
+    return apply("erf", _real(input))
+
+
+@public(inplace=True)
+def abs(input: Node) -> Node:
+    """The magnitude."""
+    if input.dtype is dtypes.bool_:
+        raise DTypeError("abs is not defined for bool tensors")
+    return input if input.dtype.kind == "uint" else apply("abs", input)
+
+
+@public(inplace=True)
+def sign(input: Node) -> Node:
+    """-1, 0 or 1."""
+    return input if input.dtype is dtypes.bool_ else apply("sign", input)
+
+
+@public(inplace=True)
+def floor(input: Node) -> Node:
+    """Rounded down."""
+    return _rounded("floor", input)
+
+
+@public(inplace=True)
+def ceil(input: Node) -> Node:
+    """Rounded up."""
+    return _rounded("ceil", input)
+
+
+@public("fix", inplace=True)
+def trunc(input: Node) -> Node:
+    """Rounded towards zero."""
+    return _rounded("trunc", input)
+
+
+@public(inplace=True)
+def round(input: Node, *, decimals: int = 0) -> Node:
+    """Rounded to the nearest, ties to even."""
+    if decimals == 0 or not input.dtype.is_floating_point:
+        return _rounded("round", input)
+    factor = 10.0 ** builtin_abs(decimals)
+    if decimals > 0:
+        return scale(apply("round", scale(input, factor)), 1 / factor)
+    return scale(apply("round", scale(input, 1 / factor)), factor)
+
+
+builtin_abs = int.__abs__
+
+
+def _rounded(name: str, input: Node) -> Node:
+    if input.dtype is dtypes.bool_:
+        raise DTypeError(f"{name} is not defined for bool tensors")
+    return apply(name, input) if input.dtype.is_floating_point else input
+
+
+@public(inplace=True)
+def frac(input: Node) -> Node:
+    """What is left after truncation."""
+    return sub(input, trunc(input))
+
+
+@public()
+def isnan(input: Node) -> Node:
+    """True where the value is not a number."""
+    if not input.dtype.is_differentiable:
+        return broadcast_scalar(constant(False, dtypes.bool_), input.shape)
+    return apply("isnan", input)
+
+
+@public()
+def isinf(input: Node) -> Node:
+    """True where the value is infinite."""
+    if not input.dtype.is_differentiable:
+        return broadcast_scalar(constant(False, dtypes.bool_), input.shape)
+    return apply("eq", apply("abs", input), _literal(input, math.inf))
+
+
+@public()
+def isfinite(input: Node) -> Node:
+    """True where the value is neither infinite nor NaN."""
+    if not input.dtype.is_differentiable:
+        return broadcast_scalar(constant(True, dtypes.bool_), input.shape)
+    return apply("lt", apply("abs", input), _literal(input, math.inf))
+
+
+@public(inplace=True)
+def nan_to_num(
+    input: Node, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Node:
+    """NaN and infinities replaced by finite numbers."""
+    if not input.dtype.is_floating_point:
+        return input
+    top = posinf if posinf is not None else largest(input.dtype)
+    bottom = neginf if neginf is not None else -largest(input.dtype)
+    result = select(apply("isnan", input), stretch(as_node(float(nan), input.dtype), input.shape),
+                    input)
+    above = apply("eq", input, _literal(input, math.inf))
+    below = apply("eq", input, _literal(input, -math.inf))
+    result = select(above, stretch(as_node(float(top), input.dtype), input.shape), result)
+    return select(below, stretch(as_node(float(bottom), input.dtype), input.shape), result)
+
+
+def largest(dtype: DType) -> float:
+    """The largest finite number of a floating type."""
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(dtype.numpy).max)
+
+
+@public(inplace=True)
+def sigmoid(input: Node) -> Node:
+    """1 / (1 + exp(-input)), accurate in both tails and with a gradient that cannot overflow."""
+    x = _real(input)
+    positive = apply("le", full_like(x, 0), x)
+    decayed = apply("exp", select(positive, apply("neg", x), x))
+    one = full_like(x, 1)
+    return apply("div", select(positive, one, decayed), apply("add", one, decayed))
+
+
+@public(method=False)
+def logsigmoid(input: Node) -> Node:
+    """log(sigmoid(input))."""
+    x = _real(input)
+    tail = apply("log1p", apply("exp", apply("neg", apply("abs", x))))
+    return apply("sub", apply("min", x, full_like(x, 0)), tail)
+
+
+@public(inplace=True)
+def logit(input: Node, eps: float | None = None) -> Node:
+    """log(input / (1 - input))."""
+    from ridgeline.functions.arithmetic import clamp
+
+    x = _real(input)
+    if eps is not None:
+        x = clamp(x, eps, 1 - eps)
+    return apply("log", apply("div", x, apply("sub", full_like(x, 1), x)))
+
+
+@public(inplace=True)
+def relu(input: Node) -> Node:
+    """Negative values set to 0; the gradient at 0 is 0, and NaN stays NaN."""
+    zero = full_like(input, 0)
+    return select(apply("le", input, zero), zero, input)
+
+
+@public(method=False)
+def relu6(input: Node) -> Node:
+    """`relu`, cut off at 6."""
+    zero, six = full_like(input, 0), full_like(input, 6)
+    low = select(apply("le", input, zero), zero, input)
+    return select(apply("le", six, low), six, low)
+
+
+@public(method=False)
+def leaky_relu(input: Node, negative_slope: float = 0.01) -> Node:
+    """Negative values times a slope."""
+    return select(
+        apply("lt", full_like(input, 0), input), input, mul(input, float(negative_slope))
+    )
+
+
+@public(method=False)
+def elu(input: Node, alpha: float = 1.0) -> Node:
+    """alpha * (exp(x) - 1) for negative values."""
+    positive = apply("lt", full_like(input, 0), input)
+    low = apply("min", input, full_like(input, 0))  # keeps the unused branch finite
+    return select(positive, input, mul(apply("expm1", low), float(alpha)))
+
+
+@public(method=False)
+def silu(input: Node) -> Node:
+    """input * sigmoid(input)."""
+    return apply("mul", input, sigmoid(input))
+
+
+@public(method=False)
+def mish(input: Node) -> Node:
+    """input * tanh(softplus(input))."""
+    return apply("mul", input, apply("tanh", softplus(input)))
+
+
+@public(method=False)
+def hardtanh(input: Node, min_val: float = -1.0, max_val: float = 1.0) -> Node:
+    """Values held between two bounds; the gradient is 0 at the bounds."""
+    a, low = pair(input, min_val)
+    held = select(apply("le", a, low), low, a)
+    b, high = pair(held, max_val)
+    return select(apply("le", high, b), high, b)
+
+
+@public(method=False)
+def softplus(input: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
+    """log(1 + exp(beta * x)) / beta, and x itself beyond the threshold."""
+    x = _real(input)
+    scaled = mul(x, float(beta))
+    limit = stretch(as_node(float(threshold), x.dtype), x.shape)
+    held = apply("min", scaled, limit)  # keeps the unused branch finite
+    soft = div(apply("log1p", apply("exp", held)), float(beta))
+    return select(apply("lt", limit, scaled), x, soft)
+
+
+@public(method=False)
+def softsign(input: Node) -> Node:
+    """x / (1 + |x|)."""
+    return apply("div", input, apply("add", full_like(input, 1), apply("abs", input)))
+
+
+@public(method=False)
+def gelu(input: Node, approximate: str = "none") -> Node:
+    """The Gaussian error linear unit, exact ("none") or by tanh ("tanh")."""
+    x = _real(input)
+    if approximate == "none":
+        inner = apply("erf", scale(x, 1 / math.sqrt(2)))
+    elif approximate == "tanh":
+        cubic = scale(apply("mul", apply("mul", x, x), x), 0.044715)
+        inner = apply("tanh", scale(apply("add", x, cubic), math.sqrt(2 / math.pi)))
+    else:
+        raise RidgelineError(f'approximate is "none" or "tanh", not {approximate!r}')
+    return apply("mul", scale(x, 0.5), apply("add", inner, full_like(x, 1)))
+
+
+def operand_abs(value: Operand) -> Operand:
+    """The magnitude of an operand of either kind."""
+    return abs(value) if isinstance(value, Node) else float(value).__abs__()  # type: ignore[arg-type]

@@ -1,0 +1,405 @@
+"""Reductions over axes: sums, means, extremes, norms, and the softmax family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.functions.arithmetic import add, div, mul, sub, truth
+from ridgeline.functions.operands import (
+    Operand,
+    as_node,
+    axes_of,
+    axis_of,
+    floating,
+    require_float,
+    stretch,
+)
+from ridgeline.functions.pointwise import abs, log1p
+from ridgeline.functions.arithmetic import pow as power
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size, product
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
+from ridgeline.ops.movement import broadcast_scalar, reshape
+from ridgeline.ops.reduce import arg_reduce, expand_back, reduce
+
+Dims = int | Sequence[int] | None
+
+
+class ValuesIndices(NamedTuple):
+    """Extreme values along an axis and where they stand."""
+
+    values: Node
+    indices: Node
+
+
+def keep(reduced: Node, shape: tuple[Size, ...], axes: Sequence[int], keepdim: bool) -> Node:
+    """A reduction's result, with axes of size 1 where they were reduced if asked for."""
+    if not keepdim:
+        return reduced
+    return reshape(reduced, tuple(1 if a in axes else s for a, s in enumerate(shape)))
+
+
+def count(shape: tuple[Size, ...], axes: Sequence[int]) -> Size:
+    """How many elements each result of a reduction joins."""
+    return product(shape[axis] for axis in axes)
+
+
+def _summable(input: Node, dtype: DType | None) -> Node:
+    """Small integers and bools are summed in int64, as in torch."""
+    if dtype is None:
+        dtype = input.dtype if input.dtype.is_differentiable else dtypes.int64
+    return cast(input, dtype)
+
+
+@public()
+def sum(input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Node:
+    """The sum over some axes, or all."""
+    axes = axes_of(dim, len(input.shape))
+    return keep(reduce(_summable(input, dtype), "sum", axes), input.shape, axes, keepdim)
+
+
+@public()
+def prod(
+    input: Node, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Node:
+    """The product over an axis, or all."""
+    axes = axes_of(dim, len(input.shape))
+    return keep(reduce(_summable(input, dtype), "prod", axes), input.shape, axes, keepdim)
+
+
+@public()
+def mean(input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Node:
+    """The mean over some axes, or all."""
+    x = input if dtype is None else cast(input, dtype)
+    require_float(x, "mean")
+    axes = axes_of(dim, len(x.shape))
+    total = reduce(x, "sum", axes)
+    size = count(x.shape, axes)
+    average = apply("div", total, full_like(total, float(size)))  # type: ignore[arg-type]
+    return keep(average, x.shape, axes, keepdim)
+
+
+def _correction(unbiased: bool | None, correction: float | None) -> float:
+    if correction is not None:
+        return float(correction)
+    return 1.0 if unbiased is None else float(unbiased)
+
+
+@public()
+def var(
+    input: Node,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Node:
+    """The variance over some axes; `correction` is taken from the number of elements."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    require_float(input, "var")
+    axes = axes_of(dim, len(input.shape))
+    size = count(input.shape, axes)
+    total = reduce(input, "sum", axes)
+    centre = apply("div", total, full_like(total, float(size)))  # type: ignore[arg-type]
+    away = apply("sub", input, expand_back(centre, input.shape, axes))
+    spread = reduce(apply("mul", away, away), "sum", axes)
+    freedom = max_number(float(size) - _correction(unbiased, correction), 0.0)  # type: ignore[arg-type]
+    return keep(apply("div", spread, full_like(spread, freedom)), input.shape, axes, keepdim)
+
+
+def max_number(a: float, b: float) -> float:
+    """The larger of two Python numbers (`max` here is the tensor function)."""
+    return a if a >= b else b
+
+
+@public()
+def std(
+    input: Node,
+    dim: Dims | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Node:
+    """The standard deviation over some axes."""
+    return apply("sqrt", var(input, dim, unbiased, keepdim, correction=correction))
+
+
+class VarMean(NamedTuple):
+    """A variance (or standard deviation) and the mean it is taken around."""
+
+    spread: Node
+    mean: Node
+
+
+@public(method=False)
+def var_mean(
+    input: Node,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> VarMean:
+    """The variance and the mean."""
+    spread = var(input, dim, unbiased, keepdim, correction=correction)
+    return VarMean(spread, mean(input, dim, keepdim))
+
+
+@public(method=False)
+def std_mean(
+    input: Node,
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> VarMean:
+    """The standard deviation and the mean."""
+    spread = std(input, dim, unbiased, keepdim, correction=correction)
+    return VarMean(spread, mean(input, dim, keepdim))
+
+
+def _need_elements(input: Node, axes: Sequence[int], what: str) -> None:
+    if count(input.shape, axes) == 0:
+        raise RidgelineError(
+            f"{what} of no elements does not exist: shape {list(input.shape)}, axes {list(axes)}"
+        )
+
+
+def _extreme(input: Node, monoid: str, dim: Dims, keepdim: bool) -> Node:
+    axes = axes_of(dim, len(input.shape))
+    _need_elements(input, axes, f"the {monoid}imum")
+    return keep(reduce(input, monoid, axes), input.shape, axes, keepdim)
+
+
+@public()
+def amax(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
+    """The largest value over some axes; equal ones share the gradient."""
+    return _extreme(input, "max", dim, keepdim)
+
+
+@public()
+def amin(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
+    """The smallest value over some axes; equal ones share the gradient."""
+    return _extreme(input, "min", dim, keepdim)
+
+
+def _along(input: Node, monoid: str, dim: int, keepdim: bool) -> ValuesIndices:
+    if not input.shape:
+        axis_of(dim, 0)
+        return ValuesIndices(input, constant(0, dtypes.int64))
+    axis = axis_of(dim, len(input.shape))
+    _need_elements(input, (axis,), f"the {monoid[3:]}imum")
+    values, indices = arg_reduce(input, monoid, axis)
+    return ValuesIndices(
+        keep(values, input.shape, (axis,), keepdim), keep(indices, input.shape, (axis,), keepdim)
+    )
+
+
+@public()
+def max(
+    input: Node, dim: Operand | None = None, keepdim: bool = False, *, other: Node | None = None
+) -> Node | ValuesIndices:
+    """The largest element; along an axis, values and indices; of two tensors, elementwise."""
+    from ridgeline.functions.arithmetic import maximum
+
+    if other is not None or isinstance(dim, Node):
+        return maximum(input, other if other is not None else dim)  # type: ignore[arg-type]
+    if dim is None:
+        return _extreme(input, "max", None, keepdim)
+    return _along(input, "argmax", dim, keepdim)  # type: ignore[arg-type]
+
+
+@public()
+def min(
+    input: Node, dim: Operand | None = None, keepdim: bool = False, *, other: Node | None = None
+) -> Node | ValuesIndices:
+    """The smallest element; along an axis, values and indices; of two tensors, elementwise."""
+    from ridgeline.functions.arithmetic import minimum
+
+    if other is not None or isinstance(dim, Node):
+        return minimum(input, other if other is not None else dim)  # type: ignore[arg-type]
+    if dim is None:
+        return _extreme(input, "min", None, keepdim)
+    return _along(input, "argmin", dim, keepdim)  # type: ignore[arg-type]
+
+
+def _arg(input: Node, monoid: str, dim: int | None, keepdim: bool) -> Node:
+    if dim is None:
+        flat = reshape(input, (product(input.shape),))
+        index = _along(flat, monoid, 0, False).indices
+        return reshape(index, (1,) * len(input.shape)) if keepdim else index
+    return _along(input, monoid, dim, keepdim).indices
+
+
+@public()
+def argmax(input: Node, dim: int | None = None, keepdim: bool = False) -> Node:
+    """Where the largest element stands, first if there are several."""
+    return _arg(input, "argmax", dim, keepdim)
+
+
+@public()
+def argmin(input: Node, dim: int | None = None, keepdim: bool = False) -> Node:
+    """Where the smallest element stands, first if there are several."""
+    return _arg(input, "argmin", dim, keepdim)
+
+
+@public()
+def any(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
+    """True where at least one element is not zero."""
+    axes = axes_of(dim, len(input.shape))
+    return keep(reduce(truth(input), "any", axes), input.shape, axes, keepdim)
+
+
+@public()
+def all(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
+    """True where no element is zero."""
+    axes = axes_of(dim, len(input.shape))
+    return keep(reduce(truth(input), "all", axes), input.shape, axes, keepdim)
+
+
+@public()
+def count_nonzero(input: Node, dim: Dims = None) -> Node:
+    """How many elements are not zero."""
+    return sum(cast(truth(input), dtypes.int64), dim)
+
+
+@public()
+def norm(
+    input: Node,
+    p: float | str | None = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Node:
+    """The vector norm of order p over some axes."""
+    x = input if dtype is None else cast(input, dtype)
+    require_float(x, "norm")
+    if p in ("fro", None, 2):
+        return _euclidean(x, dim, keepdim)
+    if not isinstance(p, int | float):
+        raise RidgelineError(f"norm of order {p!r} is not defined here", help="use a number")
+    if p == math.inf:
+        return amax(abs(x), dim, keepdim)
+    if p == -math.inf:
+        return amin(abs(x), dim, keepdim)
+    if p == 0:
+        return sum(cast(truth(x), x.dtype), dim, keepdim)
+    if p == 1:
+        return sum(abs(x), dim, keepdim)
+    return power(sum(power(abs(x), p), dim, keepdim), 1.0 / p)
+
+
+def _euclidean(x: Node, dim: Dims, keepdim: bool) -> Node:
+    """sqrt of the sum of squares, with a gradient of 0 (not NaN) at the origin."""
+    squares = sum(apply("mul", x, x), dim, keepdim)
+    zero = apply("eq", squares, full_like(squares, 0))
+    safe = select(zero, full_like(squares, 1), squares)
+    return select(zero, full_like(squares, 0), apply("sqrt", safe))
+
+
+def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
+    """The input minus its maximum (which takes no part in the gradient), and that maximum."""
+    top = stop_gradient(reduce(x, "max", axes))
+    return apply("sub", x, expand_back(top, x.shape, axes)), top
+
+
+@public()
+def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
+    """exp(input), divided by its sum along an axis."""
+    x = cast(input, dtype if dtype is not None else floating(input.dtype))
+    if not x.shape:
+        return full_like(x, 1)
+    axes = (_softmax_axis(dim, len(x.shape)),)
+    grown = apply("exp", _shifted(x, axes)[0])
+    total = reduce(grown, "sum", axes)
+    return apply("div", grown, expand_back(total, x.shape, axes))
+
+
+@public()
+def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
+    """The logarithm of the softmax, without overflow."""
+    x = cast(input, dtype if dtype is not None else floating(input.dtype))
+    if not x.shape:
+        return full_like(x, 0)
+    axes = (_softmax_axis(dim, len(x.shape)),)
+    shifted, _ = _shifted(x, axes)
+    total = apply("log", reduce(apply("exp", shifted), "sum", axes))
+    return apply("sub", shifted, expand_back(total, x.shape, axes))
+
+
+def _softmax_axis(dim: int | None, rank: int) -> int:
+    if dim is None:  # torch's implicit choice
+        return 0 if rank in (0, 1, 3) else 1
+    return axis_of(dim, rank)
+
+
+@public(method=False)
+def softmin(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
+    """The softmax of the negated input."""
+    return softmax(apply("neg", input), dim, dtype)
+
+
+@public()
+def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
+    """log(sum(exp(input))), without overflow."""
+    x = cast(input, floating(input.dtype))
+    axes = axes_of(dim, len(x.shape))
+    if not axes:
+        return x
+    top = reduce(x, "max", axes)
+    infinite = apply("eq", abs(top), full_like(top, math.inf))
+    shift = stop_gradient(select(infinite, full_like(top, 0), top))
+    grown = apply("exp", apply("sub", x, expand_back(shift, x.shape, axes)))
+    total = add(apply("log", reduce(grown, "sum", axes)), shift)
+    return keep(total, x.shape, axes, keepdim)
+
+
+@public()
+def logaddexp(input: Node, other: Node) -> Node:
+    """log(exp(input) + exp(other)), without overflow."""
+    from ridgeline.functions.arithmetic import maximum
+
+    top = maximum(input, other)
+    infinite = apply("eq", abs(top), full_like(top, math.inf))
+    gap = apply("neg", abs(sub(input, other)))
+    safe = select(infinite, full_like(gap, 0), gap)
+    return select(infinite, top, add(top, log1p(apply("exp", safe))))
+
+
+@public(method=False)
+def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> Node:
+    """The cosine of the angle between vectors along an axis."""
+    from ridgeline.functions.arithmetic import maximum
+
+    dots = sum(mul(x1, x2), dim)
+    left, right = norm(x1, 2, dim), norm(x2, 2, dim)
+    return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))
+
+
+@public(method=False)
+def normalize(input: Node, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Node:
+    """The input divided by its norm along an axis."""
+    from ridgeline.functions.arithmetic import clamp_min
+
+    return div(input, clamp_min(norm(input, p, dim, keepdim=True), float(eps)))
+
+
+def scalar_like(like: Node, value: float) -> Node:
+    """A run-time number repeated over another node's shape."""
+    if not like.dtype.is_differentiable:
+        raise DTypeError(f"expected floating values, got {like.dtype.name}")
+    return stretch(as_node(float(value), like.dtype), like.shape)
+
+
+def literal(like: Node, value: float) -> Node:
+    """A number that is part of a formula, repeated over another node's shape."""
+    return broadcast_scalar(constant(value, like.dtype), like.shape)

@@ -1,0 +1,105 @@
+"""The table of public functions: one definition gives the function, the method and operators.
+
+A body is written over graph nodes (`def softmax(input: Node, dim: int) -> Node`) and registered
+with `@public`. `dispatch.py` wraps it for tensors; bodies call one another as plain functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """One public function: its names, its body, and which faces it has."""
+
+    name: str
+    body: Callable[..., Any]
+    function: bool  # a function of the namespace
+    method: bool  # a method of Tensor
+    view: bool  # the result shares memory with the first argument
+    inplace: bool  # there is also a method with a trailing underscore
+    creation: bool  # it makes a new tensor, and takes device= and requires_grad=
+    aliases: tuple[str, ...]
+
+
+TABLE: dict[str, Entry] = {}
+
+
+def public(
+    *aliases: str,
+    name: str = "",
+    function: bool = True,
+    method: bool = True,
+    view: bool = False,
+    inplace: bool = False,
+    creation: bool = False,
+) -> Callable[[Body], Body]:
+    """Register a body under its own name (or `name`) and under `aliases`."""
+
+    def register(body: Body) -> Body:
+        own = name or body.__name__.rstrip("_")
+        TABLE[own] = Entry(own, body, function, method, view, inplace, creation, aliases)
+        return body
+
+    return register
+
+
+# operator method: (function, are the operands swapped)
+OPERATORS: dict[str, tuple[str, bool]] = {
+    "__add__": ("add", False),
+    "__radd__": ("add", True),
+    "__sub__": ("sub", False),
+    "__rsub__": ("sub", True),
+    "__mul__": ("mul", False),
+    "__rmul__": ("mul", True),
+    "__truediv__": ("div", False),
+    "__rtruediv__": ("div", True),
+    "__floordiv__": ("floor_divide", False),
+    "__rfloordiv__": ("floor_divide", True),
+    "__mod__": ("remainder", False),
+    "__rmod__": ("remainder", True),
+    "__pow__": ("pow", False),
+    "__rpow__": ("pow", True),
+    "__matmul__": ("matmul", False),
+    "__rmatmul__": ("matmul", True),
+    "__and__": ("bitwise_and", False),
+    "__rand__": ("bitwise_and", True),
+    "__or__": ("bitwise_or", False),
+    "__ror__": ("bitwise_or", True),
+    "__xor__": ("bitwise_xor", False),
+    "__rxor__": ("bitwise_xor", True),
+    "__lshift__": ("bitwise_left_shift", False),
+    "__rlshift__": ("bitwise_left_shift", True),
+    "__rshift__": ("bitwise_right_shift", False),
+    "__rrshift__": ("bitwise_right_shift", True),
+    "__lt__": ("lt", False),
+    "__le__": ("le", False),
+    "__gt__": ("gt", False),
+    "__ge__": ("ge", False),
+    "__eq__": ("eq", False),
+    "__ne__": ("ne", False),
+    "__neg__": ("neg", False),
+    "__abs__": ("abs", False),
+    "__invert__": ("bitwise_not", False),
+}
+UNARY_OPERATORS = frozenset(("__neg__", "__abs__", "__invert__"))
+# augmented assignment: the function whose result is written through
+AUGMENTED: dict[str, str] = {
+    "__iadd__": "add",
+    "__isub__": "sub",
+    "__imul__": "mul",
+    "__itruediv__": "div",
+    "__ifloordiv__": "floor_divide",
+    "__imod__": "remainder",
+    "__ipow__": "pow",
+    "__iand__": "bitwise_and",
+    "__ior__": "bitwise_or",
+    "__ixor__": "bitwise_xor",
+    "__ilshift__": "bitwise_left_shift",
+    "__irshift__": "bitwise_right_shift",
+}

@@ -1,0 +1,60 @@
+"""The interpreter: a graph evaluated node by node in NumPy. It is the definition of every op.
+
+Nodes that already have a value (`node.buffer`) are not computed again. Intermediate arrays are
+let go as soon as their last user has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ridgeline.graph.node import LEAF, PROJ, Node, topological
+from ridgeline.scalars import Array
+
+
+def has_value(node: Node) -> bool:
+    """True where a node was computed already, or was given."""
+    return node.buffer is not None
+
+
+def value_of(node: Node) -> Array:
+    """The array of a node that has a value; not to be written to."""
+    shape = node.shape
+    array: Array = node.buffer.array(node.dtype, shape)
+    return array
+
+
+def evaluate(roots: Sequence[Node], given: Mapping[Node, Array] | None = None) -> list[Array]:
+    """The values of `roots`. `given` supplies leaves (or replaces any node); buffers count too."""
+    known: dict[Node, tuple[Array, ...]] = {}
+    if given:
+        known = {node: (array,) for node, array in given.items()}
+    order = topological(roots, lambda n: n in known or n.buffer is not None)
+    uses: dict[Node, int] = {}
+    for current in order:
+        if current not in known and current.buffer is None:
+            for source in current.inputs:
+                uses[source] = uses.get(source, 0) + 1
+    for root in roots:
+        uses[root] = uses.get(root, 0) + 1
+    for current in order:
+        if current in known:
+            continue
+        if current.buffer is not None:
+            known[current] = (value_of(current),)
+            continue
+        if current.op is PROJ:
+            source = current.inputs[0]
+            known[current] = (known[source][current.attrs.output],)
+        elif current.op is LEAF:
+            current.op.value(current, ())
+        else:
+            operands = [known[source][0] for source in current.inputs]
+            known[current] = current.op.value(current, operands)
+        for source in current.inputs:
+            uses[source] -= 1
+            if not uses[source]:
+                del known[source]
+    return [np.asarray(known[root][0]) for root in roots]

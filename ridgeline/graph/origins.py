@@ -1,0 +1,151 @@
+"""Where nodes were made: the user's line and the module that was running.
+
+An origin holds a code object and an instruction offset, which cost almost nothing to collect; the
+file, line and source text are looked up only when somebody prints them. A node may have several
+origins, because equal expressions written in different places are one node.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from types import CodeType, FrameType
+from typing import TypeAlias
+
+from ridgeline.graph.node import Node
+
+Mark: TypeAlias = tuple[CodeType, int, str]  # code, offset of the instruction, module path
+
+MOST_ORIGINS = 4
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class _Running(threading.local):
+    """The path of the nn.Module that runs in this thread, such as encoder.3.fc1."""
+
+    module_path: str = ""
+
+
+running = _Running()
+_inside: dict[CodeType, bool] = {}  # is this code part of the package
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A place in the user's program, ready to be shown."""
+
+    file: str
+    line: int
+    function: str
+    module_path: str
+
+    @property
+    def source(self) -> str:
+        """The text of the line, where the file can be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        place = f"{short_path(self.file)}:{self.line}"
+        return f"{place} in {self.module_path}" if self.module_path else place
+
+
+def short_path(file: str) -> str:
+    """A path relative to the working directory where that is shorter."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # another drive
+        return file
+    return relative if len(relative) < len(file) else file
+
+
+def _is_inside(code: CodeType) -> bool:
+    known = _inside.get(code)
+    if known is None:
+        known = _inside[code] = code.co_filename.startswith(_PACKAGE)
+    return known
+
+
+def user_frame(depth: int = 1) -> FrameType | None:
+    """The nearest calling frame outside the package."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and _is_inside(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
+def here(depth: int = 2) -> Mark | None:
+    """The mark of the line of user code that is running now."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None:
+        code = frame.f_code
+        inside = _inside.get(code)
+        if inside is None:
+            inside = _is_inside(code)
+        if not inside:
+            return (code, frame.f_lasti, running.module_path)
+        frame = frame.f_back
+    return None
+
+
+def stamp(node: Node, mark: Mark | None) -> None:
+    """Give `mark` to a node that was just recorded, and to the new nodes below it."""
+    if mark is None:
+        return
+    if node.origins:
+        if mark not in node.origins and len(node.origins) < MOST_ORIGINS:
+            node.origins = (*node.origins, mark)
+        return
+    marks = (mark,)
+    node.origins = marks
+    stack = list(node.inputs)
+    while stack:
+        below = stack.pop()
+        if not below.origins:
+            below.origins = marks
+            stack += below.inputs
+
+
+def inherit(node: Node, marks: tuple[Mark, ...]) -> None:
+    """Give new nodes made by a rewrite or a gradient rule the origins of what they stand for."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if not current.origins:
+            current.origins = marks
+            stack += current.inputs
+
+
+def _line(code: CodeType, offset: int) -> int:
+    for _, _, line in islice(
+        (entry for entry in code.co_lines() if entry[0] <= offset < entry[1]), 1
+    ):
+        return line or code.co_firstlineno
+    return code.co_firstlineno
+
+
+def origins_of(node: Node) -> list[Origin]:
+    """The places where a node was made."""
+    return [
+        Origin(code.co_filename, _line(code, offset), code.co_name, path)
+        for code, offset, path in node.origins
+    ]
+
+
+def describe(node: Node) -> str:
+    """One line on where a node was made, or an empty text."""
+    found = origins_of(node)
+    return str(found[0]) if found else ""
+
+
+def lines_of(nodes: Iterable[Node]) -> list[Origin]:
+    """The distinct places where some nodes were made, in order of first sight."""
+    seen: dict[Origin, None] = {}
+    for node in nodes:
+        for origin in origins_of(node):
+            seen.setdefault(origin)
+    return list(seen)

@@ -1,0 +1,1 @@
+"""Graph passes, one a file: each takes nodes and gives nodes."""

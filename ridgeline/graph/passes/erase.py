@@ -1,0 +1,37 @@
+"""Erase what only differentiation sees: tags, variables, custom rules.
+
+    %1 = tag %0           becomes   %2 = mul %0, %0
+    %2 = mul %1, %1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.ops.tracking import CUSTOM, ERASED
+
+
+def needs_erasing(order: Iterable[Node]) -> bool:
+    """True where a graph holds nodes that the compiler must not see."""
+    return any(current.op in ERASED for current in order)
+
+
+def erase(roots: Sequence[Node], stop: Callable[[Node], bool] = lambda n: False) -> list[Node]:
+    """The same values without tracking nodes; nodes where `stop` holds stay as they are."""
+    order = topological(roots, stop)
+    if not needs_erasing(order):
+        return list(roots)
+
+    outputs: dict[Node, Sequence[Node]] = {}  # what each custom node passes through
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is PROJ and current.inputs[0].op is CUSTOM:
+            return outputs[current.inputs[0]][current.attrs.output]
+        if current.op is CUSTOM:
+            outputs[current] = inputs[: current.attrs.outputs]
+            return inputs[0]
+        return inputs[0] if current.op in ERASED else None
+
+    return rebuild(roots, replace, stop)
