@@ -26,6 +26,7 @@ from ridgeline.codegen.llvm.native import (
 from ridgeline.config import config
 from ridgeline.fusion.groups import Fusion, Group, Roofline, fuse
 from ridgeline.fusion.values import choose_values, nbytes
+from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, TensorType, topological
 from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.printer import print_kernel
@@ -257,7 +258,7 @@ def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
     with _lock:
         program = _programs.get(key)
         if program is None:
-            program = _load_or_compile(key, tuple(outputs), tuple(inputs))
+            program = _load_or_compile(key, *onto_fresh_leaves(outputs, inputs))
             _programs[key] = program
     return program
 

@@ -73,11 +73,11 @@ def _candidates(
     last_row = list(rows)[-1]
     unit = [n for n in sizes if any(a.stride(n) == 1 for a in loads)] or [last_row]
     for vector in dict.fromkeys([*unit, last_row]):
-        lengths = {min(sizes[vector], width * r) for r in (1, 2, 3, 4)}
+        lengths = {min(sizes[vector], width * r) for r in (1, 2, 4)}
         others = [n for n in rows if n != vector]
         pairs = [*combinations(others, 2), *((n,) for n in others), ()]
         for lanes in lengths:
-            registers = ceil(lanes / width)
+            registers = _registers(lanes, width)
             for names in pairs:
                 yield from _unrolls(vector, lanes, names, rows, machine.registers // registers)
 
@@ -110,7 +110,7 @@ def cost(
     """Estimated cycles per useful multiplication."""
     sizes = {**rows, **inner}
     width = machine.lanes(4)
-    registers = ceil(tile.lanes / width)
+    registers = _registers(tile.lanes, width)
     unroll = dict(tile.unroll)
     copies = prod(unroll.values())
     accumulators = copies * registers
@@ -144,6 +144,11 @@ def cost(
     return per_tile / useful * waste * (1 + 0.03 * ragged) * _imbalance(tile, rows, machine)
 
 
+def _registers(lanes: int, width: int) -> int:
+    """Vector registers of a loop's lanes, which are rounded up to a power of two."""
+    return max(1 << (lanes - 1).bit_length(), width) // width
+
+
 def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
     if stride == 0:
         return 0.6
@@ -155,7 +160,7 @@ def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
 
 
 def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
-    registers = ceil(tile.lanes / width)
+    registers = _registers(tile.lanes, width)
     total = 0.0
     for store in stores:
         stride = store.stride(tile.vector)

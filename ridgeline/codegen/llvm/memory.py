@@ -150,10 +150,7 @@ class MemoryEmitter(ScalarEmitter):
         return (*buffer.shape[:-1], ir.index(self.lanes_for(int(last.value))))
 
     def lanes_for(self, length: int) -> int:
-        """Lanes of a vector loop: a power of two, or whole registers of floats."""
-        register = self.vector_bytes // 4
-        if length > register:
-            return -(-length // register) * register
+        """Lanes of a vector loop: a power of two, the only lengths LLVM splits well."""
         return 1 << (length - 1).bit_length()
 
     def _covers_row(self, buffer: Buffer) -> bool:

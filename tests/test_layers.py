@@ -1,0 +1,63 @@
+"""Imports point downwards only: a module may use its own layer and the layers below it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "ridgeline"
+
+# lowest first; modules on one line may use one another
+LAYERS = (
+    "errors config dtypes interning scalars fma",
+    "graph ops",
+    "loops",
+    "schedules",
+    "fusion",
+    "codegen",
+    "runtime",
+    "compiler explain",
+    "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
+    "jit random",
+    "nn",
+    "optim data",
+    "models",
+    "profile",
+    "train",
+    "cli",
+)
+RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def layer(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported_layers(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "ridgeline" and len(parts) > 1 and parts[1] in RANK:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_downwards(path: Path) -> None:
+    own = layer(path)
+    if own in ("__init__", "__main__"):
+        return
+    assert own in RANK, f"{own} has no layer: add it to LAYERS and to ARCHITECTURE.md"
+    for other in imported_layers(path):
+        assert RANK[other] <= RANK[own], f"{own} is below {other} and may not import it"
