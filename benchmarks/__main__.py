@@ -20,6 +20,7 @@ from benchmarks.workloads import WORKLOADS
 
 WIDTH = 120  # columns, where the output is no terminal
 
+
 def build_parser() -> argparse.ArgumentParser:
     """The options of a benchmark run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

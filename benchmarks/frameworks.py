@@ -13,8 +13,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.workload import (
-    COMPILED, DEFERRED, JAX, NUMPY, OURS, TORCH, Arrays, Builder, Runner, once,
-)  # fmt: skip
+    COMPILED,
+    DEFERRED,
+    JAX,
+    NUMPY,
+    OURS,
+    TORCH,
+    Arrays,
+    Builder,
+    Runner,
+    once,
+)
 
 Function = Callable[..., Any]
 

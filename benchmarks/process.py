@@ -1,4 +1,4 @@
-"""A worker process as seen by the parent: send a command, get an answer or the candidate's error."""
+"""A worker as its parent sees it: send a command, get an answer or the candidate's error."""
 
 from __future__ import annotations
 

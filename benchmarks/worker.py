@@ -1,8 +1,9 @@
 """One candidate in a process of its own, driven by lines of JSON on standard input.
 
 Commands: `{"do": "first"}` makes the candidate and its first call; `{"do": "block", "seconds": s}`
-calls it again and again for about that long, `warm` the same untimed; `{"do": "end"}` reports peak memory and leaves.
-Each is answered by one line of JSON. A candidate that fails ends the process with its traceback.
+calls it again and again for about that long, `warm` the same untimed; `{"do": "end"}` reports
+peak memory and leaves. Each is answered by one line of JSON. A candidate that fails ends the
+process with its traceback.
 """
 
 from __future__ import annotations

@@ -8,8 +8,18 @@ import numpy as np
 
 from benchmarks.frameworks import cores, ready, torch_module
 from benchmarks.workload import (
-    COMPILED, DEFERRED, JAX, ORT, OURS, TORCH, Arrays, Builder, Runner, Workload, once,
-)  # fmt: skip
+    COMPILED,
+    DEFERRED,
+    JAX,
+    ORT,
+    OURS,
+    TORCH,
+    Arrays,
+    Builder,
+    Runner,
+    Workload,
+    once,
+)
 from benchmarks.workloads import lenet_step
 from benchmarks.workloads.lenet_step import SHAPES, jax_forward, network
 

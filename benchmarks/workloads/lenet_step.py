@@ -8,8 +8,17 @@ import numpy as np
 
 from benchmarks.frameworks import torch_module
 from benchmarks.workload import (
-    COMPILED, DEFERRED, JAX, OURS, TORCH, Arrays, Builder, Runner, Workload, generator,
-)  # fmt: skip
+    COMPILED,
+    DEFERRED,
+    JAX,
+    OURS,
+    TORCH,
+    Arrays,
+    Builder,
+    Runner,
+    Workload,
+    generator,
+)
 
 BATCH, LR, MOMENTUM = 64, 1e-3, 0.9
 SHAPES = {
@@ -106,9 +115,7 @@ def jax_forward(jax: Any) -> Any:
 
     def block(x: Any, weight: Any, bias: Any) -> Any:
         y = lax.conv(x, weight, (1, 1), "VALID") + bias[None, :, None, None]
-        total = lax.reduce_window(
-            jax.nn.relu(y), 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"
-        )
+        total = lax.reduce_window(jax.nn.relu(y), 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
         return total / 4
 
     def forward(w: Any, x: Any) -> Any:

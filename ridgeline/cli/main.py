@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ridgeline import __version__
 from ridgeline.errors import RidgelineError
 
-VERBS = ("diagnose", "explain", "gpu")
+VERBS = ("diagnose", "explain", "gpu", "train")
 
 
 def build_parser() -> argparse.ArgumentParser:

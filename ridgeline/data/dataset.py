@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import Stream
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.execute import read_array
+from ridgeline.tensor import Tensor
 
 Sample = TypeVar("Sample", covariant=True)
 
@@ -118,6 +120,8 @@ def random_split(
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """A NumPy array with the value's elements; tensors are detached first."""
-    detach = getattr(value, "detach", None)
-    return np.asarray(detach().numpy() if detach is not None else value)
+    """A NumPy array with the value's elements; a tensor's are copied."""
+    if isinstance(value, Tensor):
+        # `numpy()` would share the memory, which makes every later write to the tensor dearer
+        return np.array(read_array(value.detach(), "as_array"))
+    return np.asarray(value)

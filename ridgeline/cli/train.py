@@ -1,0 +1,136 @@
+"""Train a model and say how well it does.
+
+The run is written to a folder: `checkpoint.safetensors` (all that is needed to go on),
+`model.safetensors` (the weights alone) and `log.jsonl` (what happened). Ctrl-C saves and stops;
+`--resume` goes on and gives the numbers of a run that was never stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+NAME = "train"
+HELP = "train a model on the data that comes with it"
+MODELS = ("lenet",)  # the keys of ridgeline.train.recipes.RECIPES, which is slow to import
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 0")
+    return value
+
+
+def _rate(text: str) -> float:
+    value = float(text)
+    if not (math.isfinite(value) and value > 0):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number above 0")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options; those left out take the model's own defaults, or the resumed run's."""
+    parser.add_argument("model", choices=MODELS, help="what to train")
+    parser.add_argument("--epochs", type=_whole, help="passes over the training images (60)")
+    parser.add_argument("--batch-size", type=_whole, help="images per step (64)")
+    parser.add_argument("--lr", type=_rate, help="highest learning rate (0.1)")
+    parser.add_argument("--seed", type=_seed, help="of the weights, order and augmentation (0)")
+    parser.add_argument("--out", type=Path, help="folder for the run (runs/MODEL)")
+    parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
+    parser.add_argument("--quiet", action="store_true", help="only the result")
+    parser.add_argument("--json", action="store_true", help="the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, test, report; 130 when the user stopped the run."""
+    from rich.console import Console
+
+    from ridgeline.train.display import Display
+    from ridgeline.train.interrupt import Interrupt
+    from ridgeline.train.log import RunLog
+    from ridgeline.train.loop import CHECKPOINT, fit
+    from ridgeline.train.recipes import RECIPES
+
+    began = time.perf_counter()
+    out: Path = arguments.out or Path("runs") / arguments.model
+    recipe = RECIPES[arguments.model]
+    settings = _settings(arguments, recipe.defaults, out / CHECKPOINT)
+    with RunLog(out / "log.jsonl") as log, Interrupt() as interrupt:
+        prepared = recipe.prepare(settings)
+        training = prepared.run
+        if arguments.resume:
+            training.restore(out / CHECKPOINT)
+        steps = len(training.loader)
+        display = Display(Console(stderr=True), settings.epochs, steps, arguments.quiet)
+        display.say(prepared.title)
+        log.write("start", **dataclasses.asdict(settings), resumed=arguments.resume)
+        done = training.progress.epoch * steps + training.progress.step
+        with display.live(done):
+            finished = fit(training, settings.epochs, out, display, log, interrupt)
+        if not finished:
+            display.say(
+                f"stopped; go on with: ridgeline train {arguments.model} {_again(arguments)}"
+            )
+            return interrupt.exit_code
+        return _report(arguments, out, prepared, log, time.perf_counter() - began)
+
+
+def _again(arguments: argparse.Namespace) -> str:
+    return f"--out {arguments.out} --resume" if arguments.out else "--resume"
+
+
+def _settings(arguments: argparse.Namespace, defaults: Any, checkpoint: Path) -> Any:
+    """The recipe's defaults or the resumed run's settings, replaced by the options given."""
+    given = {
+        field.name: getattr(arguments, field.name)
+        for field in dataclasses.fields(defaults)
+        if getattr(arguments, field.name) is not None
+    }
+    if not arguments.resume:
+        return dataclasses.replace(defaults, **given)
+    from ridgeline.train.checkpoint import load_checkpoint
+    from ridgeline.train.loop import check_settings
+
+    saved = load_checkpoint(checkpoint).get("settings", {})
+    check_settings(saved, given, checkpoint)
+    known = {field.name for field in dataclasses.fields(defaults)}
+    return dataclasses.replace(defaults, **{k: v for k, v in saved.items() if k in known})
+
+
+def _report(
+    arguments: argparse.Namespace, out: Path, prepared: Any, log: Any, seconds: float
+) -> int:
+    """Test the model, store its weights, print the result and where the time went."""
+    from rich.console import Console
+
+    from ridgeline.train.checkpoint import save_weights
+    from ridgeline.train.profile import profile_table
+
+    accuracy = prepared.evaluate()
+    save_weights(out / "model.safetensors", prepared.run.model.state_dict())
+    result = {"test_accuracy": accuracy, "seconds": round(seconds, 3), "out": str(out)}
+    log.write("test", **result)
+    if arguments.json:
+        print(json.dumps(result))
+        return 0
+    if not arguments.quiet:
+        table = profile_table(prepared.run)
+        if table is not None:
+            Console(stderr=True).print(table)
+    print(
+        f"test accuracy {accuracy:.2%}  in {seconds:.1f} s  weights in {out / 'model.safetensors'}"
+    )
+    return 0

@@ -1,0 +1,121 @@
+"""Initial distributions, with torch's names, defaults and formulas.
+
+Every function fills its tensor in place, without recording gradients, and returns it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.modes import no_grad
+from ridgeline.tensor import Tensor, as_tensor
+
+_GAINS = {
+    "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0,
+    "conv_transpose2d": 1.0, "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3,
+    "relu": math.sqrt(2.0), "selu": 0.75,
+}  # fmt: skip
+
+
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """The factor that keeps the variance through a nonlinearity."""
+    if nonlinearity == "leaky_relu":
+        slope = 0.01 if param is None else param
+        return math.sqrt(2.0 / (1 + slope**2))
+    if nonlinearity not in _GAINS:
+        raise RidgelineError(
+            f"no gain is known for {nonlinearity!r}", help=f"known: {', '.join(_GAINS)}, leaky_relu"
+        )
+    return _GAINS[nonlinearity]
+
+
+def fans(tensor: Tensor) -> tuple[int, int]:
+    """How many inputs feed an output of a weight, and how many outputs an input feeds."""
+    shape = tuple(int(size) for size in tensor.shape)
+    if len(shape) < 2:
+        raise ShapeError(f"fan in and fan out need at least 2 axes, got shape {list(shape)}")
+    window = math.prod(shape[2:])
+    return shape[1] * window, shape[0] * window
+
+
+def _fan(tensor: Tensor, mode: str) -> int:
+    if mode not in ("fan_in", "fan_out"):
+        raise RidgelineError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
+    return fans(tensor)[mode == "fan_out"]
+
+
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
+    """Uniform in [a, b)."""
+    with no_grad():
+        return tensor.uniform_(a, b)
+
+
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    """Normal with the given mean and standard deviation."""
+    with no_grad():
+        return tensor.normal_(mean, std)
+
+
+def constant_(tensor: Tensor, val: float) -> Tensor:
+    """One value everywhere."""
+    with no_grad():
+        return tensor.fill_(val)
+
+
+def ones_(tensor: Tensor) -> Tensor:
+    """One everywhere."""
+    return constant_(tensor, 1.0)
+
+
+def zeros_(tensor: Tensor) -> Tensor:
+    """Zero everywhere."""
+    return constant_(tensor, 0.0)
+
+
+def _copied(tensor: Tensor, values: Any) -> Tensor:
+    with no_grad():
+        return tensor.copy_(as_tensor(values, dtype=tensor.dtype))
+
+
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Glorot and Bengio's uniform distribution."""
+    bound = gain * math.sqrt(6.0 / sum(fans(tensor)))
+    return uniform_(tensor, -bound, bound)
+
+
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Glorot and Bengio's normal distribution."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(fans(tensor))))
+
+
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """He and others' uniform distribution; `a` is the slope of a leaky ReLU."""
+    if 0 in tensor.shape:
+        warnings.warn("initialising a tensor without elements does nothing", stacklevel=2)
+        return tensor
+    gain = calculate_gain(nonlinearity, a)
+    bound = math.sqrt(3.0) * gain / math.sqrt(_fan(tensor, mode))
+    return uniform_(tensor, -bound, bound)
+
+
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
+) -> Tensor:
+    """He and others' normal distribution; `a` is the slope of a leaky ReLU."""
+    if 0 in tensor.shape:
+        warnings.warn("initialising a tensor without elements does nothing", stacklevel=2)
+        return tensor
+    gain = calculate_gain(nonlinearity, a)
+    return normal_(tensor, 0.0, gain / math.sqrt(_fan(tensor, mode)))
+
+
+def bias_uniform_(bias: Tensor, weight: Tensor) -> Tensor:
+    """torch's default for the bias beside a weight: uniform in ±1/sqrt(fan in)."""
+    fan_in, _ = fans(weight)
+    bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
+    return uniform_(bias, -bound, bound)

@@ -1,0 +1,374 @@
+"""Module: the base of every layer and model, with torch's names and semantics.
+
+A module owns parameters, buffers and child modules under attribute names. Every change to an
+attribute moves the guard epoch, so that a jitted function notices `model.eval()` or a replaced
+layer; while a module runs, its path (`encoder.3.fc1`) is what errors and reports name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from ridgeline import guards
+from ridgeline.errors import RidgelineError
+from ridgeline.nn import state
+from ridgeline.nn.describe import describe
+from ridgeline.nn.hooks import RemovableHandle
+from ridgeline.nn.parameter import Parameter
+from ridgeline.tensor import Tensor
+
+Self = TypeVar("Self", bound="Module")
+_TABLES = ("_parameters", "_buffers", "_modules")
+
+
+class Module:
+    """Subclasses call `super().__init__()`, set layers as attributes and define `forward`."""
+
+    training: bool
+    _parameters: dict[str, Parameter | None]
+    _buffers: dict[str, Tensor | None]
+    _modules: dict[str, Module | None]
+    _transient: set[str]  # buffers that state_dict leaves out
+    _name: str  # the attribute under which the parent holds this module
+
+    def __init__(self) -> None:
+        put = super().__setattr__
+        put("training", True)
+        for table in _TABLES:
+            put(table, {})
+        put("_transient", set())
+        put("_name", "")
+        put("_forward_hooks", {})
+        put("_forward_pre_hooks", {})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes; subclasses define it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with guards.module_scope(self._name, self):
+            for pre in tuple(self._forward_pre_hooks.values()):
+                replaced = pre(self, args)
+                if replaced is not None:
+                    args = replaced if isinstance(replaced, tuple) else (replaced,)
+            result = self.forward(*args, **kwargs)
+            for hook in tuple(self._forward_hooks.values()):
+                replaced = hook(self, args, result)
+                result = result if replaced is None else replaced
+        return result
+
+    # Attributes: parameters, buffers and modules live in tables of their own.
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        guards.bump()
+        if "_modules" not in self.__dict__:
+            if isinstance(value, Module | Tensor):
+                raise AttributeError(
+                    f"{type(self).__name__}: call super().__init__() before setting {name!r}"
+                )
+            super().__setattr__(name, value)
+            return
+        if isinstance(value, Parameter):
+            self.register_parameter(name, value)
+        elif isinstance(value, Module):
+            self.add_module(name, value)
+        elif name in self._parameters:
+            if value is not None:
+                raise TypeError(
+                    f"{name!r} is a parameter: assign an nn.Parameter or None, "
+                    f"not {type(value).__name__}"
+                )
+            self._parameters[name] = None
+        elif name in self._modules and value is None:
+            self._modules[name] = None
+        elif name in self._buffers and (value is None or isinstance(value, Tensor)):
+            self._buffers[name] = value
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        for table in _TABLES:
+            members = self.__dict__.get(table)
+            if members is not None and name in members:
+                return members[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        guards.bump()
+        for table in _TABLES:
+            if name in self.__dict__[table]:
+                del self.__dict__[table][name]
+                self._transient.discard(name)
+                return
+        super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+    def __setstate__(self, members: dict[str, Any]) -> None:
+        self.__dict__.update(members)
+
+    def _claim(self, name: str, table: str) -> None:
+        """Make `name` free for an entry of `table`, as assigning an attribute does."""
+        if not isinstance(name, str) or not name or "." in name:
+            raise KeyError(f"{name!r} cannot name a member of a module: no dots, not empty")
+        self.__dict__.pop(name, None)
+        for other in _TABLES:
+            if other != table:
+                self.__dict__[other].pop(name, None)
+        guards.bump()
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Put a parameter under `name`; None keeps the name for later."""
+        if param is not None and not isinstance(param, Parameter):
+            raise TypeError(f"{name!r} needs an nn.Parameter or None, not {type(param).__name__}")
+        self._claim(name, "_parameters")
+        self._parameters[name] = param
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Put a tensor under `name` that is state but not trained."""
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(f"{name!r} needs a Tensor or None, not {type(tensor).__name__}")
+        self._claim(name, "_buffers")
+        self._buffers[name] = tensor
+        (self._transient.discard if persistent else self._transient.add)(name)
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Put a child module under `name`."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{name!r} needs a Module or None, not {type(module).__name__}")
+        self._claim(name, "_modules")
+        self._modules[name] = module
+        if module is not None:
+            object.__setattr__(module, "_name", name)
+
+    register_module = add_module
+
+    # Walking the tree.
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """This module and all below it, each once, parents first, with their paths."""
+        seen: set[Module] = set() if memo is None else memo
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:
+            path, module = stack.pop()
+            if remove_duplicate:
+                if module in seen:
+                    continue
+                seen.add(module)
+            yield path, module
+            below = [
+                (f"{path}.{name}" if path else name, child)
+                for name, child in module._modules.items()
+                if child is not None
+            ]
+            stack.extend(reversed(below))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The direct children with their names, each once."""
+        seen: set[Module] = set()
+        for name, child in self._modules.items():
+            if child is not None and child not in seen:
+                seen.add(child)
+                yield name, child
+
+    def children(self) -> Iterator[Module]:
+        """The direct children."""
+        return (child for _, child in self.named_children())
+
+    def _named_members(
+        self, table: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        walk: Iterable[tuple[str, Module]] = [(prefix, self)]
+        if recurse:
+            walk = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        for path, module in walk:
+            for name, member in module.__dict__[table].items():
+                if member is None or (remove_duplicate and id(member) in seen):
+                    continue
+                seen.add(id(member))
+                yield (f"{path}.{name}" if path else name), member
+
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Parameters with their paths; one that is shared comes once."""
+        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Parameters, each once."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Buffers with their paths."""
+        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Buffers, each once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
+
+    def get_submodule(self, target: str) -> Module:
+        """The module at a path such as `encoder.3.fc1`."""
+        module = self
+        for part in target.split(".") if target else ():
+            found = module._modules.get(part)
+            if found is None:
+                raise AttributeError(
+                    f"{type(module).__name__} has no submodule {part!r} (asked for {target!r})"
+                )
+            module = found
+        return module
+
+    def _get_member(self, target: str, table: str) -> Any:
+        path, _, name = target.rpartition(".")
+        found = self.get_submodule(path).__dict__[table].get(name)
+        if found is None:
+            raise AttributeError(f"there is no {name!r} at {target!r} among {table[1:]}")
+        return found
+
+    def get_parameter(self, target: str) -> Parameter:
+        """The parameter at a path."""
+        found: Parameter = self._get_member(target, "_parameters")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a path."""
+        found: Tensor = self._get_member(target, "_buffers")
+        return found
+
+    def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` on every module, children first."""
+        for module in reversed(list(self.modules())):
+            fn(module)
+        return self
+
+    # Modes and moves.
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Set training mode here and below."""
+        if not isinstance(mode, bool):
+            raise ValueError(f"training mode is True or False, not {mode!r}")
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: Self) -> Self:
+        """Set evaluation mode here and below."""
+        return self.train(False)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Let all parameters take part in gradients, or none."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros."""
+        for parameter in self.parameters():
+            if parameter.grad is not None:
+                if set_to_none:
+                    parameter.grad = None
+                else:
+                    parameter.grad = parameter.grad.detach().zero_()
+
+    def _convert(self: Self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Replace the values of all parameters, their gradients, and all buffers."""
+        for module in self.modules():
+            for parameter in module._parameters.values():
+                if parameter is None:
+                    continue
+                gradient = parameter.grad
+                parameter.data = change(parameter.data)
+                if gradient is not None:
+                    parameter.grad = change(gradient)
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    module._buffers[name] = change(buffer)
+        guards.bump()
+        return self
+
+    def to(self: Self, *args: Any, **kwargs: Any) -> Self:
+        """Move to a device, or change floating values to a dtype; integers keep theirs."""
+        dtype, device = _target(args, kwargs)
+        if dtype is not None and not dtype.is_differentiable:
+            raise RidgelineError(f"a module can only be converted to a floating dtype, not {dtype}")
+
+        def moved(value: Tensor) -> Tensor:
+            if dtype is not None and value.dtype.is_differentiable:
+                value = value.to(dtype=dtype)
+            return value if device is None else value.to(device=device)
+
+        return self._convert(moved)
+
+    def float(self: Self) -> Self:
+        """Floating values as float32."""
+        return self.to(dtype=state.FLOAT32)
+
+    def double(self: Self) -> Self:
+        """Floating values as float64."""
+        return self.to(dtype=state.FLOAT64)
+
+    # Saving and loading.
+
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+        """Parameters and persistent buffers by path; tensors share memory with the module."""
+        return state.collect(self, prefix, keep_vars)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> state.IncompatibleKeys:
+        """Copy values in by path; an error names every missing, unexpected or misshapen entry."""
+        return state.load(self, state_dict, strict, assign)
+
+    def get_extra_state(self) -> Any:
+        """More state to save under `_extra_state`; None for none."""
+        return None
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what `get_extra_state` gave."""
+        raise RidgelineError(f"{type(self).__name__} saves no extra state")
+
+    # Hooks and printing.
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, args)` runs before forward and may replace the arguments."""
+        guards.bump()
+        return RemovableHandle(self._forward_pre_hooks, hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, args, output)` runs after forward and may replace the output."""
+        guards.bump()
+        return RemovableHandle(self._forward_hooks, hook)
+
+    def extra_repr(self) -> str:
+        """What to print between the parentheses; layers override it."""
+        return ""
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+def _target(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The dtype and device in the arguments of `to`, in any of torch's orders."""
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    for value in args:
+        if isinstance(value, Tensor):
+            dtype, device = value.dtype, value.device
+        elif hasattr(value, "is_floating_point"):
+            dtype = value
+        elif value is not None:
+            device = value
+    return dtype, device

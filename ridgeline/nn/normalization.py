@@ -1,0 +1,311 @@
+"""Normalisation layers: layer, RMS, group, batch and instance norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.operands import defaults
+from ridgeline.nn import functional, init
+from ridgeline.nn.module import Module
+from ridgeline.nn.parameter import Parameter, empty_parameter
+from ridgeline.tensor import Tensor, tensor
+
+
+class LayerNorm(Module):
+    """Zero mean and unit variance over the last axes, then weight and bias by element."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _sizes(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        shape, affine = self.normalized_shape, elementwise_affine
+        self.register_parameter("weight", empty_parameter(shape, dtype, device) if affine else None)
+        with_bias = affine and bias
+        self.register_parameter(
+            "bias", empty_parameter(shape, dtype, device) if with_bias else None
+        )
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights of one, biases of zero."""
+        _identity(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class RMSNorm(Module):
+    """Division by the root of the mean square over the last axes, then weight by element."""
+
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _sizes(normalized_shape)
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        weight = empty_parameter(self.normalized_shape, dtype, device)
+        self.register_parameter("weight", weight if elementwise_affine else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights of one."""
+        _identity(self.weight, None)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        )
+
+
+class GroupNorm(Module):
+    """Zero mean and unit variance over groups of channels, then weight and bias by channel."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups:
+            raise RidgelineError(f"{num_groups} groups do not divide {num_channels} channels")
+        self.num_groups, self.num_channels = num_groups, num_channels
+        self.eps, self.affine = eps, affine
+        for name in ("weight", "bias"):
+            value = empty_parameter((num_channels,), dtype, device) if affine else None
+            self.register_parameter(name, value)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weights of one, biases of zero."""
+        _identity(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+
+
+class _RunningNorm(Module):
+    """Norms over channels that may keep running statistics."""
+
+    ranks: tuple[int, ...]  # the numbers of axes an input may have
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: dtypes.DType | None,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        for name in ("weight", "bias"):
+            value = empty_parameter((num_features,), dtype, device) if affine else None
+            self.register_parameter(name, value)
+        for name in ("running_mean", "running_var"):
+            memory = np.zeros(num_features, (dtype or defaults.dtype).numpy)
+            tracked = tensor(memory, dtype=dtype, device=device)
+            self.register_buffer(name, tracked if track_running_stats else None)
+        count = tensor(0, dtype=dtypes.int64) if track_running_stats else None
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Means of zero, variances of one, nothing counted."""
+        if self.running_mean is not None:
+            assert self.running_var is not None and self.num_batches_tracked is not None
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weights of one, biases of zero, fresh statistics."""
+        self.reset_running_stats()
+        _identity(self.weight, self.bias)
+
+    def _check(self, input: Tensor) -> None:
+        if len(input.shape) not in self.ranks:
+            wanted = " or ".join(map(str, self.ranks))
+            raise ShapeError(
+                f"{type(self).__name__} takes {wanted} axes, got shape {list(input.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
+            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class _BatchNorm(_RunningNorm):
+    """Zero mean and unit variance by channel over the batch, or over running statistics."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
+        momentum: Any = self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if momentum is None:  # a plain average over all batches
+                momentum = 1.0 / self.num_batches_tracked.to(dtype=dtypes.float64)
+        return functional.batch_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or self.running_mean is None,
+            0.0 if momentum is None else momentum,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch norm of [n, c] or [n, c, l]."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch norm of [n, c, h, w]."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch norm of [n, c, d, h, w]."""
+
+    ranks = (5,)
+
+
+class _InstanceNorm(_RunningNorm):
+    """Zero mean and unit variance by sample and channel."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check(input)
+        alone = len(input.shape) == self.ranks[0]  # one sample without a batch axis
+        result = functional.instance_norm(
+            input.unsqueeze(0) if alone else input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            self.momentum,
+            self.eps,
+        )
+        return result.squeeze(0) if alone else result
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance norm of [n, c, l] or [c, l]."""
+
+    ranks = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance norm of [n, c, h, w] or [c, h, w]."""
+
+    ranks = (3, 4)
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance norm of [n, c, d, h, w] or [c, d, h, w]."""
+
+    ranks = (4, 5)
+
+
+class LocalResponseNorm(Module):
+    """Division by a power of the mean square over neighbouring channels."""
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+
+
+def _identity(weight: Tensor | None, bias: Tensor | None) -> None:
+    if weight is not None:
+        init.ones_(weight)
+    if bias is not None:
+        init.zeros_(bias)

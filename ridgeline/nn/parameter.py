@@ -1,0 +1,40 @@
+"""Parameter: a tensor that a module trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.functions.operands import defaults
+from ridgeline.tensor import Tensor, as_tensor, tensor
+
+
+class Parameter(Tensor):
+    """A leaf that requires gradients; assigned to a module's attribute, it is registered there."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        value = tensor(np.empty(0, np.float32)) if data is None else as_tensor(data)
+        return value.detach().as_subclass(cls).requires_grad_(requires_grad)
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+
+class Buffer(Tensor):
+    """A tensor that a module keeps as state but does not train."""
+
+    __slots__ = ()
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
+        value = tensor(np.empty(0, np.float32)) if data is None else as_tensor(data)
+        return value.detach().as_subclass(cls)
+
+
+def empty_parameter(shape: tuple[int, ...], dtype: dtypes.DType | None, device: Any) -> Parameter:
+    """A parameter to be filled by an initial distribution."""
+    memory = np.zeros(shape, (dtype or defaults.dtype).numpy)
+    return Parameter(tensor(memory, dtype=dtype, device=device))

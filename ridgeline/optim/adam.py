@@ -1,0 +1,94 @@
+"""Adam and AdamW, with torch's formulas.
+
+Bias corrections are computed in float64 from the step counter, as torch computes them on the
+host; the moments stay in the parameter's type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ridgeline import dtypes
+from ridgeline.guards import ParamGroup
+from ridgeline.optim.optimizer import Optimizer, State, pair, scalar, zeros
+from ridgeline.tensor import Tensor
+
+
+class Adam(Optimizer):
+    """Steps along the mean gradient, divided by the root of its mean square."""
+
+    decoupled = False  # weight decay as part of the gradient
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+            "amsgrad": amsgrad, "maximize": maximize,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+
+    def _check(self, group: ParamGroup) -> None:
+        super()._check(group)
+        self._at_least("eps", group["eps"], 0.0)
+        for beta in group["betas"]:
+            self._between("betas", beta)
+
+    def _start(self, parameter: Tensor, group: ParamGroup) -> State:
+        state: State = {
+            "step": scalar(0.0),
+            "exp_avg": zeros(parameter),
+            "exp_avg_sq": zeros(parameter),
+        }
+        if group["amsgrad"]:
+            state["max_exp_avg_sq"] = zeros(parameter)
+        return state
+
+    def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
+        beta1, beta2 = pair(group, "betas")
+        lr, decay = group["lr"], group["weight_decay"]
+        state["step"].add_(1)
+        step = state["step"].to(dtype=dtypes.float64)
+        if group["maximize"]:
+            gradient = -gradient
+        if decay != 0:
+            if self.decoupled:
+                parameter.mul_(1 - lr * decay)
+            else:
+                gradient = gradient + decay * parameter
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.add_((1 - beta1) * (gradient - mean))
+        square.copy_(beta2 * square + (1 - beta2) * gradient * gradient)
+        if group["amsgrad"]:
+            largest = state["max_exp_avg_sq"]
+            largest.copy_(largest.maximum(square))
+            square = largest
+        root = square.sqrt() / (1 - beta2**step).sqrt()
+        parameter.sub_(lr / (1 - beta1**step) * (mean / (root + group["eps"])))
+
+
+class AdamW(Adam):
+    """Adam with weight decay applied to the parameter itself."""
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

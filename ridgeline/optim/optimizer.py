@@ -1,0 +1,236 @@
+"""Optimizer: the base of all update rules, with torch's parameter groups and state.
+
+A rule is two methods: `_start` makes the state of a parameter, `_update` writes one step. Both
+are plain tensor code; under jit they become part of the captured step and fuse with it. Numbers
+of a group are read lifted, so that a changed learning rate never re-traces; branches on them
+become guards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ridgeline import dtypes, guards
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.execute import flush
+from ridgeline.guards import ParamGroup
+from ridgeline.modes import enable_grad, no_grad
+from ridgeline.tensor import Tensor, tensor
+
+State = dict[str, Any]
+
+
+class OptimizerError(RidgelineError):
+    """Parameters, settings or saved state that an optimizer cannot work with."""
+
+    code = "RL0320"
+
+
+class Optimizer:
+    """Holds parameters in groups, each with its own settings, and state per parameter."""
+
+    def __init__(self, params: Any, defaults: Mapping[str, Any]) -> None:
+        self.defaults = dict(defaults)
+        self.param_groups: list[ParamGroup] = []
+        self.state: dict[Tensor, State] = {}
+        groups = _as_groups(params)
+        if not groups:
+            raise OptimizerError(
+                "the optimizer got no parameters", help="pass model.parameters(), not empty"
+            )
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Take more parameters, with settings of their own where given."""
+        group = ParamGroup(param_group)
+        members = group["params"]
+        members = [members] if isinstance(members, Tensor) else list(members)
+        if members and isinstance(members[0], tuple):
+            group["param_names"] = [name for name, _ in members]
+            members = [parameter for _, parameter in members]
+        known = {id(p) for other in self.param_groups for p in other["params"]}
+        for parameter in members:
+            _check_parameter(parameter, known)
+            known.add(id(parameter))
+        group["params"] = members
+        for key, value in self.defaults.items():
+            group.setdefault(key, value)
+        self._check(group)
+        self.param_groups.append(group)
+        # State exists from the start, so that a jitted step has the same inputs on every call.
+        for parameter in members:
+            if parameter.requires_grad:
+                self.state[parameter] = self._start(parameter, group)
+        guards.bump()
+
+    def _check(self, group: ParamGroup) -> None:
+        """Raise for impossible settings; rules extend it."""
+        self._at_least("lr", group["lr"], 0.0)
+        if "weight_decay" in group:
+            self._at_least("weight_decay", group["weight_decay"], 0.0)
+
+    def _at_least(self, name: str, value: Any, least: float) -> None:
+        if not float(value) >= least:  # also refuses NaN
+            raise OptimizerError(
+                f"{type(self).__name__} needs {name} of at least {least:g}, got {value}"
+            )
+
+    def _between(self, name: str, value: float) -> None:
+        if not 0.0 <= value < 1.0:
+            raise OptimizerError(f"{type(self).__name__} needs {name} in 0…1, got {value}")
+
+    def _start(self, parameter: Tensor, group: ParamGroup) -> State:
+        """The state of a parameter before its first step."""
+        return {}
+
+    def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
+        """Write one step into the parameter and its state."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _update()")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient; a closure computes the loss again first."""
+        guards.watch(self)
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        if parameter not in self.state:
+                            self.state[parameter] = self._start(parameter, group)
+                        state = self.state[parameter]
+                        self._update(parameter, parameter.grad, state, group)
+        flush()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, or fill them with zeros."""
+        guards.watch(self)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                if set_to_none:
+                    parameter.grad = None
+                else:
+                    parameter.grad = parameter.grad.detach().zero_()
+
+    def _guard_state(self) -> Any:
+        """What a capture depends on: the groups without their numbers, and which state exists."""
+        groups = [
+            {key: value for key, value in dict.items(group) if not _is_number(value)}
+            for group in self.param_groups
+        ]
+        return {"groups": groups, "state": [list(state.values()) for state in self.state.values()]}
+
+    def state_dict(self) -> dict[str, Any]:
+        """State by parameter number and groups, in torch's form."""
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                numbers.setdefault(id(parameter), len(numbers))
+            settings = {key: value for key, value in dict.items(group) if key != "params"}
+            groups.append({**settings, "params": [numbers[id(p)] for p in group["params"]]})
+        state = {numbers[id(parameter)]: dict(held) for parameter, held in self.state.items()}
+        return {"state": dict(sorted(state.items())), "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave, also torch's; nothing changes if it does not fit."""
+        groups, held = state_dict["param_groups"], state_dict["state"]
+        if [len(g["params"]) for g in groups] != [len(g["params"]) for g in self.param_groups]:
+            raise OptimizerError(
+                "the saved optimizer has other parameter groups",
+                note=f"saved: {[len(g['params']) for g in groups]} parameters per group, "
+                f"here: {[len(g['params']) for g in self.param_groups]}",
+            )
+        fresh: dict[Tensor, State] = {}
+        for group, saved in zip(self.param_groups, groups):
+            for parameter, number in zip(group["params"], saved["params"]):
+                entries = held.get(number, held.get(str(number)))
+                if entries is not None:
+                    fresh[parameter] = {
+                        key: _fitted(parameter, key, value) for key, value in entries.items()
+                    }
+        for group, saved in zip(self.param_groups, groups):
+            group.update({key: value for key, value in saved.items() if key != "params"})
+        self.state.update(fresh)
+        guards.bump()
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            settings = sorted((k, v) for k, v in dict.items(group) if k != "params")
+            lines += [f"    {key}: {value}" for key, value in settings]
+        return "\n".join([*lines, ")"])
+
+
+def scalar(value: float) -> Tensor:
+    """A counter of steps: a float32 scalar, as torch keeps it."""
+    return tensor(value, dtype=dtypes.float32)
+
+
+def zeros(parameter: Tensor) -> Tensor:
+    """State in the shape and type of a parameter, zero to begin with."""
+    return tensor(np.zeros(tuple(parameter.shape), parameter.dtype.numpy), dtype=parameter.dtype)
+
+
+def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
+    """The numbers of a tuple such as `betas`, each read lifted inside a capture."""
+    values = dict.__getitem__(group, key)
+    return tuple(
+        guards.lifted(lambda place=place: dict.__getitem__(group, key)[place], value)  # type: ignore[misc]
+        for place, value in enumerate(values)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    """True for floats and tuples of them: they are read lifted, so they are no structure."""
+    if isinstance(value, tuple):
+        return bool(value) and all(isinstance(item, float) for item in value)
+    return isinstance(value, float)
+
+
+def _as_groups(params: Any) -> list[dict[str, Any]]:
+    if isinstance(params, Tensor):
+        raise OptimizerError(
+            "an optimizer takes an iterable of parameters, not one tensor", help="pass [tensor]"
+        )
+    members = list(params) if isinstance(params, Iterable) else []
+    if members and isinstance(members[0], Mapping):
+        return [dict(group) for group in members]
+    return [{"params": members}] if members else []
+
+
+def _check_parameter(parameter: Any, known: set[int]) -> None:
+    if not isinstance(parameter, Tensor):
+        raise OptimizerError(f"an optimizer takes tensors, not {type(parameter).__name__}")
+    if not parameter.is_leaf:
+        raise OptimizerError(
+            f"a tensor of shape {list(parameter.shape)} is a result, not a leaf",
+            help="optimize the parameters it was computed from",
+        )
+    if id(parameter) in known:
+        raise OptimizerError(
+            f"a parameter of shape {list(parameter.shape)} is in the optimizer twice"
+        )
+
+
+def _fitted(parameter: Tensor, key: str, value: Any) -> Any:
+    """A saved value as this parameter's state: a copy, in the parameter's type but for counters."""
+    if not hasattr(value, "shape"):
+        return value
+    array = value.detach().numpy() if hasattr(value, "detach") else value
+    if tuple(array.shape) not in (tuple(parameter.shape), ()) and key != "step":
+        raise ShapeError(
+            f"saved {key} has shape {list(array.shape)}, the parameter {list(parameter.shape)}"
+        )
+    keep = key == "step" or not parameter.dtype.is_differentiable
+    return tensor(array, dtype=None if keep else parameter.dtype)

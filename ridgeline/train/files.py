@@ -1,0 +1,120 @@
+"""Files of a training run: tensors as safetensors with a checksum, always replaced whole.
+
+A file is written under a temporary name in the same folder, flushed to the disk, and renamed: at
+any moment the old file or the new one is there, never a part of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
+
+from ridgeline import dtypes
+from ridgeline.errors import InputFileError, RidgelineError
+
+Arrays = dict[str, NDArray[Any]]
+CHECKSUM = "sha256"
+
+_STORED = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+    "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16",
+    "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "C64": "complex64",
+}  # fmt: skip
+
+
+class OutputFileError(RidgelineError):
+    """A file that cannot be written: no space, no permission, not a folder."""
+
+    code = "RL0302"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`; on failure the old file is untouched and nothing is left over."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputFileError(
+            f"cannot write {path}: {error.strerror or error}",
+            note="the previous file, if there was one, is unchanged",
+            help="free space or choose another folder",
+        ) from error
+
+
+def pack_tensors(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """A safetensors file as bytes, its metadata completed with a checksum of the content."""
+    for name, array in arrays.items():
+        row = dtypes.from_numpy(array.dtype)
+        if row is None or row.name not in _STORED.values():
+            raise RidgelineError(f"{name}: safetensors cannot hold {array.dtype}")
+    # `ascontiguousarray` would turn a scalar into a row; `require` keeps the shape.
+    plain = {name: np.require(array, requirements="C") for name, array in arrays.items()}
+    return bytes(save(plain, {**metadata, CHECKSUM: _checksum(plain, metadata)}))
+
+
+def write_tensors(
+    path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]
+) -> None:
+    """Write arrays and text metadata to one safetensors file."""
+    write_atomic(path, pack_tensors(arrays, metadata))
+
+
+def read_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:
+    """Arrays and metadata of a safetensors file; a damaged file is an error, not wrong numbers."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        entries = deserialize(data)
+        arrays = {name: _array(entry) for name, entry in entries}
+        metadata = _metadata(data)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise InputFileError(
+            f"{path} is not a whole safetensors file: {error}", help="use another checkpoint"
+        ) from error
+    stored = metadata.pop(CHECKSUM, None)
+    if stored is not None and stored != _checksum(arrays, metadata):
+        raise InputFileError(
+            f"{path} is damaged: its content does not match its checksum",
+            help="use another checkpoint",
+        )
+    return arrays, metadata
+
+
+def _array(entry: Mapping[str, Any]) -> NDArray[Any]:
+    row = dtypes.named(_STORED[entry["dtype"]])
+    return np.frombuffer(entry["data"], row.numpy).reshape(entry["shape"]).copy()
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    """The text metadata in the header, which `deserialize` has already checked."""
+    length = int.from_bytes(data[:8], "little")
+    found = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    return dict(found)
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name}\0{arrays[name].dtype}\0{arrays[name].shape}\0".encode())
+        digest.update(arrays[name].tobytes())
+    for key in sorted(metadata):
+        digest.update(f"{key}\0{metadata[key]}\0".encode())
+    return digest.hexdigest()

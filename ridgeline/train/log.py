@@ -1,0 +1,49 @@
+"""The log of a run: one JSON object a line, appended and flushed as things happen."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from ridgeline.train.files import OutputFileError
+
+
+class RunLog:
+    """Appends events to a file; every line has `event` and `time` (seconds since 1970)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file: TextIO = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one event."""
+        line = json.dumps({"event": event, "time": round(time.time(), 3), **fields})
+        try:
+            self._file.write(line + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: OSError) -> OutputFileError:
+        return OutputFileError(
+            f"cannot write {self.path}: {error.strerror or error}",
+            help="choose another folder with --out",
+        )
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()

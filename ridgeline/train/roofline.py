@@ -1,0 +1,91 @@
+"""The closing table of a run: where the time of one step went, against the machine's limit.
+
+The rows come from the compiled step (exact FLOPs and compulsory bytes, measured seconds); the
+limit of a kernel is the larger of FLOPs over peak FLOP/s and bytes over memory bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+SHOWN = 12  # kernels that get a row of their own; the rest share one
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel of a step: seconds are measured, FLOPs and bytes exact, the bound modelled.
+
+    `bound` is the least time that the machine's ceilings allow.
+    """
+
+    name: str
+    seconds: float
+    flops: int
+    bytes: int
+    bound: float
+
+    @property
+    def share_of_ceiling(self) -> float:
+        """How close the kernel comes to the machine's limit, 0…1."""
+        return min(1.0, self.bound / self.seconds) if self.seconds > 0 else 0.0
+
+
+def summed(name: str, rows: Sequence[KernelRow]) -> KernelRow:
+    """Several rows as one."""
+    return KernelRow(
+        name,
+        sum(row.seconds for row in rows),
+        sum(row.flops for row in rows),
+        sum(row.bytes for row in rows),
+        sum(row.bound for row in rows),
+    )
+
+
+def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
+    """The kernels of a step, dearest first, and what the step spent outside them.
+
+    `wall` is the measured time of the whole step, in seconds.
+    """
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=36)
+    for heading in ("time", "share", "FLOPs", "bytes", "of ceiling"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    ordered = sorted(rows, key=lambda row: -row.seconds)
+    shown = list(ordered[:SHOWN])
+    if len(ordered) > SHOWN:
+        shown.append(summed(f"{len(ordered) - SHOWN} more", ordered[SHOWN:]))
+    for row in shown:
+        table.add_row(*_cells(row, wall))
+    inside = summed("kernels together", ordered)
+    if wall > inside.seconds:
+        outside = wall - inside.seconds
+        table.add_row("outside kernels", duration(outside), f"{outside / wall:.0%}", "", "", "")
+    whole = KernelRow("step", wall, inside.flops, inside.bytes, inside.bound)
+    table.add_section()
+    table.add_row(*_cells(whole, wall), style="bold")
+    return table
+
+
+def _cells(row: KernelRow, wall: float) -> tuple[str, ...]:
+    share = f"{row.seconds / wall:.0%}" if wall > 0 else ""
+    counts = (quantity(row.flops), quantity(row.bytes))
+    return (row.name, duration(row.seconds), share, *counts, f"{row.share_of_ceiling:.0%}")
+
+
+def duration(seconds: float) -> str:
+    """A time with three digits and a fitting unit."""
+    for limit, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
+        if seconds < limit:
+            return f"{seconds * scale:.3g} {unit}"
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def quantity(count: float) -> str:
+    """A count with three digits and a decimal prefix."""
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= scale:
+            return f"{count / scale:.3g} {prefix}"
+    return f"{count:.3g}"
