@@ -22,9 +22,12 @@ LIBRARY = re.compile(
     r"|bisect|platform|sysconfig|shutil|hashlib|hmac|base64|struct|gzip|statistics|numbers)\.py)"
     r"|site-packages|dist-packages|/lib/python3|sympy/|numpy/|triton/|optree/|encodings/|asyncio/"
 )
-UNUSED_ARGUMENTS = ("Record function id", "Ev Idx", "Python id", "Python parent id", "Python module id",
-                    "Addr", "finished", "cbid", "context", "queued", "warps per SM", "Fwd thread id",
-                    "Kernel Backend", "Kernel Cached Hash", "Kernel Hash")  # fmt: skip
+ARGUMENTS = frozenset(
+    ("External id", "Sequence number", "Input Dims", "Input type", "Input Strides",
+     "Concrete Inputs", "correlation", "stream", "device", "grid", "block", "bytes",
+     "registers per thread", "shared memory", "est. achieved occupancy %", "Total Allocated",
+     "Total Reserved", "Bytes", "Device Type", "Device Id")
+)  # fmt: skip
 UNUSED_FIELDS = ("host_name", "trace_id", "traceName")
 
 
@@ -39,7 +42,7 @@ def kept(event: dict[str, Any]) -> bool:
 
 def shortened(event: dict[str, Any]) -> dict[str, Any]:
     """The event without arguments nobody reads and without the path of a checkout."""
-    arguments = {k: v for k, v in event.get("args", {}).items() if k not in UNUSED_ARGUMENTS}
+    arguments = {k: v for k, v in event.get("args", {}).items() if k in ARGUMENTS}
     if event.get("cat") == "python_function":
         event["name"] = re.sub(r"^/.*/(?=[^/(]+\.py\()", "", event["name"])
     if arguments.get("Concrete Inputs") and event["name"] not in CONCRETE:

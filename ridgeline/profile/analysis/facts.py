@@ -154,6 +154,18 @@ class Facts:
         """When the host waits for the device."""
         return self.spans(self.trace.calls, self.waiting_calls)
 
+    def idle_around(self, spans: iv.Intervals) -> float:
+        """Idle time of the device in the pieces in which host time of this kind ends."""
+        idle, ends = self.idle, spans[:, 1]
+        if not len(idle) or not len(ends):
+            return 0.0
+        position = np.searchsorted(idle[:, 0], ends, side="right") - 1
+        known = position >= 0
+        inside = known.copy()
+        inside[known] = idle[position[known], 1] > ends[known]
+        held = np.unique(position[inside])
+        return float(np.sum(idle[held, 1] - idle[held, 0]))
+
     def op_name(self, row: int) -> str:
         """An op's name; empty for row -1."""
         return self.trace.name_of(self.trace.ops, row) if row >= 0 else ""
@@ -177,6 +189,24 @@ class Facts:
         inside = position >= 0
         inside[inside] = started[inside] < spans[position[inside], 1]
         return rows[inside]
+
+    @cached_property
+    def _main_ops(self) -> iv.Intervals:
+        """Time of ops on the main thread; the marks of whole steps do not count."""
+        ops = self.trace.ops
+        rows = self.host_ops[ops.thread[self.host_ops] == self.steps.main_thread]
+        marks = self.trace.name_mask("ProfilerStep#", prefix=True)
+        return self.spans(ops, rows[~marks[ops.name[rows]]])
+
+    def with_bare_time(self, spans: iv.Intervals) -> iv.Intervals:
+        """Host time extended over what adjoins it and in which no op runs: freeing a tensor or
+        looking up a guard takes time but carries no mark of its own."""
+        if not len(spans):
+            return spans
+        others = iv.subtract(self._main_ops, spans)
+        bare = iv.complement(iv.merge((others, spans)), self.low, self.high)
+        wide = iv.merge((spans, bare))
+        return wide[np.unique(np.searchsorted(wide[:, 0], spans[:, 0], side="right") - 1)]
 
     # Costs
 

@@ -206,7 +206,8 @@ def _filled_on_host(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     if not found:
         return None
     rows, both = np.array(found), np.unique(np.array(involved))
-    spans = iv.merge((_with_calls(facts, rows), facts.spans(ops, both)))
+    # Releasing a large host tensor gives its pages back, which takes time outside any op.
+    spans = facts.with_bare_time(iv.merge((_with_calls(facts, rows), facts.spans(ops, both))))
     idle = ledger.take_idle(iv.measure(iv.intersect(spans, facts.idle)))
     if facts.share(iv.measure(spans)) < limits["share"]:
         return None

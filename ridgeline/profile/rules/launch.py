@@ -261,23 +261,7 @@ def _compiling(facts: Facts) -> tuple[iv.Intervals, int]:
     """When torch.compile compiles in the steady steps, and how often."""
     frames = facts.ops_named("entire_frame_compile", "_compile.compile_inner (dynamo_timed)")
     inside = facts.spans(facts.trace.ops, frames)
-    return _widened(facts, inside), len(inside)
-
-
-def _widened(facts: Facts, spans: iv.Intervals) -> iv.Intervals:
-    """Spans on the main thread, extended over the time around them in which no op runs: looking
-    up guards and installing code belong to a compilation but carry no mark of their own."""
-    ops = facts.trace.ops
-    rows = facts.host_ops[ops.thread[facts.host_ops] == facts.steps.main_thread]
-    marks = facts.trace.name_mask("ProfilerStep#", prefix=True)
-    rows = rows[~marks[ops.name[rows]]]
-    others = iv.subtract(facts.spans(ops, rows), spans)
-    bare = iv.complement(iv.merge((others, spans)), facts.low, facts.high)
-    wide = iv.merge((spans, bare))
-    if not len(spans):
-        return spans
-    holds = np.searchsorted(wide[:, 0], spans[:, 0], side="right") - 1
-    return wide[np.unique(holds)]
+    return facts.with_bare_time(inside), len(inside)
 
 
 def _recompiles(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:

@@ -86,7 +86,12 @@ def _growth(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match 
     if total:
         left = (total - float(peaks[-1])) / slope
         evidence.append(Evidence("steps until memory is full", f"about {left:.0f}"))
-    return Match(0.0, tuple(evidence), {"growth": gib(slope)})
+    calls = facts.trace.calls
+    asked = facts.spans(calls, facts.calls_named("cudaMalloc", "hipMalloc", "cuMemCreate"))
+    # New memory comes from the driver, which holds the host up and lets the device run dry.
+    lost = facts.idle_around(asked) if facts.has_gpu else 0.0
+    stake = ledger.take_idle(iv.measure(asked) + lost) if facts.has_gpu else 0.0
+    return Match(stake, tuple(evidence), {"growth": gib(slope)}, idle=stake, spans=asked)
 
 
 _MEMORY = frozenset({"memory"})
@@ -156,7 +161,7 @@ RULES = (
         disproof="record 100 steps: if the peak levels off, it was a cache filling up",
         meaning="A loss kept in a list or added to a running total keeps its whole graph. The run "
         "ends with out of memory, so this ranks above every loss of time.",
-        order=98,
+        order=31,
         limits={"growth": 0.05, "rising": 0.7, "steps": 4},
         needs=_MEMORY,
         severity="stops",

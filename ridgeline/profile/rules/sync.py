@@ -27,23 +27,12 @@ _ALLOCATIONS = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cuMe
                 "cuMemCreate", "cuMemRelease", "hipMalloc", "hipFree")  # fmt: skip
 
 
-def _idle_after(facts: Facts, ends: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """Device time lost right after the host woke: the idle piece around each wake-up."""
-    idle = facts.idle
-    if not len(idle) or not len(ends):
-        return 0.0
-    position = np.searchsorted(idle[:, 0], ends, side="right") - 1
-    held = position[(position >= 0)]
-    held = np.unique(held[idle[held, 1] > ends[position >= 0]])
-    return float(np.sum(idle[held, 1] - idle[held, 0]))
-
-
 def _wait_match(facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: float) -> Match | None:
     """The stake of some waits: the time waited and the idle time after, as far as the device
     idles at all, since a step cannot take less than the device's work."""
     calls = facts.trace.calls
     waits = facts.spans(calls, rows)
-    after = _idle_after(facts, calls.end[rows])
+    after = facts.idle_around(waits)
     if facts.share(after) < minimum:
         return None
     # Recording slows the host, so part of what is hidden in a real run shows as idle after it.
@@ -104,7 +93,7 @@ def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Mat
     calls = facts.trace.calls
     spans = facts.spans(calls, rows)
     # `cudaFree` waits for the device, so what follows it starts from an empty queue.
-    stake = ledger.take_idle(iv.measure(spans) + _idle_after(facts, calls.end[rows]))
+    stake = ledger.take_idle(iv.measure(spans) + facts.idle_around(spans))
     if stake <= 0:
         return None
     frees = int(np.sum(facts.trace.name_mask("cudaFree", "hipFree")[calls.name[rows]]))
@@ -200,5 +189,6 @@ RULES = (
         order=32,
         limits={"per_step": 1},
         needs=frozenset({"gpu"}),
+        folds_into=("M3",),
     ),
 )
