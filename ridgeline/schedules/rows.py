@@ -16,6 +16,7 @@ from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.pointwise import collapse, loop_extents, streams
 
 _LANE_REGISTERS = 4  # accumulators per fold, so that additions do not wait for one another
+_FEWEST_LANES = 4  # fewer rows than this do not fill a vector
 _SHORT_ROW = 16  # rows this short are unrolled whole
 
 
@@ -30,11 +31,12 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return [*chosen, *[SetKind(rows[0], "parallel")] * bool(rows)]
     touched = accesses(kernel)
     columns = prod(extents[name] or 1 for name in inner)
+    per_column = [a for a in touched if any(a.stride(name) != 0 for name in inner)]
     by_rows = bool(rows) and (
-        _contiguity(touched, rows[-1]) > _contiguity(touched, inner[-1])
+        _contiguity(per_column, rows[-1]) > _contiguity(per_column, inner[-1])
         or (columns <= _SHORT_ROW and (extents[rows[-1]] or 0) > columns)
     )
-    if by_rows and (extents[rows[-1]] or 0) >= machine.lanes(4) // 2:
+    if by_rows and (extents[rows[-1]] or 0) >= _FEWEST_LANES:
         return [*chosen, *_lanes_are_rows(kernel, rows, inner, machine)]
     return [*chosen, *_lanes_are_columns(lowered, kernel, rows, inner, machine)]
 

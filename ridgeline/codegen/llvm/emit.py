@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.memory import MemoryEmitter
+from ridgeline.codegen.llvm.lanes import holds_in_lanes
+from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, logical_and
@@ -49,7 +50,7 @@ class KernelEmitter(MemoryEmitter):
         self.lanes_var: str | None = None
         self.lane_count = self.lane_length = 1
         self.lane_mask: Value | None = None
-        self.lane_guard: Expr | None = None
+        self.lane_bits: tuple[bool, ...] | None = None
         self.load_floor = 0
         self.momentary: dict[object, Value] = {}
         self.written = {
@@ -206,20 +207,20 @@ class KernelEmitter(MemoryEmitter):
         self.lane_count, self.lane_length = self.lanes_for(length), length
         self.lanes_var, self.lane_mask = loop.name, None
         if self.lane_count != length:
-            bits = [f"i1 {str(i < length).lower()}" for i in range(self.lane_count)]
-            self.lane_mask = Value(f"<{', '.join(bits)}>", dtypes.bool_, self.lane_count)
+            self.lane_bits = tuple(i < length for i in range(self.lane_count))
+            self.lane_mask = bit_vector(self.lane_bits)
         self.statement(loop.body)
-        self.lanes_var, self.lane_mask, self.lane_count = None, None, 1
+        self.lanes_var, self.lane_mask, self.lane_bits, self.lane_count = None, None, None, 1
 
     def _if(self, statement: If) -> None:
         self.momentary = {}
         condition = self.value(statement.guard)
         if condition.lanes > 1:
-            mask, guard = self.lane_mask, self.lane_guard
+            mask, bits = self.lane_mask, self.lane_bits
             self.lane_mask = condition if mask is None else self.both(mask, condition)
-            self.lane_guard = statement.guard
+            self.lane_bits = None
             self.statement(statement.body)
-            self.lane_mask, self.lane_guard = mask, guard
+            self.lane_mask, self.lane_bits = mask, bits
             return
         number = self.fresh()
         outer, scope = self.scopes[-1], Scope(f"then{number}")
@@ -266,21 +267,21 @@ class KernelEmitter(MemoryEmitter):
             self._store_joined(buffer, statement.index, value, across)
 
     def _held(self, buffer: Buffer, index: tuple[Expr, ...], across: bool) -> Value:
-        saved = self.lanes_var
+        saved, count = self.lanes_var, self.lane_count
         if across:
-            self.lanes_var = None
-        value = self.read(buffer, index, None, self.here, fixed=False)
-        self.lanes_var = saved
+            self.lanes_var, self.lane_count = None, 1
+        value = self.read(buffer, index, Guard(), self.here, fixed=False)
+        self.lanes_var, self.lane_count = saved, count
         return value
 
     def _store_joined(
         self, buffer: Buffer, index: tuple[Expr, ...], value: Value, across: bool
     ) -> None:
-        saved = self.lanes_var
+        saved, count = self.lanes_var, self.lane_count
         if across:
-            self.lanes_var = None
+            self.lanes_var, self.lane_count = None, 1
         self.write(buffer, index, value, self.line)
-        self.lanes_var = saved
+        self.lanes_var, self.lane_count = saved, count
 
     def _fold_lanes(self, monoid: Monoid, statement: Reduce, values: list[Value]) -> list[Value]:
         """Join all lanes of each value into one."""
@@ -406,21 +407,32 @@ class KernelEmitter(MemoryEmitter):
     def _load(self, load: Load, guard: Expr | None) -> Value:
         buffer = load.buffer
         fixed = (buffer.slot, buffer.name if buffer.slot < 0 else "") not in self.written
-        condition = None if guard is None else self._guard_for(load, guard)
         floor = self.load_floor if fixed else self.here
-        return self.read(buffer, load.index, condition, floor, fixed)
+        return self.read(buffer, load.index, self._guard(load, guard), floor, fixed)
 
-    def _guard_for(self, load: Load, guard: Expr) -> Value | None:
-        """The guard of a load; one that is the same in all lanes needs only what is, too."""
-        varies = self.lanes_var is not None and any(self.lanes_var in free_vars(i) for i in load.index)
-        if varies or self.lanes_var is None:
-            return self.value(guard)
-        parts = [p for p in _conjuncts(guard) if self.lanes_var not in free_vars(p)]
-        values = [self.value(p) for p in parts]
-        result: Value | None = None
-        for value in values:
-            result = value if result is None else self.both(result, value)
-        return result
+    def _guard(self, load: Load, guard: Expr | None) -> Guard:
+        """The parts of a guard by what they depend on; an address that all lanes share needs only
+        the parts that they share as well."""
+        if guard is None:
+            return Guard()
+        varies = self.lanes_var is not None and any(
+            self.lanes_var in free_vars(i) for i in load.index
+        )
+        lanes: tuple[bool, ...] | None = None
+        shared: Value | None = None
+        computed: Value | None = None
+        for part in _conjuncts(guard):
+            if self.lanes_var is None or self.lanes_var not in free_vars(part):
+                value = self.value(part)
+                shared = value if shared is None else self.both(shared, value)
+            elif varies:
+                known = holds_in_lanes(part, self.lanes_var, self.lane_count)
+                if known is None:
+                    value = self.value(part)
+                    computed = value if computed is None else self.both(computed, value)
+                else:
+                    lanes = known if lanes is None else tuple(map(all, zip(lanes, known)))
+        return Guard(lanes, shared, computed)
 
 
 def _conjuncts(guard: Expr) -> list[Expr]:

@@ -1,13 +1,16 @@
 """Loads and stores: from the index of an element to an address, and to the right instruction.
 
 An offset is split into terms by loop variable and added up scope by scope, so that each loop only
-adds what changes in it. Under a vector loop the stride in its variable picks the instruction:
-one scalar access, a contiguous vector, a de-interleaving of a wider vector, or a gather.
+adds what changes in it. Under a vector loop, the distances between lanes pick the instruction: one
+scalar access, a contiguous vector, lanes picked out of a wider one, or a gather.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.lanes import Offsets, over_lanes
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import (
     mangled,
@@ -22,7 +25,14 @@ from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul
 from ridgeline.loops.ir import Buffer, Const, Expr, Var
 
-_WIDEST_STRIDE = 4
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """When a load may happen: in known lanes, under one condition for all, or under a mask."""
+
+    lanes: tuple[bool, ...] | None = None
+    shared: Value | None = None
+    computed: Value | None = None
 
 
 class MemoryEmitter(ScalarEmitter):
@@ -34,6 +44,7 @@ class MemoryEmitter(ScalarEmitter):
     lane_count: int
     lane_length: int
     lane_mask: Value | None
+    lane_bits: tuple[bool, ...] | None
 
     def value(self, expr: Expr) -> Value:
         """The value of an expression in the current scope."""
@@ -56,18 +67,24 @@ class MemoryEmitter(ScalarEmitter):
 
     def _terms(
         self, buffer: Buffer, index: tuple[Expr, ...]
-    ) -> tuple[list[tuple[Expr, Expr]], int, bool]:
-        """The offset as atom * stride pairs and a constant; True if a gather is needed."""
+    ) -> tuple[list[tuple[Expr, Expr]], int, Offsets | None]:
+        """The offset as atom * stride pairs, a constant, and what each lane adds to it."""
         sizes = self.laid_out(buffer)
         if not all(isinstance(size, Const) for size in sizes):
             return self._symbolic_terms(sizes, index)
         pairs: dict[Expr, int] = {}
         constant, stride = 0, 1
-        opaque = False
+        lanes: Offsets | None = (0,) * self.lane_count
         for size, position in zip(reversed(sizes), reversed(index)):
+            if self.lanes_var is not None and self.lanes_var in free_vars(position):
+                split = over_lanes(position, self.lanes_var, self.lane_count)
+                if split is None:
+                    lanes = None
+                else:
+                    position = split[0]
+                    lanes = lanes and tuple(o + stride * d for o, d in zip(lanes, split[1]))
             form = affine(position)
             if form is None:
-                opaque |= self.lanes_var is not None and self.lanes_var in free_vars(position)
                 pairs[position] = pairs.get(position, 0) + stride
             else:
                 for name, coefficient in form[0].items():
@@ -76,28 +93,25 @@ class MemoryEmitter(ScalarEmitter):
                 constant += form[1] * stride
             assert isinstance(size, Const)
             stride *= int(size.text)
-        return [(atom, ir.index(step)) for atom, step in pairs.items()], constant, opaque
+        return [(atom, ir.index(step)) for atom, step in pairs.items()], constant, lanes
 
     def _symbolic_terms(
         self, sizes: tuple[Expr, ...], index: tuple[Expr, ...]
-    ) -> tuple[list[tuple[Expr, Expr]], int, bool]:
+    ) -> tuple[list[tuple[Expr, Expr]], int, Offsets | None]:
+        """As `_terms`, with strides that are known at run time; lanes move along the last axis."""
         pairs: dict[Expr, Expr] = {}
-        opaque = False
+        lanes: Offsets | None = (0,) * self.lane_count
         stride: Expr = ir.index(1)
         for size, position in zip(reversed(sizes), reversed(index)):
-            form = affine(position)
-            if form is None:
-                opaque |= self.lanes_var is not None and self.lanes_var in free_vars(position)
-                atoms: dict[Expr, int] = {position: 1}
-            else:
-                atoms = {Var.make(name): c for name, c in form[0].items()}
-                if form[1]:
-                    atoms[ir.index(1)] = form[1]
-            for atom, coefficient in atoms.items():
-                step = mul(stride, ir.index(coefficient))
-                pairs[atom] = add(pairs[atom], step) if atom in pairs else step
+            if self.lanes_var is not None and self.lanes_var in free_vars(position):
+                split = over_lanes(position, self.lanes_var, self.lane_count)
+                if split is None or stride is not ir.index(1):
+                    lanes = None
+                else:
+                    position, lanes = split
+            pairs[position] = add(pairs.get(position, ir.index(0)), stride)
             stride = mul(stride, size)
-        return list(pairs.items()), 0, opaque
+        return list(pairs.items()), 0, lanes
 
     def _offset(self, pairs: list[tuple[Expr, Expr]], base: Value, kind: str) -> Value:
         """`base` plus the scaled atoms, added outermost first so that each scope adds its own."""
@@ -125,21 +139,11 @@ class MemoryEmitter(ScalarEmitter):
 
     def _address(
         self, buffer: Buffer, index: tuple[Expr, ...]
-    ) -> tuple[Value, int, int | None]:
-        """Pointer, constant offset in elements, and the stride over lanes (None: a gather)."""
-        pairs, constant, opaque = self._terms(buffer, index)
-        kind = self.storage(buffer)
-        lane = Var.make(self.lanes_var) if self.lanes_var is not None else None
-        stride: int | None = 0
-        if opaque:
-            stride = None
-        elif lane is not None:
-            for atom, step in pairs:
-                if atom is lane:
-                    stride = int(step.value) if isinstance(step, Const) else None
-        if stride is not None:
-            pairs = [(a, s) for a, s in pairs if a is not lane]
-        return self._offset(pairs, self.pointers[buffer.name], kind), constant, stride
+    ) -> tuple[Value, int, Offsets | None]:
+        """Pointer, constant offset, and elements added per lane (None: a pointer per lane)."""
+        pairs, constant, lanes = self._terms(buffer, index)
+        base = self.pointers[buffer.name]
+        return self._offset(pairs, base, self.storage(buffer)), constant, lanes
 
     def laid_out(self, buffer: Buffer) -> tuple[Expr, ...]:
         """A buffer's sizes in memory: rows of register buffers are whole vectors."""
@@ -175,46 +179,94 @@ class MemoryEmitter(ScalarEmitter):
     # ---- reading ------------------------------------------------------------------------------
 
     def read(
-        self, buffer: Buffer, index: tuple[Expr, ...], guard: Value | None, floor: int, fixed: bool
+        self, buffer: Buffer, index: tuple[Expr, ...], guard: Guard, floor: int, fixed: bool
     ) -> Value:
         """One element per lane; `floor` is the outermost scope a load may stand in."""
-        pointer, constant, stride = self._address(buffer, index)
+        pointer, constant, lanes = self._address(buffer, index)
         kind = self.storage(buffer)
         anchor = Value("", dtypes.int64, 1, floor, not fixed)
-        mask = self._access_mask(buffer, guard)
-        if stride == 0:
-            return self._read_scalar(buffer, self._moved(pointer, constant, kind), guard, anchor)
-        if stride == 1:
-            raw = self._contiguous(self._moved(pointer, constant, kind), kind, mask, anchor)
-        elif stride is not None and 2 <= stride <= _WIDEST_STRIDE and self._static(mask):
-            raw = self._strided(self._moved(pointer, constant, kind), kind, stride, mask, anchor)
+        if lanes is not None:
+            pointer = self._moved(pointer, constant + min(lanes), kind)
+            lanes = tuple(o - min(lanes) for o in lanes)
+            if guard.shared is not None:  # where it fails, read elements that surely exist
+                base = self.pointers[buffer.name]
+                choice = f"select i1 {guard.shared.name}, ptr {pointer.name}, ptr {base.name}"
+                pointer = self.instruction(choice, dtypes.uint64, guard.shared, pointer, base)
+        if lanes is not None and not any(lanes):
+            made = self.instruction(f"load {kind}, ptr {pointer.name}", buffer.dtype, pointer, anchor)
+            return self._loaded(made, buffer, 1)
+        active = self._active(buffer, guard)
+        if lanes is not None and isinstance(active, tuple) and max(lanes) < 4 * self.lane_count:
+            raw = self._picked(pointer, kind, lanes, active, anchor)
         else:
-            raw = self._gather(self._lane_pointers(pointer, constant, stride, kind), kind, mask, anchor)
+            if lanes is None:
+                pointers = self._lane_pointers(pointer, constant, kind)
+            else:
+                pointers = self._spread(pointer, lanes, kind)
+            mask = self._mask(active)
+            if guard.shared is not None and lanes is None:
+                wide = self.widen(guard.shared, self.lane_count)
+                mask = wide if mask is None else self.both(mask, wide)
+            raw = self._gather(pointers, kind, mask, anchor)
         return self._loaded(raw, buffer, self.lane_count)
 
-    def _access_mask(self, buffer: Buffer, guard: Value | None) -> Value | None:
-        mask = None if buffer.scope == "reg" else self.lane_mask
-        if guard is None:
-            return mask
-        guard = self.widen(guard, self.lane_count) if self.lanes_var is not None else guard
-        return guard if mask is None else self.both(mask, guard)
+    def _active(self, buffer: Buffer, guard: Guard) -> tuple[bool, ...] | Value:
+        """Which lanes read: known bits, or a mask computed at run time."""
+        bits = (True,) * self.lane_count
+        mask = None
+        if buffer.scope != "reg" and self.lane_mask is not None:
+            if self.lane_bits is None:
+                mask = self.lane_mask
+            else:
+                bits = self.lane_bits
+        if guard.lanes is not None:
+            bits = tuple(a and b for a, b in zip(bits, guard.lanes))
+        if guard.computed is not None:
+            mask = guard.computed if mask is None else self.both(mask, guard.computed)
+        if mask is None:
+            return bits
+        return mask if all(bits) else self.both(mask, bit_vector(bits))
 
     @staticmethod
-    def _static(mask: Value | None) -> bool:
-        return mask is None or not mask.name.startswith("%")
+    def _mask(active: tuple[bool, ...] | Value) -> Value | None:
+        if isinstance(active, Value):
+            return active
+        return None if all(active) else bit_vector(active)
 
-    def _read_scalar(
-        self, buffer: Buffer, pointer: Value, guard: Value | None, anchor: Value
+    def _picked(
+        self, pointer: Value, kind: str, lanes: Offsets, active: tuple[bool, ...], anchor: Value
     ) -> Value:
-        kind = self.storage(buffer)
-        operands = [pointer, anchor]
-        if guard is not None and guard.lanes == 1:  # where the guard fails, read a safe element
-            base = self.pointers[buffer.name]
-            text = f"select i1 {guard.name}, ptr {pointer.name}, ptr {base.name}"
-            pointer = self.instruction(text, dtypes.uint64, guard, pointer, base)
-            operands = [pointer, anchor]
-        made = self.instruction(f"load {kind}, ptr {pointer.name}", buffer.dtype, *operands)
-        return self._loaded(made, buffer, 1)
+        """Lanes picked out of one wider load that touches no element they do not need."""
+        needed = {o for o, on in zip(lanes, active) if on}
+        width = 1 << max(max(needed, default=0).bit_length(), 0)
+        width = max(width, self.lane_count) if lanes == tuple(range(self.lane_count)) else width
+        bits = tuple(i in needed for i in range(width))
+        wide = self._masked(pointer, kind, width, bits, anchor)
+        if lanes == tuple(range(width)):
+            return wide
+        whole = vector(kind, width)
+        picks = ", ".join(f"i32 {o if on else 0}" for o, on in zip(lanes, active))
+        text = (
+            f"shufflevector {whole} {wide.name}, {whole} poison, "
+            f"<{self.lane_count} x i32> <{picks}>"
+        )
+        return self.instruction(text, dtypes.uint64, wide)
+
+    def _masked(
+        self, pointer: Value, kind: str, lanes: int, bits: tuple[bool, ...], anchor: Value
+    ) -> Value:
+        whole = vector(kind, lanes)
+        align = _element_bytes(kind)
+        if all(bits):
+            text = f"load {whole}, ptr {pointer.name}, align {align}"
+            return self.instruction(text, dtypes.uint64, pointer, anchor)
+        name = f"llvm.masked.load.{mangled(kind, lanes)}.p0"
+        self.declarations.add(f"declare {whole} @{name}(ptr, <{lanes} x i1>, {whole})")
+        text = (
+            f"call {whole} @{name}(ptr align {align} {pointer.name}, "
+            f"<{lanes} x i1> {bit_vector(bits).name}, {whole} zeroinitializer)"
+        )
+        return self.instruction(text, dtypes.uint64, pointer, anchor)
 
     def _loaded(self, raw: Value, buffer: Buffer, lanes: int) -> Value:
         """A value as it came from memory, turned into its register form."""
@@ -228,57 +280,23 @@ class MemoryEmitter(ScalarEmitter):
             return self.instruction(f"icmp ne {kind} {raw.name}, {zero}", dtypes.bool_, flat)
         return self.instruction(f"fpext {kind} {raw.name} to {target}", buffer.dtype, flat)
 
-    def _contiguous(self, pointer: Value, kind: str, mask: Value | None, anchor: Value) -> Value:
-        whole = vector(kind, self.lane_count)
-        align = _element_bytes(kind)
-        if mask is None:
-            text = f"load {whole}, ptr {pointer.name}, align {align}"
-            return self.instruction(text, dtypes.uint64, pointer, anchor)
-        return self._masked_load(pointer, kind, self.lane_count, mask, anchor)
-
-    def _masked_load(
-        self, pointer: Value, kind: str, lanes: int, mask: Value, anchor: Value
-    ) -> Value:
-        whole = vector(kind, lanes)
-        name = f"llvm.masked.load.{mangled(kind, lanes)}.p0"
-        self.declarations.add(f"declare {whole} @{name}(ptr, <{lanes} x i1>, {whole})")
-        text = (
-            f"call {whole} @{name}(ptr align {_element_bytes(kind)} {pointer.name}, "
-            f"<{lanes} x i1> {mask.name}, {whole} zeroinitializer)"
-        )
-        return self.instruction(text, dtypes.uint64, pointer, mask, anchor)
-
-    def _strided(
-        self, pointer: Value, kind: str, stride: int, mask: Value | None, anchor: Value
-    ) -> Value:
-        """Every `stride`-th element of a wider load that touches no other element."""
+    def _lane_pointers(self, pointer: Value, constant: int, kind: str) -> Value:
+        """A pointer per lane, from an address that is itself computed per lane."""
         lanes = self.lane_count
-        active = [True] * lanes if mask is None else ["true" in b for b in mask.name.split(",")]
-        bits = [f"i1 {str(i % stride == 0 and active[i // stride]).lower()}"
-                for i in range(lanes * stride)]
-        exact = Value("<" + ", ".join(bits) + ">", dtypes.bool_, lanes * stride)
-        wide = self._masked_load(pointer, kind, lanes * stride, exact, anchor)
-        whole = vector(kind, lanes * stride)
-        picks = ", ".join(f"i32 {i * stride}" for i in range(lanes))
-        text = f"shufflevector {whole} {wide.name}, {whole} poison, <{lanes} x i32> <{picks}>"
-        return self.instruction(text, dtypes.uint64, wide)
-
-    def _lane_pointers(
-        self, pointer: Value, constant: int, stride: int | None, kind: str
-    ) -> Value:
-        """One pointer per lane."""
-        lanes = self.lane_count
-        moved = self._moved(pointer, constant, kind) if pointer.lanes == 1 else pointer
-        if pointer.lanes > 1:
-            if constant:
-                text = f"getelementptr {kind}, <{lanes} x ptr> {pointer.name}, i64 {constant}"
-                made = self.instruction(text, dtypes.uint64, pointer)
-                return Value(made.name, dtypes.uint64, lanes, made.depth, made.volatile)
+        if pointer.lanes == 1:
+            return self._spread(self._moved(pointer, constant, kind), (0,) * lanes, kind)
+        if not constant:
             return pointer
-        steps = "<" + ", ".join(f"i64 {i * (stride or 0)}" for i in range(lanes)) + ">"
-        text = f"getelementptr {kind}, ptr {moved.name}, <{lanes} x i64> {steps}"
-        made = self.instruction(text, dtypes.uint64, moved)
+        text = f"getelementptr {kind}, <{lanes} x ptr> {pointer.name}, i64 {constant}"
+        made = self.instruction(text, dtypes.uint64, pointer)
         return Value(made.name, dtypes.uint64, lanes, made.depth, made.volatile)
+
+    def _spread(self, pointer: Value, offsets: Offsets, kind: str) -> Value:
+        """A pointer per lane, at known distances from one pointer."""
+        steps = "<" + ", ".join(f"i64 {o}" for o in offsets) + ">"
+        text = f"getelementptr {kind}, ptr {pointer.name}, <{len(offsets)} x i64> {steps}"
+        made = self.instruction(text, dtypes.uint64, pointer)
+        return Value(made.name, dtypes.uint64, len(offsets), made.depth, made.volatile)
 
     def _gather(self, pointers: Value, kind: str, mask: Value | None, anchor: Value) -> Value:
         lanes = self.lane_count
@@ -300,24 +318,28 @@ class MemoryEmitter(ScalarEmitter):
     def write(self, buffer: Buffer, index: tuple[Expr, ...], value: Value, line: object) -> None:
         """Store one element per lane; `line` appends an instruction without a result."""
         assert callable(line)
-        pointer, constant, stride = self._address(buffer, index)
+        pointer, constant, lanes = self._address(buffer, index)
         kind = self.storage(buffer)
-        if stride == 0:
+        if lanes is not None and not any(lanes):
             assert value.lanes == 1, "lanes of a vector loop may not share an element"
             stored = self._stored(value, buffer)
             target = self._moved(pointer, constant, kind)
             line(f"store {kind} {stored.name}, ptr {target.name}")
             return
         value = self.widen(value, self.lane_count)
-        if stride != 1:
-            stored = self._stored(value, buffer)
-            self._scatter(self._lane_pointers(pointer, constant, stride, kind), kind, stored, line)
+        if lanes != tuple(range(self.lane_count)):
+            if lanes is None:
+                pointers = self._lane_pointers(pointer, constant, kind)
+            else:
+                pointers = self._spread(self._moved(pointer, constant, kind), lanes, kind)
+            self._scatter(pointers, kind, self._stored(value, buffer), line)
             return
         target = self._moved(pointer, constant, kind)
         if buffer.scope == "reg" and self.lane_mask is not None and not self._covers_row(buffer):
             anchor = Value("", dtypes.int64, 1, self.here, True)
-            held = self._loaded(self._contiguous(target, kind, None, anchor), buffer, value.lanes)
-            value = self.choose(self.lane_mask, value, held)
+            every = (True,) * self.lane_count
+            held = self._masked(target, kind, self.lane_count, every, anchor)
+            value = self.choose(self.lane_mask, value, self._loaded(held, buffer, value.lanes))
         stored = self._stored(value, buffer)
         whole = vector(kind, self.lane_count)
         mask = None if buffer.scope == "reg" else self.lane_mask
@@ -340,9 +362,7 @@ class MemoryEmitter(ScalarEmitter):
         element = _element_bytes(kind)
         if buffer.scope != "stream":
             return "", element
-        pairs, _, _ = self._terms(buffer, index)
-        lane = Var.make(self.lanes_var) if self.lanes_var is not None else None
-        steps = [s for a, s in pairs if a is not lane]
+        steps = [step for _, step in self._terms(buffer, index)[0]]
         known = all(isinstance(s, Const) and int(s.value) * element % 64 == 0 for s in steps)
         if not known or constant * element % 64 or self.lane_count * element % 64:
             return "", element
@@ -368,6 +388,12 @@ class MemoryEmitter(ScalarEmitter):
             f"<{lanes} x ptr> align {_element_bytes(kind)} {pointers.name}, "
             f"<{lanes} x i1> {active})"
         )
+
+
+def bit_vector(bits: tuple[bool, ...]) -> Value:
+    """A constant mask."""
+    text = ", ".join(f"i1 {str(bit).lower()}" for bit in bits)
+    return Value(f"<{text}>", dtypes.bool_, len(bits))
 
 
 def _element_bytes(kind: str) -> int:
