@@ -33,6 +33,7 @@ from ridgeline.dtypes import (
 from ridgeline.dtypes import bool_ as bool
 from ridgeline.errors import RidgelineError
 from ridgeline.functions.creation import finfo, iinfo
+from ridgeline.jit import jit
 from ridgeline.modes import (
     eager,
     enable_grad,
@@ -53,7 +54,6 @@ asarray = as_tensor
 
 _SUBMODULES = frozenset(("nn", "optim", "data", "models", "profile"))
 _LAZY = {
-    "jit": "ridgeline.jit",
     "grad": "ridgeline.transforms",
     "value_and_grad": "ridgeline.transforms",
     "vjp": "ridgeline.transforms",
@@ -62,7 +62,6 @@ _LAZY = {
 globals().update(dispatch.FUNCTIONS)
 
 if TYPE_CHECKING:
-    from ridgeline.jit import jit
     from ridgeline.public import *
     from ridgeline.transforms import grad, jvp, value_and_grad, vjp
 

@@ -150,6 +150,8 @@ def backward(
     for cotangent in cotangents:
         stamp(cotangent, mark)
     order = topological(outputs)
+    if modes.capture is not None:
+        modes.capture.check_backward(order)
     mode = GRAPH if create_graph else CUT
     owners = _leaves(order, None if inputs is None else _many(inputs))
     parts = reverse(outputs, cotangents, list(owners), _watchers(order, mode), order)

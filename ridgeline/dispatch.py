@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ridgeline import dtypes, functions, random  # noqa: F401  (they fill the table)
+from ridgeline import dtypes, execute, functions, random  # noqa: F401  (they fill the table)
 from ridgeline.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
@@ -19,23 +19,26 @@ from ridgeline.functions.operands import promote_types
 from ridgeline.functions.registry import AUGMENTED, OPERATORS, TABLE, UNARY_OPERATORS, Entry
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import Mark, describe, here, stamp
+from ridgeline.guards import Lifted
 from ridgeline.modes import modes
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
 from ridgeline.tensor import Tensor, as_view, check_device, read, wrap, write
 
+_NUMBERS = (bool, int, float, complex, Lifted)
 _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
 
 
 class Operands:
     """The nodes of a call's tensor arguments, and how the call stands to differentiation."""
 
-    __slots__ = ("mode", "tensors")
+    __slots__ = ("mode", "shared", "tensors")
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
         self.mode = PLAIN
+        self.shared = False  # does an operand lie in memory that others may write to
 
     def take(self, value: Any) -> Any:
         """A tensor as its node; lists and tuples of tensors too; all else as it is."""
@@ -44,7 +47,10 @@ class Operands:
             if mode > self.mode:
                 self.mode = mode
             self.tensors.append(value)
-            return read(value)
+            node = read(value)
+            if value._cell.rare is not None and value._cell.rare.shared is not None:
+                self.shared = True
+            return node
         if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
             return [self.take(v) for v in value]
         return value
@@ -83,8 +89,15 @@ def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> Ri
     return error
 
 
-def finish(result: Any, mode: int, mark: Mark | None) -> Any:
+def finish(result: Any, mode: int, mark: Mark | None, at_once: bool = False) -> Any:
     """Nodes as tensors, inside tuples and lists too."""
+    made = _finish(result, mode, mark)
+    if at_once and modes.capture is None:  # foreign memory may change before the next flush
+        execute.flush()
+    return made
+
+
+def _finish(result: Any, mode: int, mark: Mark | None) -> Any:
     if isinstance(result, Node):
         if mode == GRAPH:
             if not result.types[0].dtype.is_differentiable:
@@ -94,10 +107,10 @@ def finish(result: Any, mode: int, mark: Mark | None) -> Any:
         stamp(result, mark)
         return wrap(result, mode)
     if isinstance(result, tuple):
-        parts = [finish(r, mode, mark) for r in result]
+        parts = [_finish(r, mode, mark) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     if isinstance(result, list):
-        return [finish(r, mode, mark) for r in result]
+        return [_finish(r, mode, mark) for r in result]
     return result
 
 
@@ -122,7 +135,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             result = body(*values, **named)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        return finish(result, operands.mode, here())
+        return finish(result, operands.mode, here(), operands.shared)
 
     return _dressed(function, entry)
 
@@ -195,7 +208,10 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
         try:
             result = body(*values, **named)
             result = fitted(result, self, name)
-            return write(self, result, operands.mode, name)
+            write(self, result, operands.mode, name)
+            if operands.shared and modes.capture is None:
+                execute.flush()
+            return self
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
 
@@ -232,7 +248,7 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
     body, name = entry.body, entry.name
 
     def method(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, Tensor) and not isinstance(other, bool | int | float | complex):
+        if not isinstance(other, Tensor) and not isinstance(other, _NUMBERS):
             other = _from_array(other)
             if other is NotImplemented:
                 return NotImplemented
@@ -242,7 +258,7 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
             result = body(b, a) if swapped else body(a, b)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        return finish(result, operands.mode, here())
+        return finish(result, operands.mode, here(), operands.shared)
 
     return method
 

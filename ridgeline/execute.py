@@ -223,13 +223,8 @@ class Shared:
         return np.asarray(export).view(self.dtype.numpy).reshape(self.shape)
 
 
-def borrow(array: Array, dtype: DType) -> tuple[Node, int]:
-    """A value over somebody else's array, and its mode; use with `wrap`."""
-    node = _leaf_over(array, dtype)
-    return node, PLAIN
-
-
-def _leaf_over(array: Array, dtype: DType) -> Node:
+def leaf_over(array: Array, dtype: DType) -> Node:
+    """A fresh leaf over somebody else's memory."""
     dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
     return filled_leaf(TensorType(array.shape, dtype), Buffer.borrow(dense.reshape(array.shape)))
 
@@ -246,7 +241,7 @@ def refresh(cell: Cell) -> None:
     if memory is None:
         details.shared = None
         return
-    cell.node = _leaf_over(memory, details.shared.dtype)
+    cell.node = leaf_over(memory, details.shared.dtype)
     details.key = None
 
 
@@ -283,7 +278,7 @@ def shared_array(source: Tensor) -> Array:
         details.shared = Shared(source.dtype, shape, export=export)  # type: ignore[arg-type]
         memory = details.shared.memory()
         assert memory is not None
-        cell.node = _leaf_over(memory, source.dtype)
+        cell.node = leaf_over(memory, source.dtype)
         return _show(memory, source._steps)
     memory = details.shared.memory()
     assert memory is not None

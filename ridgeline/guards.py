@@ -8,7 +8,7 @@ a capture it becomes a run-time argument that is read anew on every call.
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -73,16 +73,18 @@ class module_scope:
         running.module_path = self._before
 
 
-class Lifted(float):
-    """A float read by a capture: arithmetic gives lifted results, comparisons become guards."""
+class Lifted:
+    """A number that a capture reads anew on every call.
 
-    __slots__ = ("getter",)
-    getter: Callable[[], float]
+    Arithmetic gives lifted results; a comparison, or a use that needs the plain number, becomes a
+    guard: the trace holds while the answer stays the same. It is no subclass of float on purpose,
+    because `math.sqrt` and the like would read a float's value without anybody noticing.
+    """
 
-    def __new__(cls, getter: Callable[[], float], value: float) -> Lifted:
-        made = super().__new__(cls, value)
-        made.getter = getter
-        return made
+    __slots__ = ("getter", "value")
+
+    def __init__(self, getter: Callable[[], float], value: float) -> None:
+        self.getter, self.value = getter, value
 
     def node(self, dtype: DType) -> Node:
         """The leaf through which a capture reads this number."""
@@ -93,90 +95,82 @@ class Lifted(float):
             return lift(float(self.getter()), dtype)
         return capture.lifted(self, dtype)
 
-    def _fixed(self) -> float:
-        """The plain value; the capture holds only as long as it stays the same."""
-        if modes.capture is not None:
-            getter, value = self.getter, float.__float__(self)
-            modes.capture.require(lambda: _same(getter(), value), f"a number stays {value!r}")
-        return float.__float__(self)
-
-    def _compared(self, holds: Callable[[float], bool], text: str) -> bool:
-        answer = holds(float.__float__(self))
+    def _answer(self, question: Callable[[float], Any], text: str) -> Any:
+        """What holds of the number now; the capture is valid while the answer is the same."""
+        answer = question(self.value)
         if modes.capture is not None:
             getter = self.getter
-            modes.capture.require(lambda: holds(getter()) == answer, f"{text} is {answer}")
+            modes.capture.require(
+                lambda: bool(_same(question(getter()), answer)), f"{text} is {answer!r}"
+            )
         return answer
 
     def __float__(self) -> float:
-        return self._fixed()
+        return float(self._answer(float, "a number"))
 
     def __int__(self) -> int:
-        return int(self._fixed())
+        return int(self._answer(int, "a number as an int"))
 
     def __bool__(self) -> bool:
-        return self._compared(bool, "a number being non-zero")
+        return bool(self._answer(bool, "a number being non-zero"))
 
     def __hash__(self) -> int:
-        return hash(self._fixed())
+        return hash(float(self))
 
-    def __eq__(self, other: object) -> bool:
-        return self._compared(lambda v: v == other, f"a number == {other!r}")
+    def __repr__(self) -> str:
+        return repr(self.value)
 
-    def __ne__(self, other: object) -> bool:
-        return self._compared(lambda v: v != other, f"a number != {other!r}")
-
-    def __lt__(self, other: float) -> bool:
-        return self._compared(lambda v: v < other, f"a number < {other!r}")
-
-    def __le__(self, other: float) -> bool:
-        return self._compared(lambda v: v <= other, f"a number <= {other!r}")
-
-    def __gt__(self, other: float) -> bool:
-        return self._compared(lambda v: v > other, f"a number > {other!r}")
-
-    def __ge__(self, other: float) -> bool:
-        return self._compared(lambda v: v >= other, f"a number >= {other!r}")
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
 
 
-def _same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or (a != a and b != b)
 
 
-def _reader(value: float) -> Callable[[], float]:
+def _reader(value: Any) -> Callable[[], Any]:
     """How to read a number again: through its getter, or as the constant it is."""
     if isinstance(value, Lifted):
         return value.getter
     return lambda: value
 
 
-def _plain(value: Any) -> Any:
-    return float.__float__(value) if isinstance(value, Lifted) else value
+def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool]:
+    compare = getattr(operator, name)
 
+    def method(self: Lifted, other: Any) -> bool:
+        right = _reader(other)
+        return bool(self._answer(lambda v: compare(v, right()), f"a number {symbol} {other!r}"))
 
-def _operator(name: str) -> Callable[..., Any]:
-    """An arithmetic method whose result is computed anew from what it was made of."""
-    plain = getattr(float, name)
-
-    def method(self: Lifted, *others: Any) -> Any:
-        value = plain(float.__float__(self), *map(_plain, others))
-        if value is NotImplemented or not isinstance(value, float):
-            return value
-        readers = [self.getter, *map(_reader, others)]
-        return Lifted(lambda: plain(float(readers[0]()), *[r() for r in readers[1:]]), value)
-
-    method.__name__ = name
     return method
 
 
-for _name in (
-    "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__",
-    "__rtruediv__", "__pow__", "__rpow__", "__mod__", "__floordiv__", "__neg__", "__pos__",
-    "__abs__",
+def _arithmetic(function: Callable[..., Any], swapped: bool) -> Callable[..., Any]:
+    """A method whose result is computed anew, on every call, from what it was made of."""
+
+    def method(self: Lifted, *others: Any) -> Any:
+        if not all(isinstance(o, Lifted | bool | int | float) for o in others):
+            return NotImplemented
+        readers = [self.getter, *map(_reader, others)]
+        if swapped:
+            readers.reverse()
+        return Lifted(lambda: function(*[r() for r in readers]), function(*[r() for r in readers]))
+
+    return method
+
+
+for _name, _symbol in (
+    ("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="),
 ):  # fmt: skip
-    setattr(Lifted, _name, _operator(_name))
+    setattr(Lifted, f"__{_name}__", _comparison(_name, _symbol))
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    setattr(Lifted, f"__{_name}__", _arithmetic(getattr(operator, _name), False))
+    setattr(Lifted, f"__r{_name}__", _arithmetic(getattr(operator, _name), True))
+for _name in ("neg", "pos", "abs"):
+    setattr(Lifted, f"__{_name}__", _arithmetic(getattr(operator, _name), False))
 
 
-def lifted(getter: Callable[[], float], value: float) -> float:
+def lifted(getter: Callable[[], float], value: float) -> Any:
     """`value` as it is; inside a capture, a number that every later call reads with `getter`."""
     if modes.capture is None or isinstance(value, bool) or not isinstance(value, float | int):
         return value
@@ -194,7 +188,7 @@ class ParamGroup(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a key, or a default."""
-        return self[key] if key in self else default
+        return self[key] if key in self else default  # noqa: SIM401
 
     def __setitem__(self, key: str, value: Any) -> None:
         bump()
@@ -224,8 +218,7 @@ class ParamGroup(dict[str, Any]):
 def snapshot(obj: Any) -> Any:
     """What a capture depends on in an object: simple values by value, all others by identity.
 
-    An object may define `_guard_state()` to say what counts; otherwise its attributes do. Floats
-    are left out, because inside a capture they are read lifted or guarded one by one.
+    An object may define `_guard_state()` to say what counts; otherwise its attributes do.
     """
     state = obj._guard_state() if hasattr(obj, "_guard_state") else vars(obj)
     return freeze(state)
@@ -237,6 +230,9 @@ def freeze(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return ("float", value.hex())
+    if isinstance(value, ParamGroup):  # its floats are read lifted, or guarded one by one
+        kept = [(k, v) for k, v in dict.items(value) if not isinstance(v, float)]
+        return ("dict", tuple((k, freeze(v)) for k, v in kept))
     if isinstance(value, dict):
         return ("dict", tuple((freeze(k), freeze(v)) for k, v in dict.items(value)))
     if isinstance(value, list | tuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import Buffer
 
 _MASK = (1 << 64) - 1
+_lock = threading.Lock()
 _WORD = TensorType((), dtypes.uint64)
 
 
@@ -70,14 +72,19 @@ class Generator:
         """Go to a place that `get_state` gave."""
         self._seed, self._offset = state
 
+    def skip(self, count: int) -> int:
+        """Move on by some blocks of the stream; where it stood before."""
+        with _lock:
+            start = self._offset
+            self._offset = start + count
+        return start
+
     def take(self, count: int) -> tuple[Node, Node]:
         """The key and the offset of the next `count` blocks of the stream."""
         capture = modes.capture
         if capture is not None:
             return capture.random_blocks(self, count)
-        start = self._offset
-        self._offset = start + count
-        return word(self._seed), word(start)
+        return word(self._seed), word(self.skip(count))
 
 
 default_generator = Generator()

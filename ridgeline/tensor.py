@@ -574,7 +574,9 @@ def wrap(node: Node, mode: int) -> Tensor:
     made._cell = made._track = cell
     made._steps = ()
     made._seen = made._extra = None
-    if node.buffer is None and capture is None:
+    if capture is not None:
+        capture.made.append(weakref.ref(cell))
+    elif node.buffer is None:
         execute.record(cell)
     return made
 
@@ -684,7 +686,10 @@ def from_numpy(array: Array) -> Tensor:
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:
         raise DTypeError(f"arrays of {array.dtype} have no element type here")
-    return wrap(*execute.borrow(array, dtype))
+    made = wrap(execute.leaf_over(array, dtype), PLAIN)
+    if modes.capture is None:
+        execute.share(made._cell, execute.Shared(dtype, array.shape, array=array))
+    return made
 
 
 def wrap_operand(value: Operand, dtype: DType) -> Tensor:

@@ -81,7 +81,7 @@ def kind_of_number(value: Number) -> str:
         return "bool"
     if isinstance(value, int | np.integer):
         return "int"
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float | np.floating | Lifted):
         return "float"
     if isinstance(value, complex):
         return "complex"
@@ -139,7 +139,7 @@ def floating(dtype: DType) -> DType:
     return dtype if dtype.is_differentiable else defaults.dtype
 
 
-def lift(value: float, dtype: DType) -> Node:
+def lift(value: float | Lifted, dtype: DType) -> Node:
     """A Python number as a leaf: its value is a run-time argument, not structure."""
     if isinstance(value, Lifted):
         return value.node(dtype)

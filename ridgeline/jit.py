@@ -1,0 +1,149 @@
+"""jit: a function captured once per signature and replayed as one native call.
+
+Python runs while tracing only: side effects such as print happen then and not on replays. What a
+trace depends on is guarded (see `trace.py`); when a guard breaks the function is traced again, and
+`explain()` says why. A branch on a tensor's value raises an error that names the line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, TypeVar
+
+from ridgeline.checking import checked_call
+from ridgeline.config import config
+from ridgeline.graph.printer import format_graph
+from ridgeline.guards import epoch
+from ridgeline.modes import modes
+from ridgeline.pytree import flatten
+from ridgeline.tensor import Tensor
+from ridgeline.trace import Trace, signature_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+MOST_TRACES = 32
+_GRAPH_LINES = 200  # of a graph that explain() prints
+
+
+class JitFunction:
+    """A function that runs as compiled code; made by `jit`."""
+
+    def __init__(self, function: Callable[..., Any], check: bool = False) -> None:
+        self.function, self._check = function, check
+        self._traces: list[Trace] = []  # the last used first
+        self._history: list[str] = []
+        self._lock = threading.RLock()
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.capture is not None or modes.eager:
+            return self.function(*args, **kwargs)
+        traces = self._traces
+        if traces and not kwargs and not self._check:
+            latest = traces[0]
+            if latest.simple and _fits(latest, args) and latest.broken(None, args) is None:
+                return latest.replay(args)
+        leaves: list[Any] = []
+        signature = signature_of(flatten((args, kwargs), leaves), leaves)
+        trace = self._find(signature, leaves)
+        if trace is None:
+            trace = self._trace(signature, leaves, args, kwargs)
+        if self._check:
+            return checked_call(self.function, trace, leaves, args, kwargs)
+        return trace.replay(leaves)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: a jitted function bound to its instance."""
+        if instance is None:
+            return self
+        name = f"__jit_{self.function.__name__}"
+        bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
+        if bound is None:
+            bound = JitFunction(self.function.__get__(instance, owner), self._check)
+            if hasattr(instance, "__dict__"):
+                object.__setattr__(instance, name, bound)
+        return bound
+
+    def _find(self, signature: Any, leaves: list[Any]) -> Trace | None:
+        with self._lock:
+            for place, trace in enumerate(self._traces):
+                if trace.broken(signature, leaves) is None:
+                    if place:
+                        self._traces.insert(0, self._traces.pop(place))
+                    return trace
+        return None
+
+    def _trace(self, signature: Any, leaves: list[Any], args: Any, kwargs: Any) -> Trace:
+        with self._lock:
+            found = self._find(signature, leaves)  # another thread may have been first
+            if found is not None:
+                return found
+            reason = "the first call"
+            if self._traces:
+                reason = self._traces[0].broken(signature, leaves) or "no trace fits"
+            trace = Trace(self.function, args, kwargs)
+            self._history.append(f"{signature}: {reason}")
+            self._traces.insert(0, trace)
+            del self._traces[MOST_TRACES:]
+            return trace
+
+    @property
+    def traces(self) -> int:
+        """How many times the function was traced."""
+        return len(self._history)
+
+    def explain(self) -> str:
+        """Every signature and why it was traced; the graph and the program of the latest."""
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        if not self._traces:
+            return f"{name}: not called yet"
+        lines = [f"{name}: {len(self._history)} traces"]
+        lines += [f"  {number}. {entry}" for number, entry in enumerate(self._history, 1)]
+        latest = self._traces[0]
+        lines += ["", "graph", format_graph(latest.graph, at_most=_GRAPH_LINES), ""]
+        lines.append(latest.program.explain())
+        return "\n".join(lines)
+
+    def clear(self) -> None:
+        """Forget all traces."""
+        with self._lock:
+            self._traces.clear()
+
+
+def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:
+    """The comparison of signatures for a call with nothing but tensors."""
+    signature = trace.signature
+    specs = signature.leaves
+    if len(specs) != len(args) or modes.gradients != signature.gradients:
+        return False
+    for place, (arg, spec) in enumerate(zip(args, specs)):
+        if not isinstance(arg, Tensor):
+            return False
+        cell = arg._cell
+        kind = cell.node.types[0]
+        if (
+            (kind is not spec.type and kind != spec.type)
+            or arg._track.mode != spec.mode
+            or arg._steps != spec.steps
+        ):
+            return False
+        if spec.same_as != place:
+            if args[spec.same_as]._cell is not cell:
+                return False
+        elif place and any(args[i]._cell is cell for i in range(place)):
+            return False
+    return True
+
+
+def jit(function: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
+    """Compile a function of tensors: `@jit`, `@jit(check=True)` or `jit(function)`.
+
+    With `check=True` every call also runs the plain function and compares.
+    """
+    if function is None:
+        return lambda f: JitFunction(f, check)
+    return JitFunction(function, check)
+
+
+__all__ = ["JitFunction", "config", "epoch", "jit"]

@@ -1,0 +1,46 @@
+"""Nested structures: tuples, lists, dicts and named tuples of values, flattened and rebuilt.
+
+A structure is described by a hashable key, so that two calls with equally built arguments compare
+equal. Nothing here recurses deeper than the user's own nesting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+
+def flatten(tree: Any, leaves: list[Any]) -> Hashable:
+    """Append the leaves of `tree` in order; the key of how they were nested."""
+    kind = type(tree)
+    if kind is tuple or kind is list:
+        return (kind, tuple([flatten(item, leaves) for item in tree]))
+    if kind is dict:
+        return (dict, tuple(tree), tuple([flatten(item, leaves) for item in tree.values()]))
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return (kind, tuple([flatten(item, leaves) for item in tree]))
+    leaves.append(tree)
+    return None
+
+
+def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
+    """The structure with this key over these leaves."""
+    remaining = iter(leaves)
+
+    def build(part: Any) -> Any:
+        if part is None:
+            return next(remaining)
+        kind = part[0]
+        if kind is dict:
+            return dict(zip(part[1], [build(p) for p in part[2]]))
+        items = [build(p) for p in part[1]]
+        return kind(items) if kind in (tuple, list) else kind(*items)
+
+    return build(key)
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same structure with every leaf replaced by `function(leaf)`."""
+    leaves: list[Any] = []
+    key = flatten(tree, leaves)
+    return unflatten(key, [function(leaf) for leaf in leaves])

@@ -1,0 +1,218 @@
+"""Which names a traced function depends on: globals and closures of the user code it entered.
+
+While a function is traced, a profile hook sees every Python function that is entered. The globals
+that their code names, closure cells, and attributes of plain objects become guards: simple values
+and containers of them by value, all else by identity.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ridgeline import guards
+from ridgeline.guards import freeze
+
+_MISSING = object()
+_LIBRARIES = tuple(
+    os.path.join(path, "")
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    if (path := sysconfig.get_paths().get(name))
+)
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+_users: dict[types.CodeType, bool] = {}
+
+
+def is_users(code: types.CodeType) -> bool:
+    """True for the user's own code: not this package, the standard library or installed ones."""
+    known = _users.get(code)
+    if known is None:
+        file = code.co_filename
+        known = not file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
+        _users[code] = known
+    return known
+
+
+class NameGuard:
+    """A name in a namespace that must keep its value."""
+
+    __slots__ = ("image", "mutable", "name", "namespace", "text", "value")
+
+    def __init__(self, namespace: dict[str, Any], name: str, text: str) -> None:
+        self.namespace, self.name, self.text = namespace, name, text
+        self.value = namespace.get(name, _MISSING)
+        self.image = freeze(self.value)
+        self.mutable = isinstance(self.value, list | dict | set | tuple)
+
+    def holds(self) -> bool:
+        """True while the value is the same."""
+        found = self.namespace.get(self.name, _MISSING)
+        if found is self.value and not self.mutable:
+            return True
+        return bool(freeze(found) == self.image)
+
+
+class ClosureGuard:
+    """A closure cell that must keep its contents."""
+
+    __slots__ = ("cell", "image", "text")
+
+    def __init__(self, cell: types.CellType, text: str) -> None:
+        self.cell, self.text = cell, text
+        self.image = freeze(_contents(cell))
+
+    def holds(self) -> bool:
+        """True while the contents are the same."""
+        return bool(freeze(_contents(self.cell)) == self.image)
+
+
+Guard = NameGuard | ClosureGuard
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return _MISSING
+
+
+class Scopes:
+    """Collects guards from the functions that a trace enters."""
+
+    def __init__(self) -> None:
+        self._guards: dict[tuple[int, str], Guard] = {}
+        self._codes: set[tuple[types.CodeType, int]] = set()
+        self._functions: set[int] = set()
+        self._held: list[Any] = []  # keeps ids unique for as long as this collects
+
+    @property
+    def guards(self) -> list[Guard]:
+        """The guards found, in order of first sight."""
+        return list(self._guards.values())
+
+    def function(self, function: Any) -> None:
+        """A function that runs or may run: its globals, closures, and functions they hold."""
+        waiting = [function]
+        while waiting:
+            current = waiting.pop()
+            if isinstance(current, types.MethodType):
+                self._object(current.__self__, current.__func__.__code__)
+                current = current.__func__
+            current = getattr(current, "__wrapped__", current)
+            if not isinstance(current, types.FunctionType) or id(current) in self._functions:
+                continue
+            if not is_users(current.__code__):
+                continue
+            self._functions.add(id(current))
+            self._held.append(current)
+            waiting += self._code(current.__code__, current.__globals__)
+            for name, cell in zip(current.__code__.co_freevars, current.__closure__ or ()):
+                self._closure(cell, name)
+                waiting.append(_contents(cell))
+
+    def _closure(self, cell: types.CellType, name: str) -> None:
+        key = (id(cell), name)
+        if key not in self._guards:
+            self._guards[key] = ClosureGuard(cell, f"the captured variable {name!r}")
+
+    def _code(self, code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
+        """Guard the globals that code names; the values found."""
+        if (code, id(namespace)) in self._codes:
+            return []
+        self._codes.add((code, id(namespace)))
+        found = []
+        for nested in _with_nested(code):
+            for name in nested.co_names:
+                if name in namespace:
+                    self._name(namespace, name, f"the global {name!r}")
+                    found.append(namespace[name])
+                    self._object(namespace[name], nested)
+        return found
+
+    def _name(self, namespace: dict[str, Any], name: str, text: str) -> None:
+        key = (id(namespace), name)
+        if key not in self._guards:
+            self._held.append(namespace)
+            self._guards[key] = NameGuard(namespace, name, text)
+
+    def _object(self, value: Any, code: types.CodeType) -> None:
+        """Attributes that code may read from a plain object or a user's module."""
+        if not _is_plain(value):
+            return
+        namespace = vars(value)
+        label = getattr(value, "__name__", type(value).__name__)
+        for name in code.co_names:
+            if name in namespace:
+                self._name(namespace, name, f"{label}.{name}")
+
+    def entered(self, frame: types.FrameType) -> None:
+        """A Python function was entered while tracing."""
+        code = frame.f_code
+        if code.co_argcount:
+            first = frame.f_locals.get(code.co_varnames[0])
+            if is_watched(first):
+                guards.watch(first)
+        if not is_users(code):
+            return
+        for value in self._code(code, frame.f_globals):
+            self.function(value)
+        if code.co_argcount:
+            self._object(frame.f_locals.get(code.co_varnames[0]), code)
+
+
+def is_watched(value: Any) -> bool:
+    """True for modules and optimizers, whose changes move the epoch."""
+    kind = type(value)
+    return hasattr(kind, "_guard_state") or (
+        hasattr(value, "_parameters") and hasattr(value, "_modules")
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    """True for objects whose attributes are worth a guard: users' instances and modules."""
+    if isinstance(value, types.ModuleType):
+        file = getattr(value, "__file__", None)
+        return file is not None and not file.startswith((_PACKAGE, *_LIBRARIES))
+    if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        return False
+    kind = type(value)
+    if kind.__module__.partition(".")[0] in ("ridgeline", "numpy", "builtins"):
+        return False
+    return hasattr(value, "__dict__") and not is_watched(value)
+
+
+def _with_nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    stack = [code]
+    while stack:
+        current = stack.pop()
+        yield current
+        stack += [const for const in current.co_consts if isinstance(const, types.CodeType)]
+
+
+@contextmanager
+def observing(scopes: Scopes) -> Iterator[None]:
+    """Report every Python function entered in this thread to `scopes`."""
+    before = sys.getprofile()
+
+    def hook(frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            scopes.entered(frame)
+
+    sys.setprofile(hook)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def first_broken(guards_list: Iterable[Guard]) -> str | None:
+    """What changed, for a report; None while all guards hold."""
+    for guard in guards_list:
+        if not guard.holds():
+            return f"{guard.text} changed"
+    return None

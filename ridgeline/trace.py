@@ -1,0 +1,531 @@
+"""A trace: one captured call, compiled, with what to check before and what to set after a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from ridgeline import execute, guards
+from ridgeline.capture import (
+    ArgumentInput,
+    Capture,
+    CellInput,
+    GradientInput,
+    NumberInput,
+    RandomInput,
+    Source,
+)
+from ridgeline.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Step, Track, filled_leaf, rare
+from ridgeline.config import config
+from ridgeline.differentiate import saved_for_backward
+from ridgeline.graph.node import LEAF as LEAF_OP
+from ridgeline.graph.node import Node, TensorType, topological
+from ridgeline.graph.passes.prepare import prepare
+from ridgeline.graph.passes.rebuild import substitute
+from ridgeline.modes import modes
+from ridgeline.pytree import flatten, unflatten
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.scopes import Guard, Scopes, observing
+from ridgeline.tensor import Tensor, _special, alias, read, wrap
+from ridgeline.tiers import Runnable, program_for
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What a signature holds of a tensor argument."""
+
+    type: TensorType  # of the whole cell
+    mode: int
+    steps: tuple[Step, ...]
+    same_as: int  # the first leaf with the same cell
+
+    def __str__(self) -> str:
+        notes = [str(self.type)]
+        if self.mode >= GRAPH:
+            notes.append("requires_grad")
+        if self.steps:
+            notes.append("view")
+        return " ".join(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What must be equal for a trace to be used: structure, tensors, other values, modes."""
+
+    structure: Hashable
+    leaves: tuple[Any, ...]  # TensorSpec, or the image of another value
+    gradients: bool
+
+    def __str__(self) -> str:
+        parts = [str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf) for leaf in self.leaves]
+        return f"({', '.join(parts)})" + ("" if self.gradients else " under no_grad")
+
+
+def signature_of(structure: Hashable, leaves: Sequence[Any]) -> Signature:
+    """The signature of a call."""
+    first: dict[Cell, int] = {}
+    described: list[Any] = []
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            cell = leaf._cell
+            same = first.setdefault(cell, place)
+            described.append(TensorSpec(cell.node.types[0], leaf._track.mode, leaf._steps, same))
+        else:
+            described.append(guards.freeze(leaf))
+    return Signature(structure, tuple(described), modes.gradients)
+
+
+# ---- what is set after a run ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A returned tensor or a gradient: a new tensor over output number `output`."""
+
+    output: int
+    type: TensorType
+    mode: int
+    spent: bool = False  # backward() ran through it inside: gradients do not flow on
+
+    @property
+    def tracked(self) -> bool:
+        """True where gradients flow on through the result."""
+        return self.mode == GRAPH and not self.spent
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A returned tensor that existed before the call, or a view of one."""
+
+    source: Source | None  # how its cell is found again
+    tensor: Tensor
+    place: int | None  # among the arguments, when it is an argument itself
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A cell that the call wrote to."""
+
+    source: Source | ref[Cell]
+    output: int
+    type: TensorType
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradientWrite:
+    """A `.grad` that the call assigned: None, a new tensor, or one that existed."""
+
+    owner: Tensor
+    place: int | None  # when the owner is an argument
+    value: Fresh | Tensor | None
+
+
+@dataclass(slots=True)
+class Tracked:
+    """Outputs through which gradients flow on, as graphs over the trace's inputs."""
+
+    outputs: dict[int, Node]  # by output number
+    saved: dict[int, Node]  # what their backward reads, by output number
+    keys: list[tuple[Node, Source, Track]]  # nodes that stand for variables
+    inputs: dict[Node, Source]
+
+
+@dataclass(slots=True)
+class Effects:
+    """Everything that a replay sets, in order."""
+
+    writes: list[Write]
+    gradients: list[GradientWrite]
+    modes: list[tuple[Track, int]]
+    drawn: list[tuple[Any, int]]  # generators, and how many blocks were drawn
+
+
+class Trace:
+    """A compiled call and the conditions under which it stands for the function."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        self.signature = signature_of(structure, leaves)
+        self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
+        self.epoch, self.config_epoch = guards.epoch.value, config.epoch
+        capture, scopes = Capture(), Scopes()
+        scopes.function(function)
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                capture.argument(leaf._cell, place)
+        outputs: list[Node] = []
+        modes.capture = capture
+        try:
+            with observing(scopes):
+                result = function(*args, **kwargs)
+            self._describe(capture, result, leaves, outputs)
+            del result
+            self._keep_leaked(capture, outputs)
+            self.tracked = self._track(capture, outputs, leaves)
+        finally:
+            modes.capture = None
+        self.guards: list[Guard] = scopes.guards
+        self.watched = list(capture.watched.values())
+        self.requirements = capture.requirements
+        self.gradients_read = [
+            (owner, _place_of(owner, leaves), absent)
+            for owner, absent in capture.gradients_read.values()
+        ]
+        self._compile(capture, outputs)
+        self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
+
+    # ---- building -------------------------------------------------------------------------------
+
+    def _describe(
+        self, capture: Capture, result: Any, leaves: Sequence[Any], outputs: list[Node]
+    ) -> None:
+        """Write down what a replay has to return and to set."""
+        returned: list[Any] = []
+        self.result_structure = flatten(result, returned)
+        made: dict[int, Any] = {}
+        self.returns: list[Any] = []
+        for leaf in returned:
+            if isinstance(leaf, Tensor):
+                leaf = made.setdefault(id(leaf), _returned(capture, leaf, leaves, outputs))
+            self.returns.append(leaf)
+        writes, changed = [], []
+        for outer, shadow in capture.shadows.items():
+            if isinstance(outer, Cell) and isinstance(shadow, Cell) and shadow.version:
+                outputs.append(shadow.node)
+                source = _source_of(capture, outer)
+                kind = shadow.node.types[0]
+                writes.append(Write(source, len(outputs) - 1, kind, shadow.mode))
+            if shadow.mode != outer.mode and not isinstance(outer, Cell):
+                changed.append((outer, shadow.mode))
+            elif shadow.mode != outer.mode and LEAF in (shadow.mode, outer.mode):
+                changed.append((outer, shadow.mode))
+        gradients = []
+        for owner, value in capture.gradients.values():
+            if owner._track.capture is None:
+                gradients.append(_gradient_write(capture, owner, value, leaves, outputs))
+        drawn = [(generator, stream.used) for generator, stream in capture.streams.items()]
+        self.effects = Effects(writes, [g for g in gradients if g is not None], changed, drawn)
+
+    def _keep_leaked(self, capture: Capture, outputs: list[Node]) -> None:
+        """Tensors made inside that somebody still holds, such as new optimizer state."""
+        capture.gradients.clear()
+        self.leaked: list[ref[Cell]] = []
+        for cell_ref in capture.made:
+            cell = cell_ref()
+            if cell is not None:
+                outputs.append(cell.node)
+                kind = cell.node.types[0]
+                self.effects.writes.append(Write(cell_ref, len(outputs) - 1, kind, cell.mode))
+                self.leaked.append(cell_ref)
+
+    def _track(
+        self, capture: Capture, outputs: list[Node], leaves: Sequence[Any]
+    ) -> Tracked | None:
+        """The graphs of outputs through which gradients flow on, and what backward will read."""
+        numbers = [r.output for r in self.returns if isinstance(r, Fresh) and r.tracked]
+        numbers += [w.output for w in self.effects.writes if w.mode == GRAPH]
+        numbers += [
+            g.value.output
+            for g in self.effects.gradients
+            if isinstance(g.value, Fresh) and g.value.tracked
+        ]
+        if not numbers:
+            return None
+        graphs = {number: outputs[number] for number in numbers}
+        known = set(capture.inputs) | set(graphs.values())
+        saved = saved_for_backward(
+            list(graphs.values()), lambda n: n in known or n.buffer is not None
+        )
+        places = {}
+        for node in saved:
+            outputs.append(node)
+            places[len(outputs) - 1] = node
+        keys = []
+        for outer, shadow in capture.shadows.items():
+            if shadow.rare is not None and shadow.rare.key is not None and shadow.mode == LEAF:
+                keys.append((shadow.rare.key, _track_source(capture, outer, leaves), outer))
+        return Tracked(graphs, places, keys, dict(capture.inputs))
+
+    def _compile(self, capture: Capture, outputs: Sequence[Node]) -> None:
+        """One program for all outputs."""
+        inputs = capture.inputs
+
+        def is_input(node: Node) -> bool:
+            return node in inputs or node.buffer is not None
+
+        prepared = prepare(outputs, is_input)
+        order = topological(prepared, is_input)
+        used = {node for node in order if is_input(node)}
+        slots = [node for node in inputs if node in used]
+        slots += [node for node in order if node in used and node not in inputs]
+        for node in order:
+            if node.op is LEAF_OP and node not in used:
+                raise AssertionError("a traced graph reads a leaf that is neither input nor value")
+        self.graph, self.slots = prepared, slots
+        self.output_types = [node.types[0] for node in prepared]
+        self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
+        self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
+        self.program: Runnable = program_for(prepared, slots)
+
+    # ---- checking -------------------------------------------------------------------------------
+
+    def broken(self, signature: Signature | None, leaves: Sequence[Any]) -> str | None:
+        """Why this trace does not fit a call; None if it does."""
+        if signature is not None and signature != self.signature:
+            return _difference(self.signature, signature)
+        if config.epoch != self.config_epoch:
+            return "a setting of ridgeline.config changed"
+        if guards.epoch.value != self.epoch:
+            reason = self._changed_object()
+            if reason is not None:
+                return reason
+            self.epoch = guards.epoch.value
+        for guard in self.guards:
+            if not guard.holds():
+                return f"{guard.text} changed"
+        for holds, text in self.requirements:
+            if not holds():
+                return f"no longer true: {text}"
+        for owner, place, absent in self.gradients_read:
+            tensor = owner if place is None else leaves[place]
+            if (tensor._extra is None or tensor._extra.grad is None) != absent:
+                return "a gradient was set" if absent else "a gradient was cleared"
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf._cell in self.outside:
+                return "an argument is a tensor that the function also reads by itself"
+        return None
+
+    def _changed_object(self) -> str | None:
+        """Which watched module or optimizer changed, if any did."""
+        for obj, before in self.watched:
+            after = guards.snapshot(obj)
+            if after != before:
+                what = ", ".join(guards.differences(before, after))
+                return f"{type(obj).__name__} changed: {what}"
+        return None
+
+    # ---- replaying ------------------------------------------------------------------------------
+
+    def replay(self, leaves: Sequence[Any]) -> Any:
+        """Run the program on the live values, set what it changes, and return its results."""
+        buffers = self.fixed.copy()
+        for slot, source in self.readers:
+            buffers[slot] = _live_buffer(source, leaves)
+        live = self._instantiate(leaves) if self.tracked is not None else {}
+        results = self.program.run(buffers)
+        if self.effects.drawn:
+            for generator, count in self.effects.drawn:
+                generator.skip(count)
+        nodes = self._output_nodes(results, live)
+        for write in self.effects.writes:
+            self._write(write, nodes[write.output], leaves)
+        for track, mode in self.effects.modes:
+            track.mode = mode
+        for change in self.effects.gradients:
+            owner = change.owner if change.place is None else leaves[change.place]
+            value = change.value
+            owner.grad = _fresh(value, nodes) if isinstance(value, Fresh) else value
+        values: list[Any] = []
+        shared: dict[int, Tensor] = {}
+        for spec in self.returns:
+            if isinstance(spec, Fresh):
+                if id(spec) not in shared:
+                    shared[id(spec)] = _fresh(spec, nodes)
+                values.append(shared[id(spec)])
+            else:
+                values.append(_given(spec, leaves) if isinstance(spec, Given) else spec)
+        return values[0] if self.result_structure is None else unflatten(
+            self.result_structure, values
+        )
+
+    def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:
+        nodes = []
+        for number, (type, buffer) in enumerate(zip(self.output_types, results)):
+            if buffer.borrowed:  # an input handed through: results never lie in foreign memory
+                buffer = execute.adopt(buffer.array(type.dtype, type.shape))  # type: ignore[arg-type]
+            node = live.get(number)
+            if node is None:
+                nodes.append(filled_leaf(type, buffer))
+            else:
+                if node.buffer is None:
+                    node.buffer = buffer
+                nodes.append(node)
+        return nodes
+
+    def _instantiate(self, leaves: Sequence[Any]) -> dict[int, Node]:
+        """The graphs of tracked outputs over the live inputs, so that backward can go on."""
+        tracked = self.tracked
+        assert tracked is not None
+        replacements: dict[Node, Node] = {}
+        for node, source in tracked.inputs.items():
+            replacements[node] = _live_node(source, leaves)
+        for key, source, track in tracked.keys:
+            cell = _live_cell(source, leaves)
+            own = leaves[source.place]._track if isinstance(source, ArgumentInput) else track
+            replacements[key] = _special(cell, own)
+        numbers = [*tracked.outputs, *tracked.saved]
+        graphs = [*tracked.outputs.values(), *tracked.saved.values()]
+        return dict(zip(numbers, substitute(graphs, replacements)))
+
+    def _write(self, write: Write, node: Node, leaves: Sequence[Any]) -> None:
+        if isinstance(write.source, ref):
+            cell = write.source()
+            if cell is None:
+                return
+            cell.capture = None
+        else:
+            cell = _live_cell(write.source, leaves)
+        cell.set(node)
+        if cell.mode < LEAF:
+            cell.mode = GRAPH if write.mode == GRAPH else PLAIN
+        execute.written(cell)
+
+
+def _fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:
+    made = wrap(nodes[spec.output], GRAPH if spec.mode == GRAPH else PLAIN)
+    if spec.spent:
+        rare(made._cell).spent = True
+    return made
+
+
+def _given(spec: Given, leaves: Sequence[Any]) -> Tensor:
+    if spec.place is not None:
+        found: Tensor = leaves[spec.place]
+        return found
+    if spec.source is None:
+        return spec.tensor
+    made = alias(spec.tensor)
+    made._cell, made._seen = _live_cell(spec.source, leaves), None
+    if isinstance(spec.source, ArgumentInput) and spec.tensor._track.capture is None:
+        made._track = leaves[spec.source.place]._track
+    else:
+        made._track = Track(CUT, None)
+    return made
+
+
+def _live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
+    """The cell that an input stands for in this call."""
+    if isinstance(source, CellInput):
+        return source.cell
+    if isinstance(source, ArgumentInput):
+        cell: Cell = leaves[source.place]._cell
+        return cell
+    assert isinstance(source, GradientInput)
+    gradient = source.owner.grad
+    assert gradient is not None, "the guards saw to it that there is a gradient"
+    return gradient._cell
+
+
+def _live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
+    """The value of an input in this call."""
+    if isinstance(source, NumberInput):
+        return Buffer.borrow(np.array(source.getter(), source.dtype.numpy))
+    if isinstance(source, RandomInput):
+        seed, offset = source.generator.get_state()
+        return Buffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
+    cell = _live_cell(source, leaves)
+    if cell.rare is not None and cell.rare.shared is not None:
+        execute.refresh(cell)
+    buffer = cell.node.buffer
+    if buffer is None:
+        if cell.capture is not None:
+            execute.foreign(cell, cell, None)
+        execute.realize([cell])
+        buffer = cell.node.buffer
+    result: Buffer = buffer
+    return result
+
+
+def _live_node(source: Source, leaves: Sequence[Any]) -> Node:
+    """The node that stands for an input in this call."""
+    if isinstance(source, NumberInput | RandomInput):
+        kind = source.dtype if isinstance(source, NumberInput) else None
+        buffer = _live_buffer(source, leaves)
+        from ridgeline import dtypes
+
+        return filled_leaf(TensorType((), kind or dtypes.uint64), buffer)
+    return _live_cell(source, leaves).node
+
+
+def _place_of(tensor: Tensor, leaves: Sequence[Any]) -> int | None:
+    for place, leaf in enumerate(leaves):
+        if leaf is tensor:
+            return place
+    return None
+
+
+def _source_of(capture: Capture, cell: Cell) -> Source:
+    return capture.source(cell)
+
+
+def _track_source(capture: Capture, track: Track, leaves: Sequence[Any]) -> Source:
+    """How the cell under a track is found again."""
+    if isinstance(track, Cell):
+        return capture.source(track)
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and leaf._track is track:
+            return ArgumentInput(place)
+    owner = track.rare.owner() if track.rare is not None and track.rare.owner is not None else None
+    assert owner is not None, "a variable's tensor is alive while it is traced"
+    return CellInput(owner._cell)
+
+
+def _returned(
+    capture: Capture, tensor: Tensor, leaves: Sequence[Any], outputs: list[Node]
+) -> Fresh | Given:
+    place = _place_of(tensor, leaves)
+    if place is not None:
+        return Given(None, tensor, place)
+    if tensor._cell.capture is None:
+        inside = tensor._track.capture is not None
+        known = tensor._cell in capture.shadows and (inside or tensor._steps)
+        source = capture.source(tensor._cell) if known else None
+        return Given(source, tensor, None)
+    node = read(tensor)
+    outputs.append(node)
+    track = tensor._resolved()[1]
+    spent = track.rare is not None and track.rare.spent
+    return Fresh(len(outputs) - 1, node.types[0], track.mode, spent)
+
+
+def _gradient_write(
+    capture: Capture,
+    owner: Tensor,
+    value: Tensor | None,
+    leaves: Sequence[Any],
+    outputs: list[Node],
+) -> GradientWrite | None:
+    place = _place_of(owner, leaves)
+    if value is None:
+        return GradientWrite(owner, place, None)
+    before = owner._extra.grad if owner._extra is not None else None
+    if value is before:
+        return None  # the same tensor, written in place
+    if value._cell.capture is None:
+        return GradientWrite(owner, place, value)
+    node = read(value)
+    outputs.append(node)
+    mode = value._resolved()[1].mode
+    return GradientWrite(owner, place, Fresh(len(outputs) - 1, node.types[0], mode))
+
+
+def _difference(before: Signature, after: Signature) -> str:
+    """What differs between two signatures, in words."""
+    if before.gradients != after.gradients:
+        return "gradients were switched " + ("on" if after.gradients else "off")
+    if before.structure != after.structure or len(before.leaves) != len(after.leaves):
+        return "the arguments are nested differently"
+    for place, (old, new) in enumerate(zip(before.leaves, after.leaves)):
+        if old != new:
+            return f"argument {place + 1} was {_shown(old)} and is {_shown(new)}"
+    return "the signature differs"
+
+
+def _shown(leaf: Any) -> str:
+    return str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf)
