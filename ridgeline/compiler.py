@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from math import ceil
+from time import perf_counter
+from typing import Any
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import (
@@ -25,9 +27,10 @@ from ridgeline.codegen.llvm.native import (
 )
 from ridgeline.config import config
 from ridgeline.fusion.groups import Fusion, Group, Roofline, fuse
-from ridgeline.fusion.values import choose_values, nbytes
+from ridgeline.fusion.values import choose_values, in_memory, nbytes
 from ridgeline.graph.copying import onto_fresh_leaves
-from ridgeline.graph.node import Node, TensorType, topological
+from ridgeline.graph.node import Node, TensorType, proj, topological
+from ridgeline.graph.sizes import Size
 from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep
@@ -53,13 +56,25 @@ class KernelCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """A program as data: what the disk cache keeps beside the machine code."""
+class HostCall:
+    """A library call between kernels: which node (by place in the graph), over which slots."""
 
-    calls: tuple[KernelCall, ...]
+    node: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A program as data: what the disk cache keeps beside the machine code.
+
+    Slots are the inputs, then buffers made for each run (results first), then the arena's.
+    """
+
+    calls: tuple[KernelCall | HostCall, ...]
     inputs: int
-    results: tuple[tuple[int, int], ...]  # (slot, bytes) of every buffer made for the caller
-    returns: tuple[int, ...]  # for each output: a slot among the inputs or results
+    made: tuple[int, ...]  # bytes of every buffer made for a run
+    returns: tuple[int, ...]  # for each output: a slot among the inputs or the buffers made
     arena: tuple[tuple[int, int], ...]
     arena_bytes: int
     peak_live: int
@@ -76,27 +91,62 @@ class CompiledKernel:
 
 @dataclass(slots=True)
 class Program:
-    """A compiled graph. `run` is one native call; results are fresh buffers."""
+    """A compiled graph. Results are fresh buffers.
+
+    Without library calls, `run` is one native call; each library call cuts the plan in two.
+    """
 
     layout: Layout
-    plan: Plan
+    parts: tuple[Plan | HostCall, ...]
     output_types: tuple[TensorType, ...]
     source: tuple[tuple[Node, ...], tuple[Node, ...]]
     _stages: Stages | None = field(default=None)
+    _order: list[Node] | None = field(default=None)
 
     def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
         layout = self.layout
-        results = [Buffer.allocate(size) for _, size in layout.results]
-        held = [*inputs, *results]
-        if layout.calls:
-            self.plan.run([buffer.address for buffer in held])
+        held = [*inputs, *[Buffer.allocate(size) for size in layout.made]]
+        addresses = [buffer.address for buffer in held]
+        for part in self.parts:
+            if isinstance(part, Plan):
+                part.run(addresses)
+            else:
+                self._call(part, held)
         return [held[slot] for slot in layout.returns]
 
     def profile(self, inputs: Sequence[Buffer]) -> list[float]:
-        """Run once and give the seconds of every kernel."""
-        results = [Buffer.allocate(size) for _, size in self.layout.results]
-        return self.plan.profile([buffer.address for buffer in (*inputs, *results)])
+        """Run once and give the seconds of every kernel and library call, in order."""
+        held = [*inputs, *[Buffer.allocate(size) for size in self.layout.made]]
+        addresses = [buffer.address for buffer in held]
+        seconds: list[float] = []
+        for part in self.parts:
+            if isinstance(part, Plan):
+                seconds += part.profile(addresses)
+            else:
+                begin = perf_counter()
+                self._call(part, held)
+                seconds.append(perf_counter() - begin)
+        return seconds
+
+    def _call(self, call: HostCall, held: list[Buffer]) -> None:
+        """Run a library call: the NumPy value of its node."""
+        node = self.order[call.node]
+        operands = [
+            held[slot].array(source.dtype, _known(source.shape))
+            for slot, source in zip(call.inputs, node.inputs)
+        ]
+        for slot, value, made in zip(call.outputs, node.op.value(node, operands), node.types):
+            if slot >= 0:
+                held[slot].array(made.dtype, _known(made.shape))[...] = value
+
+    @property
+    def order(self) -> list[Node]:
+        """The nodes of the program, by which library calls are numbered."""
+        if self._order is None:
+            outputs, inputs = self.source
+            self._order = topological(outputs, stop=set(inputs).__contains__)
+        return self._order
 
     @property
     def stages(self) -> Stages:
@@ -105,11 +155,16 @@ class Program:
             self._stages = lower_graph(*self.source)
         return self._stages
 
-    def explain(self) -> str:
-        """The stages of every kernel, printed."""
+    def explain(self, detail: str = "loops") -> str:
+        """The stages of every kernel, printed; `detail` is kernels, loops or code."""
         from ridgeline.explain import explain_program
 
-        return explain_program(self)
+        return explain_program(self, detail)
+
+
+def _known(shape: tuple[Size, ...]) -> tuple[int, ...]:
+    assert all(isinstance(size, int) for size in shape), "sizes are known when a program runs"
+    return shape  # type: ignore[return-value]
 
 
 @dataclass(slots=True)
@@ -119,6 +174,7 @@ class Stages:
     fusion: Fusion
     kernels: list[CompiledKernel]
     results: tuple[Node, ...]
+    order: tuple[Node, ...]
 
 
 def machine() -> Machine:
@@ -148,9 +204,11 @@ def lower_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Stages:
     facts = machine()
     kernels = []
     for group in fusion.groups:
-        steps = default_steps(group.lowered, facts)
-        kernels.append(CompiledKernel(group, steps, named(replay(group.lowered.kernel, steps))))
-    return Stages(fusion, kernels, values.results)
+        if group.lowered is not None:
+            steps = default_steps(group.lowered, facts)
+            scheduled = named(replay(group.lowered.kernel, steps))
+            kernels.append(CompiledKernel(group, steps, scheduled))
+    return Stages(fusion, kernels, values.results, tuple(topological(outputs, is_input)))
 
 
 def named(kernel: Kernel) -> Kernel:
@@ -183,31 +241,21 @@ def lay_out(stages: Stages, inputs: Sequence[Node]) -> Layout:
     slot_of: dict[Node, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
-    made = list(dict.fromkeys(r for r in stages.results if r not in slot_of))
-    results = []
-    for node in made:
-        slot_of[node] = len(inputs) + len(results)
-        results.append((slot_of[node], nbytes(node)))
-    written = [v for k in stages.kernels for v in k.group.lowered.slots[k.group.lowered.reads :]]
-    temporary = [v for v in dict.fromkeys(written) if v not in slot_of]
-    lives = _live_ranges(stages, temporary)
+    lives = _live_ranges(stages)
+    calls = [step for step, g in enumerate(stages.fusion.groups) if g.host]
+    kept = [v for v, life in lives.items() if any(life.first <= c <= life.last for c in calls)]
+    made = [v for v in dict.fromkeys((*stages.results, *kept)) if v not in slot_of]
+    for number, node in enumerate(made, len(inputs)):
+        slot_of[node] = number
+    temporary = [v for v in lives if v not in slot_of]
     arena = plan_arena([lives[v] for v in temporary])
-    first = len(inputs) + len(results)
+    first = len(inputs) + len(made)
     for number, value in enumerate(temporary, first):
         slot_of[value] = number
-    threads = machine().threads
-    calls = []
-    for compiled in stages.kernels:
-        lowered = compiled.group.lowered
-        tasks = task_count(compiled.kernel)
-        slots = tuple(slot_of[lowered.slots[b.slot]] for b in compiled.kernel.params)
-        grain = _grain(tasks, compiled.group.seconds, threads)
-        if tasks > 0:
-            calls.append(KernelCall(compiled.kernel.name, slots, tasks, grain))
     return Layout(
-        tuple(calls),
+        tuple(_calls(stages, slot_of)),
         len(inputs),
-        tuple(results),
+        tuple(map(nbytes, made)),
         tuple(slot_of[r] for r in stages.results),
         tuple((first + i, offset) for i, offset in enumerate(arena.offsets)),
         arena.nbytes,
@@ -215,16 +263,39 @@ def lay_out(stages: Stages, inputs: Sequence[Node]) -> Layout:
     )
 
 
-def _live_ranges(stages: Stages, temporary: Sequence[Node]) -> dict[Node, LiveRange]:
-    wanted = set(temporary)
+def _stored(group: Group) -> tuple[Node, ...]:
+    return group.values if group.host else group.loops.slots[group.loops.reads :]
+
+
+def _calls(stages: Stages, slot_of: dict[Node, int]) -> Iterator[KernelCall | HostCall]:
+    threads = machine().threads
+    place = {node: i for i, node in enumerate(stages.order)}
+    kernels = iter(stages.kernels)
+    for group in stages.fusion.groups:
+        if group.host is not None:
+            node = group.host
+            sources = tuple(slot_of[in_memory(i, slot_of.__contains__)] for i in node.inputs)
+            outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
+            yield HostCall(place[node], sources, outputs)
+            continue
+        compiled = next(kernels)
+        tasks = task_count(compiled.kernel)
+        slots = tuple(slot_of[group.loops.slots[b.slot]] for b in compiled.kernel.params)
+        if tasks > 0:
+            grain = _grain(tasks, group.seconds, threads)
+            yield KernelCall(compiled.kernel.name, slots, tasks, grain)
+
+
+def _live_ranges(stages: Stages) -> dict[Node, LiveRange]:
+    """When each written value is in use, by step."""
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
-    for step, compiled in enumerate(stages.kernels):
-        for value in compiled.group.lowered.slots:
-            if value in wanted:
-                first.setdefault(value, step)
-                last[value] = step
-    return {v: LiveRange(nbytes(v), first[v], last[v]) for v in temporary}
+    for step, group in enumerate(stages.fusion.groups):
+        for value in _stored(group):
+            first[value] = last[value] = step
+        for value in group.reads:
+            last[value] = step
+    return {v: LiveRange(nbytes(v), first[v], last[v]) for v in first}
 
 
 # ---- machine code and caches --------------------------------------------------------------------
@@ -275,17 +346,35 @@ def _load_or_compile(
         layout = _layout_from(json.loads(head))
         loaded = Library.load(code) if code else None
         for call in layout.calls:
-            if call.symbol not in _addresses and loaded is not None:
+            if isinstance(call, KernelCall) and call.symbol not in _addresses:
+                assert loaded is not None
                 _addresses[call.symbol] = loaded.address(call.symbol)
     else:
         stages = lower_graph(outputs, inputs)
         layout = lay_out(stages, inputs)
         code = _compile_kernels([k.kernel for k in stages.kernels])
         cache.put(digest, json.dumps(_layout_data(layout)).encode() + b"\n" + code)
-    steps = [Step(_addresses[c.symbol], c.slots, c.tasks, c.grain) for c in layout.calls]
-    slots = layout.inputs + len(layout.results) + len(layout.arena)
-    plan = Plan(steps, slots, layout.arena, layout.arena_bytes)
-    return Program(layout, plan, tuple(o.type for o in outputs), (outputs, inputs), stages)
+    types = tuple(o.type for o in outputs)
+    return Program(layout, tuple(_parts(layout)), types, (outputs, inputs), stages)
+
+
+def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
+    """Runs of kernels as plans, with the library calls between them.
+
+    The arena lasts for one plan: what is in use across a library call has a buffer of its own.
+    """
+    slots = layout.inputs + len(layout.made) + len(layout.arena)
+    steps: list[Step] = []
+    for call in layout.calls:
+        if isinstance(call, KernelCall):
+            steps.append(Step(_addresses[call.symbol], call.slots, call.tasks, call.grain))
+            continue
+        if steps:
+            yield Plan(steps, slots, layout.arena, layout.arena_bytes)
+            steps = []
+        yield call
+    if steps:
+        yield Plan(steps, slots, layout.arena, layout.arena_bytes)
 
 
 def _compile_kernels(kernels: Sequence[Kernel]) -> bytes:
@@ -301,24 +390,20 @@ def _compile_kernels(kernels: Sequence[Kernel]) -> bytes:
 
 
 def _layout_data(layout: Layout) -> dict[str, object]:
-    return {
-        "calls": [[c.symbol, list(c.slots), c.tasks, c.grain] for c in layout.calls],
-        "inputs": layout.inputs,
-        "results": layout.results,
-        "returns": layout.returns,
-        "arena": layout.arena,
-        "arena_bytes": layout.arena_bytes,
-        "peak_live": layout.peak_live,
-    }
+    calls = [
+        [c.symbol, c.slots, c.tasks, c.grain] if isinstance(c, KernelCall)
+        else [c.node, c.inputs, c.outputs]
+        for c in layout.calls
+    ]  # fmt: skip
+    return {**{f.name: getattr(layout, f.name) for f in fields(Layout)}, "calls": calls}
 
 
-def _layout_from(data: dict[str, list[list[int]]]) -> Layout:
-    calls = tuple(KernelCall(str(s), tuple(a), t, g) for s, a, t, g in data["calls"])  # type: ignore[arg-type,misc]
-    results = tuple((a, b) for a, b in data["results"])
-    arena = tuple((a, b) for a, b in data["arena"])
-    return Layout(
-        calls, data["inputs"], results, tuple(data["returns"]), arena,  # type: ignore[arg-type]
-        data["arena_bytes"], data["peak_live"],  # type: ignore[arg-type]
+def _layout_from(data: dict[str, Any]) -> Layout:
+    calls = tuple(
+        KernelCall(c[0], tuple(c[1]), c[2], c[3]) if len(c) == 4
+        else HostCall(c[0], tuple(c[1]), tuple(c[2]))
+        for c in data.pop("calls")
     )  # fmt: skip
-
-
+    data["arena"] = tuple((slot, offset) for slot, offset in data["arena"])
+    data["made"], data["returns"] = tuple(data["made"]), tuple(data["returns"])
+    return Layout(calls, **data)

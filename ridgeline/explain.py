@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.graph.node import Node
@@ -19,9 +19,6 @@ from ridgeline.loops.printer import print_kernel
 
 if TYPE_CHECKING:
     from ridgeline.compiler import CompiledKernel, Program
-
-Detail = Literal["kernels", "loops", "code"]
-
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
@@ -40,7 +37,7 @@ class KernelRow:
 
 def kernel_row(compiled: CompiledKernel) -> KernelRow:
     """The counts of one kernel, taken from its loops before any scheduling."""
-    plain = compiled.group.lowered.kernel
+    plain = compiled.group.loops.kernel
     flops, nbytes = useful(plain).flops, compulsory_bytes(plain)
     assert isinstance(flops, int) and isinstance(nbytes, int), "sizes are known when a plan is made"
     return KernelRow(compiled.kernel.name, flops, nbytes, _lines(compiled.group.values))
@@ -51,7 +48,7 @@ def kernel_rows(program: Program) -> list[KernelRow]:
     return [kernel_row(k) for k in program.stages.kernels]
 
 
-def explain_program(program: Program, detail: Detail = "loops") -> str:
+def explain_program(program: Program, detail: str = "loops") -> str:
     """A text for people; `detail` says how far down it goes."""
     rows = kernel_rows(program)
     layout = program.layout
@@ -79,9 +76,9 @@ def _vector_bytes() -> int:
 
 
 def _kernel_text(
-    number: int, compiled: CompiledKernel, row: KernelRow, detail: Detail
+    number: int, compiled: CompiledKernel, row: KernelRow, detail: str
 ) -> Iterable[str]:
-    lowered = compiled.group.lowered
+    lowered = compiled.group.loops
     yield (
         f"kernel {number}: {row.name}   {quantity(row.flops, 'FLOP')}, "
         f"{quantity(row.nbytes, 'B')}, {row.intensity:.2f} FLOP/B"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from ridgeline.fusion.values import FOLDS, Values, elements, nbytes
+from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, nbytes, on_host
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
@@ -43,13 +43,28 @@ class Refusal:
 
 @dataclass(slots=True)
 class Group:
-    """A kernel in the making: its values, what it reads from memory, and its loops."""
+    """A kernel in the making: its values, what it reads from memory, and its loops.
+
+    A library call is a group too: `host` is its node, and it has no loops.
+    """
 
     number: int
     values: tuple[Node, ...]
     reads: frozenset[Node]
-    lowered: Lowered
     seconds: float
+    lowered: Lowered | None
+    host: Node | None = None
+
+    @property
+    def name(self) -> str:
+        """What the group computes."""
+        return self.host.op.name if self.lowered is None and self.host else self.loops.kernel.name
+
+    @property
+    def loops(self) -> Lowered:
+        """The loops of a group that is not a library call."""
+        assert self.lowered is not None
+        return self.lowered
 
 
 @dataclass(slots=True)
@@ -105,6 +120,10 @@ class Fuser:
 
     def _group(self, values: tuple[Node, ...], stored: Sequence[Node]) -> Group:
         ordered = tuple(sorted(values, key=self.position.__getitem__))
+        source = ordered[0].inputs[0] if ordered[0].op is PROJ else ordered[0]
+        if on_host(source):
+            sources = frozenset(in_memory(i, self.is_input) for i in source.inputs)
+            return Group(next(self.numbers), ordered, sources, 0.0, None, source)
         inside = set(ordered)
         reads: set[Node] = set()
         work = 0.0
@@ -130,7 +149,7 @@ class Fuser:
         seconds = self.roofline.launch_seconds + max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
         )
-        return Group(next(self.numbers), ordered, frozenset(reads), lowered, seconds)
+        return Group(next(self.numbers), ordered, frozenset(reads), seconds, lowered)
 
     def _leaves(self, value: Node, inside: set[Node]) -> bool:
         """True if a value is needed outside a group: as a result, or by another kernel."""
@@ -153,6 +172,8 @@ class Fuser:
 
     def _propose(self, group: Group) -> None:
         """Put every neighbour that might merge with a group on the heap."""
+        if group.lowered is None:
+            return
         neighbours = {self.owner[r] for r in group.reads if r in self.owner}
         for value in group.values:
             neighbours |= self.readers.get(value, set())
@@ -162,6 +183,8 @@ class Fuser:
         neighbours.discard(group.number)
         for number in neighbours:
             other = self.groups[number]
+            if other.lowered is None:
+                continue
             gain = self._possible_gain(group, other)
             if gain > 0:
                 heapq.heappush(self.heap, (-gain, group.number, number))
@@ -205,7 +228,7 @@ class Fuser:
         reason: str,
     ) -> None:
         self.refused |= {key, (key[1], key[0])}
-        first, second = a.lowered.kernel.name, b.lowered.kernel.name
+        first, second = a.name, b.name
         self.refusals[first, second, reason] = Refusal(first, second, gain, reason)
 
     def _between(self, a: Group, b: Group) -> bool:

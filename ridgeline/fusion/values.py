@@ -33,11 +33,18 @@ def nbytes(node: Node) -> int:
     return elements(node) * node.dtype.itemsize
 
 
-def storage(node: Node) -> Node:
-    """The node whose memory holds a value: a reshape of contiguous memory is that memory."""
-    while node.op in (RESHAPE, STOP_GRADIENT):
-        node = node.inputs[0]
-    return node
+def on_host(node: Node) -> bool:
+    """True for library calls: ops without loops, and element types that kernels do not compute in.
+
+    Their NumPy value runs between kernels.
+    """
+    if node.op.family == "opaque":
+        return True
+    types = [*node.types, *(i.type for i in node.inputs)]
+    return node.op is not PROJ and any(
+        t.dtype.kind == "complex" or t.dtype.itemsize == 1 and t.dtype.kind == "float"
+        for t in types
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +58,7 @@ class Values:
 
 def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> Values:
     """Decide what lies in memory between kernels."""
-    results = tuple(_result(o, is_input) for o in outputs)
+    results = tuple(in_memory(o, is_input) for o in outputs)
     order = topological(results, stop=is_input)
     stored = {n for n in results if not is_input(n)}
     users: dict[Node, list[Node]] = {n: [] for n in order}
@@ -60,6 +67,8 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
             continue
         for source in node.inputs:
             users[source].append(node)
+        if on_host(node):
+            stored.update(_host_values(node, is_input))
         if node.op in FOLDS and node.op is not ARG_REDUCE:
             stored.add(node)
         if node.op is PROJ:
@@ -71,14 +80,25 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
         sites[node] = set()
         for user in users[node]:
             sites[node] |= {user} if user in stored else sites[user]
-        if is_input(node) or node in stored or node.op.family != "pointwise":
+        if is_input(node) or node in stored or node.op.family != "pointwise" or on_host(node):
             continue
         if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
             stored.add(node)
     return Values(tuple(order), frozenset(stored), results)
 
 
-def _result(node: Node, is_input: Callable[[Node], bool]) -> Node:
+def _host_values(node: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
+    """What a library call reads and writes: all of it lies in memory."""
+    if len(node.types) == 1:
+        yield node
+    for source in node.inputs:
+        base = in_memory(source, is_input)
+        if not is_input(base) and len(base.types) == 1:
+            yield base
+
+
+def in_memory(node: Node, is_input: Callable[[Node], bool]) -> Node:
+    """The node whose memory holds a value: a reshape of contiguous memory is that memory."""
     while node.op in (RESHAPE, STOP_GRADIENT) and not is_input(node):
         node = node.inputs[0]
     return node
@@ -92,7 +112,7 @@ def _operands_in_memory(node: Node, is_input: Callable[[Node], bool]) -> Iterabl
             if base.op in (PAD, CONCAT, PROJ):
                 break
             if base.op is RESHAPE:
-                root = _result(base, is_input)
+                root = in_memory(base, is_input)
                 if root.op.family != "movement" or is_input(root) or root.op in (PAD, CONCAT, PROJ):
                     base = root
                     break

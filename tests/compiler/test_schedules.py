@@ -23,8 +23,8 @@ def test_scheduled_loops_give_the_graphs_values(name: str) -> None:
     arrays = inputs_for(inputs, seed=2)
     values = dict(zip(inputs, arrays))
     for compiled in lower_graph(outputs, inputs).kernels:
-        slots = compiled.group.lowered.slots
-        reads = compiled.group.lowered.reads
+        slots = compiled.group.loops.slots
+        reads = compiled.group.loops.reads
         memory = {i: np.ascontiguousarray(values[n]) for i, n in enumerate(slots[:reads])}
         for i, node in enumerate(slots[reads:], reads):
             memory[i] = np.zeros(node.shape, node.dtype.numpy)  # type: ignore[arg-type]
@@ -41,5 +41,5 @@ def test_a_schedule_survives_json(name: str) -> None:
     for compiled in lower_graph(outputs, inputs).kernels:
         again = from_json(to_json(compiled.steps))
         assert again == compiled.steps
-        unscheduled = compiled.group.lowered.kernel
+        unscheduled = compiled.group.loops.kernel
         assert replay(unscheduled, again).body == compiled.kernel.body
