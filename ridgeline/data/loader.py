@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.data.collate import collate_arrays, to_tensors
-from ridgeline.data.dataset import Dataset, IterableDataset
+from ridgeline.data.dataset import IterableDataset
 from ridgeline.data.randomness import Stream
 from ridgeline.data.sampler import Indices, RandomSampler, Sampler, SequentialSampler
 from ridgeline.data.transforms import Transform
@@ -24,13 +24,14 @@ from ridgeline.errors import RidgelineError
 class DataLoader:
     """Iterating gives one epoch of batches; each iteration is the next epoch.
 
+    A dataset is an IterableDataset, or anything with a length and samples by index.
     `transform(images, stream)` is applied to the first array of every batch. `epoch` and
     `position` say where the loader stands; `state_dict()` holds both.
     """
 
     def __init__(
         self,
-        dataset: Dataset[Any] | IterableDataset[Any],
+        dataset: Any,
         batch_size: int = 1,
         shuffle: bool = False,
         sampler: Sampler | None = None,
@@ -92,7 +93,6 @@ class DataLoader:
             batch = gather(samples)
         else:
             if isinstance(samples, np.ndarray):
-                assert isinstance(self.dataset, Dataset)
                 samples = [self.dataset[int(i)] for i in samples]
             if self.collate_fn is not None:
                 return self.collate_fn(samples)

@@ -250,8 +250,13 @@ class Module:
         return found
 
     def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` on every module, children first."""
-        for module in reversed(list(self.modules())):
+        """Call `fn` on every module, children first and in order."""
+        backwards: list[Module] = []
+        stack: list[Module] = [self]
+        while stack:
+            backwards.append(stack.pop())
+            stack.extend(backwards[-1].children())
+        for module in reversed(backwards):
             fn(module)
         return self
 

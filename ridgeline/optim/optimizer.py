@@ -138,7 +138,7 @@ class Optimizer:
                 numbers.setdefault(id(parameter), len(numbers))
             settings = {key: value for key, value in dict.items(group) if key != "params"}
             groups.append({**settings, "params": [numbers[id(p)] for p in group["params"]]})
-        state = {numbers[id(parameter)]: dict(held) for parameter, held in self.state.items()}
+        state = {numbers[id(p)]: dict(held) for p, held in self.state.items() if held}
         return {"state": dict(sorted(state.items())), "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ class LRScheduler:
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             if last_epoch == -1:
-                group["initial_lr"] = group["lr"]
+                group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
                 raise RidgelineError("going on at last_epoch needs groups with initial_lr")
         self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]

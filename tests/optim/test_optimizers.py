@@ -1,0 +1,176 @@
+"""Optimizers against torch's: the same parameters after every one of many steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ridgeline import guards, nn, optim
+from ridgeline.data.dataset import as_array
+from ridgeline.errors import RidgelineError
+from ridgeline.optim.optimizer import OptimizerError
+from ridgeline.tensor import Tensor, tensor
+from tests.nn.oracle import assert_as_good
+
+STEPS = 10
+SHAPES = ((4, 3), (6, 4), (5,))
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("SGD", {}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}),
+    ("SGD", {"lr": 0.1, "momentum": 0.5, "maximize": True, "weight_decay": 0.1}),
+    ("Adam", {}),
+    ("Adam", {"lr": 0.1, "betas": (0.8, 0.95), "eps": 1e-4, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.1, "amsgrad": True, "maximize": True}),
+    ("AdamW", {}),
+    ("AdamW", {"lr": 0.1, "weight_decay": 0.3, "amsgrad": True}),
+]
+
+
+def start() -> list[np.ndarray]:
+    source = np.random.default_rng(0)
+    return [source.standard_normal(shape).astype(np.float32) for shape in SHAPES]
+
+
+def gradients(step: int) -> list[np.ndarray]:
+    source = np.random.default_rng(100 + step)
+    return [source.standard_normal(shape).astype(np.float32) for shape in SHAPES]
+
+
+def parameters(kind: str) -> list[Any]:
+    if kind == "ours":
+        return [nn.Parameter(tensor(a)) for a in start()]
+    dtype = torch.float64 if kind == "exact" else torch.float32
+    return [torch.nn.Parameter(torch.tensor(a, dtype=dtype)) for a in start()]
+
+
+def set_gradients(params: list[Any], step: int) -> None:
+    for parameter, gradient in zip(params, gradients(step)):
+        if isinstance(parameter, Tensor):
+            parameter.grad = tensor(gradient)
+        else:
+            parameter.grad = torch.tensor(gradient, dtype=parameter.dtype)
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=lambda v: str(v) if v else "defaults")
+def test_follows_torch(name: str, settings: dict[str, Any]) -> None:
+    kinds = ("ours", "torch", "exact")
+    params = {kind: parameters(kind) for kind in kinds}
+    rules = {
+        kind: getattr(optim if kind == "ours" else torch.optim, name)(params[kind], **settings)
+        for kind in kinds
+    }
+    for step in range(STEPS):
+        for kind in kinds:
+            set_gradients(params[kind], step)
+            rules[kind].step()
+        for number, (a, b, c) in enumerate(zip(*params.values())):
+            triple = (as_array(a), b.detach().numpy(), c.detach().numpy())
+            assert_as_good(*triple, f"parameter {number} after step {step + 1}")
+
+
+@pytest.mark.parametrize(("name", "settings"), CASES, ids=lambda v: str(v) if v else "defaults")
+def test_state_moves_between_torch_and_us(name: str, settings: dict[str, Any]) -> None:
+    """Steps begun in torch go on here: the state_dict has torch's form both ways."""
+    theirs, mine = parameters("torch"), parameters("ours")
+    rule = getattr(torch.optim, name)(theirs, **settings)
+    for step in range(3):
+        set_gradients(theirs, step)
+        rule.step()
+    own = getattr(optim, name)(mine, lr=0.7)
+    own.load_state_dict(rule.state_dict())
+    for a, b in zip(mine, theirs):
+        a.data.copy_(tensor(b.detach().numpy().copy()))
+    assert own.param_groups[0]["lr"] == rule.param_groups[0]["lr"]
+    for step in range(3, 6):
+        set_gradients(theirs, step)
+        set_gradients(mine, step)
+        rule.step()
+        own.step()
+    for a, b in zip(mine, theirs):
+        assert np.allclose(as_array(a), b.detach().numpy(), rtol=1e-5, atol=1e-6)
+    held, their_held = own.state_dict()["state"], rule.state_dict()["state"]
+    assert {n: set(s) for n, s in held.items()} == {
+        n: {k for k, v in s.items() if v is not None} for n, s in their_held.items()
+    }
+
+
+def test_groups_have_settings_of_their_own() -> None:
+    a, b, c = parameters("ours")
+    rule = optim.SGD([{"params": [a]}, {"params": [b], "lr": 0.0}], lr=0.5)
+    rule.add_param_group({"params": c, "lr": 1.0})
+    before = [as_array(p) for p in (a, b, c)]
+    set_gradients([a, b, c], 0)
+    rule.step()
+    moved = [as_array(p) - old for p, old in zip((a, b, c), before)]
+    for change, rate, gradient in zip(moved, (0.5, 0.0, 1.0), gradients(0)):
+        assert np.allclose(change, -rate * gradient, atol=1e-6)
+
+
+def test_parameters_without_gradients_stay() -> None:
+    a, b, _ = parameters("ours")
+    rule = optim.Adam([a, b], lr=0.1)
+    a.grad = tensor(gradients(0)[0])
+    before = as_array(b)
+    rule.step()
+    assert np.array_equal(as_array(b), before) and not np.array_equal(as_array(a), start()[0])
+    rule.zero_grad()
+    assert a.grad is None
+    a.grad = tensor(gradients(0)[0])
+    rule.zero_grad(set_to_none=False)
+    assert not as_array(a.grad).any()
+
+
+def test_a_closure_is_called_with_gradients_on() -> None:
+    weight = nn.Parameter(tensor([2.0]))
+    rule = optim.SGD([weight], lr=0.1)
+
+    def closure() -> Tensor:
+        rule.zero_grad()
+        loss = (weight * weight).sum()
+        loss.backward()
+        return loss
+
+    assert float(rule.step(closure)) == 4.0
+    assert np.allclose(as_array(weight), 1.6)
+
+
+def test_settings_move_the_guard_epoch() -> None:
+    rule = optim.SGD(parameters("ours"), lr=0.1)
+    before = guards.epoch.value
+    rule.param_groups[0]["lr"] = 0.2
+    assert guards.epoch.value > before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: optim.SGD([], lr=0.1), "no parameters"),
+        (lambda: optim.SGD(tensor([1.0]), lr=0.1), "iterable"),
+        (lambda: optim.SGD([1.0], lr=0.1), "takes tensors"),
+        (lambda: optim.SGD(parameters("ours"), lr=-1), "lr of at least 0"),
+        (lambda: optim.Adam(parameters("ours"), lr=float("nan")), "lr of at least 0"),
+        (lambda: optim.Adam(parameters("ours"), betas=(1.0, 0.9)), "betas in 0…1"),
+        (lambda: optim.SGD(parameters("ours"), nesterov=True), "Nesterov"),
+        (lambda: optim.SGD([*parameters("ours")[:1]] * 2, lr=0.1), "twice"),
+        (lambda: optim.SGD([nn.Parameter(tensor([1.0])) * 2], lr=0.1), "not a leaf"),
+    ],
+)
+def test_mistakes_are_named(make: Any, message: str) -> None:
+    with pytest.raises(OptimizerError, match=message):
+        make()
+
+
+def test_state_of_another_optimizer_is_refused() -> None:
+    one = optim.Adam(parameters("ours"))
+    with pytest.raises(OptimizerError, match="other parameter groups"):
+        one.load_state_dict(optim.Adam(parameters("ours")[:2]).state_dict())
+    state = one.state_dict()
+    state["state"][0]["exp_avg"] = tensor([1.0, 2.0])
+    with pytest.raises(RidgelineError, match="exp_avg has shape"):
+        one.load_state_dict(state)
