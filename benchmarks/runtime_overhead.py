@@ -20,6 +20,7 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.ceilings import measure
 from ridgeline.runtime.cpu.executor import Plan, Step, machine_code
 from ridgeline.runtime.cpu.executor_ir import executor_ir
+from ridgeline.runtime.cpu.stream import Stream, default_stream
 
 _NOTHING = "define void @nothing(ptr %args, i64 %begin, i64 %end) {\n  ret void\n}"
 
@@ -50,6 +51,12 @@ def after_pause(plan: Plan, pause: float) -> tuple[float, float]:
         plan.run(())
         times.append(time.perf_counter() - start)
     return min(times), statistics.median(times)
+
+
+def round_trip(stream: Stream, plan: Plan) -> None:
+    """Hand a plan to the stream's thread, whatever its length, and wait for it."""
+    plan.stream_nanoseconds = 0
+    stream.enqueue(plan, ()).wait()
 
 
 def subprocess_time(code: str) -> tuple[float, float]:
@@ -86,6 +93,10 @@ def main() -> None:
     single = Plan([Step(nothing, (), 2, 1)], 0)
     show("plan of one short parallel step, workers asleep", after_pause(single, 2e-3))
     show("plan of 5000 empty parallel steps, workers asleep", after_pause(regions, 2e-3))
+    stream = default_stream()
+    show("stream: hand over and wait", per_call(lambda: round_trip(stream, one), 500))
+    one.stream_nanoseconds = 1
+    show("stream: short plan on an empty stream", per_call(lambda: stream.enqueue(one, ()), 5000))
     show("compile the executor", per_call(lambda: compile_ir(executor_ir()), 1, 5))
     code = compile_ir(executor_ir())
     show("load the executor", per_call(lambda: Library.load(code), 50))

@@ -183,3 +183,26 @@ import ridgeline, ridgeline.codegen.llvm.native, ridgeline.runtime.buffer
 assert not any(name.startswith("llvmlite") for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_fork_while_another_thread_compiles() -> None:
+    script = """
+import os, threading
+from ridgeline.codegen.llvm.native import compile_ir
+ir = "define i64 @f(i64 %x) {\\n %y = add i64 %x, 1\\n ret i64 %y\\n}"
+stop = threading.Event()
+def keep_compiling():
+    while not stop.is_set():
+        compile_ir(ir)
+thread = threading.Thread(target=keep_compiling)
+thread.start()
+for _ in range(10):
+    child = os.fork()
+    if child == 0:
+        compile_ir(ir)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+thread.join()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

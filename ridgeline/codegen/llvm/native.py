@@ -41,23 +41,28 @@ class CompileError(Exception):
 
 def compile_ir(text: str) -> bytes:
     """Object code for the host from LLVM IR text. Threads may call this at once."""
+    with _COMPILE_LOCK:
+        return _compile(text)
+
+
+def _compile(text: str) -> bytes:
+    """Compile, and drop every LLVM object before the lock is: dropping calls into LLVM too."""
     import llvmlite.binding as llvm
 
     machine, options, preamble = _machine()
-    with _COMPILE_LOCK:
-        # A context of its own: in the shared one, names and types of every module parsed stay.
-        context = llvm.create_context()
-        try:
-            module = llvm.parse_assembly(preamble + text, context)
-            module.verify()
-        except RuntimeError as error:
-            raise CompileError(f"{error}\n{preamble}{text}") from None
-        with module:
-            passes = llvm.create_new_module_pass_manager()
-            for name in _PASSES:
-                getattr(passes, f"add_{name}_pass")()
-            passes.run(module, llvm.create_pass_builder(machine, options))
-            code: bytes = machine.emit_object(module)
+    # A context of its own: in the shared one, names and types of every module ever parsed stay.
+    context = llvm.create_context()
+    try:
+        module = llvm.parse_assembly(preamble + text, context)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"{error}\n{preamble}{text}") from None
+    with module:
+        passes = llvm.create_new_module_pass_manager()
+        for name in _PASSES:
+            getattr(passes, f"add_{name}_pass")()
+        passes.run(module, llvm.create_pass_builder(machine, options))
+        code: bytes = machine.emit_object(module)
     return code
 
 
