@@ -61,6 +61,8 @@ class KernelEmitter(MemoryEmitter):
         """The whole function."""
         self._parameters()
         self._task_loop(map_expressions(self.kernel.body, expand))
+        if self.streams:  # stores past the caches are ordered by nothing else
+            self.line("fence seq_cst")
         body = "\n".join([*self.allocas, *self.scopes[0].lines])
         return (
             f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{\n"

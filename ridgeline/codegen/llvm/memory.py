@@ -45,6 +45,7 @@ class MemoryEmitter(ScalarEmitter):
     lane_length: int
     lane_mask: Value | None
     lane_bits: tuple[bool, ...] | None
+    streams = False  # whether a store has gone past the caches
 
     def value(self, expr: Expr) -> Value:
         """The value of an expression in the current scope."""
@@ -366,6 +367,7 @@ class MemoryEmitter(ScalarEmitter):
         known = all(isinstance(s, Const) and int(s.value) * element % 64 == 0 for s in steps)
         if not known or constant * element % 64 or self.lane_count * element % 64:
             return "", element
+        self.streams = True
         return ", !nontemporal !0", 64
 
     def _stored(self, value: Value, buffer: Buffer) -> Value:
