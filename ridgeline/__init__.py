@@ -1,3 +1,4 @@
+# ruff: noqa: F401, F403  (a namespace)
 """Ridgeline: deep learning, from a line of Python to the roofline.
 
 The public namespace, with torch's names, defaults and semantics. Functions come from one table

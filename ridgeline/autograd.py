@@ -80,7 +80,7 @@ def _check_root(root: Tensor) -> None:
         raise GradientError(
             "this tensor does not depend on anything that requires gradients",
             note=f"it was made at {place}" if place else "",
-            help="set requires_grad=True on the leaves, and look for no_grad or detach() on the way",
+            help="set requires_grad=True on the leaves; look for no_grad or detach() on the way",
         )
     track = root._resolved()[1]
     if track.rare is not None and track.rare.spent:

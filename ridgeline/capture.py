@@ -174,7 +174,7 @@ class Capture:
                     help="detach() it before the call, or compute it inside the jitted function",
                 )
 
-    # ---- numbers, random streams, guards ----------------------------------------------------------
+    # ---- numbers, random streams, guards --------------------------------------------------------
 
     def lifted(self, number: Lifted, dtype: DType) -> Node:
         """A number as an input that is read on every call."""

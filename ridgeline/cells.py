@@ -11,13 +11,13 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ridgeline.errors import RidgelineError
+from ridgeline import dtypes
+from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.graph.node import Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import constant, select
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
-from ridgeline import dtypes
 
 if TYPE_CHECKING:
     from ridgeline.capture import Capture
@@ -130,25 +130,33 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
 
 def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:
     """`under` with a regular sub-grid replaced: a select between it and the padded value."""
-    if 0 in attrs.sizes:
+    sizes = tuple(map(known, attrs.sizes))
+    if 0 in sizes:
         return under
     steps = tuple(abs(s) for s in attrs.steps)
     flips = tuple(1 if s > 0 else -1 for s in attrs.steps)
     first = tuple(
-        start if step > 0 else start + (size - 1) * step  # type: ignore[operator]
-        for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps)
+        start if step > 0 else start + (size - 1) * step
+        for start, size, step in zip(attrs.starts, sizes, attrs.steps)
     )
     high = tuple(
-        full - (start + (size - 1) * step + 1)  # type: ignore[operator]
-        for full, start, size, step in zip(under.shape, first, attrs.sizes, steps)
+        known(full) - (start + (size - 1) * step + 1)
+        for full, start, size, step in zip(under.shape, first, sizes, steps)
     )
     between = tuple(s - 1 for s in steps)
-    origin = tuple(0 if f > 0 else s - 1 for f, s in zip(flips, attrs.sizes))  # type: ignore[operator]
+    origin = tuple(0 if f > 0 else s - 1 for f, s in zip(flips, sizes))
     upright = movement.slice_(value, origin, attrs.sizes, flips)
     inside = movement.broadcast_scalar(constant(True, dtypes.bool_), attrs.sizes)
-    mask = movement.pad(inside, first, high, between)  # type: ignore[arg-type]
-    spread = movement.pad(upright, first, high, between)  # type: ignore[arg-type]
+    mask = movement.pad(inside, first, high, between)
+    spread = movement.pad(upright, first, high, between)
     return select(mask, spread, under) if mask is not inside else spread
+
+
+def known(size: Size) -> int:
+    """A size that has to be a number here."""
+    if not isinstance(size, int):
+        raise ShapeError(f"this needs a size known in advance, not {size}")
+    return size
 
 
 def contiguous_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
@@ -190,6 +198,7 @@ def _reshaped_strides(
     """Strides of a reshape that copies nothing: runs of axes that lie densely are regrouped."""
     if 0 in shape:
         return contiguous_strides(wanted)
+    shape, strides, wanted = (tuple(map(known, part)) for part in (shape, strides, wanted))
     runs: list[list[Size]] = []  # [elements, stride of the innermost], outermost run first
     for size, stride in zip(shape, strides):
         if size == 1:
@@ -199,15 +208,15 @@ def _reshaped_strides(
         else:
             runs.append([size, stride])
     result: list[Size] = []
-    remaining, step = (runs.pop() if runs else [1, 1])
+    remaining, step = runs.pop() if runs else [1, 1]
     for size in reversed(wanted):
         if size == 1:
             result.append(step)
             continue
         while remaining == 1 and runs:
             remaining, step = runs.pop()
-        if remaining % size != 0:  # type: ignore[operator]
+        if remaining % size != 0:
             return None
         result.append(step)
-        remaining, step = remaining // size, step * size  # type: ignore[operator]
+        remaining, step = remaining // size, step * size
     return tuple(reversed(result))

@@ -83,8 +83,7 @@ def _values(result: Any, cells: Sequence[Cell], owners: Sequence[Tensor]) -> lis
     for owner in owners:
         gradient = owner.grad
         arrays.append(
-            None if gradient is None
-            else np.array(execute.read_array(gradient.detach(), "check"))
+            None if gradient is None else np.array(execute.read_array(gradient.detach(), "check"))
         )
     return arrays
 
@@ -100,4 +99,6 @@ def _close(want: Array | None, got: Array | None) -> bool:
     a, b = (x.astype(np.complex128 if x.dtype.kind == "c" else np.float64) for x in (want, got))
     tolerance = 2e-2 if small else 1e-4 if want.dtype.itemsize == 4 else 1e-9
     scale = float(np.max(np.abs(a[np.isfinite(a)]), initial=0.0))
-    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(scale, 1e-6), equal_nan=True))
+    return bool(
+        np.allclose(a, b, rtol=tolerance, atol=tolerance * max(scale, 1e-6), equal_nan=True)
+    )

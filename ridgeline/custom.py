@@ -53,7 +53,9 @@ class FunctionContext:
 class _Rule:
     """A user's backward as a rule over nodes."""
 
-    def __init__(self, function: type[Function], context: FunctionContext, places: list[int]) -> None:
+    def __init__(
+        self, function: type[Function], context: FunctionContext, places: list[int]
+    ) -> None:
         self.function, self.context, self.places = function, context, places
 
     def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:

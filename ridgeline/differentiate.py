@@ -89,9 +89,7 @@ def _pass_down(
             _accumulate(totals, source, 0, part)
 
 
-def _accumulate(
-    totals: dict[Node, list[Node | None]], node: Node, output: int, part: Node
-) -> None:
+def _accumulate(totals: dict[Node, list[Node | None]], node: Node, output: int, part: Node) -> None:
     slots = totals.get(node)
     if slots is None:
         slots = totals[node] = [None] * len(node.types)
@@ -122,8 +120,9 @@ def forward(
     known: dict[Node, Sequence[Node | None]] = {}
     for source, tangent in zip(sources, tangents):
         before = known.get(source)
-        known[source] = [tangent if before is None or before[0] is None
-                         else add_nodes(before[0], tangent)]
+        known[source] = [
+            tangent if before is None or before[0] is None else add_nodes(before[0], tangent)
+        ]
     for current in order:
         if current not in active or current in known:
             continue

@@ -64,7 +64,9 @@ class Operands:
             return [self.retake(v) for v in value]
         return value
 
-    def nodes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def nodes(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with nodes in place of tensors."""
         values = [self.take(a) for a in args]
         named = {k: self.take(v) for k, v in kwargs.items()} if kwargs else kwargs
@@ -248,6 +250,17 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
     body, name = entry.body, entry.name
 
     def method(self: Tensor, other: Any) -> Any:
+        a, b, mode = _ordinary(self, other)
+        if mode < 0:
+            return slow(self, other)
+        try:
+            result = body(b, a) if swapped else body(a, b)
+        except RidgelineError as error:
+            tensors = [t for t in (self, other) if isinstance(t, Tensor)]
+            raise annotated(error, name, tensors) from None
+        return _finish(result, mode, here())
+
+    def slow(self: Tensor, other: Any) -> Any:
         if not isinstance(other, Tensor) and not isinstance(other, _NUMBERS):
             other = _from_array(other)
             if other is NotImplemented:
@@ -258,9 +271,34 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
             result = body(b, a) if swapped else body(a, b)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        return finish(result, operands.mode, here(), operands.shared)
+        return finish(result, operands.mode, here(3), operands.shared)
 
     return method
+
+
+def _ordinary(first: Tensor, second: Any) -> tuple[Any, Any, int]:
+    """Two operands as the body takes them, and the result's mode; a mode of -1 where it is not
+    as simple as that: variables, detached handles, foreign memory, other kinds of values."""
+    capture, cell = modes.capture, first._cell
+    if first._track is not cell or cell.rare is not None or cell.capture is not capture:
+        return None, None, -1
+    mode = cell.mode
+    kind = type(second)
+    other: Any = second
+    if kind is Tensor:
+        cell2 = second._cell
+        if second._track is not cell2 or cell2.rare is not None or cell2.capture is not capture:
+            return None, None, -1
+        if cell2.mode != mode:
+            if CUT in (mode, cell2.mode):
+                return None, None, -1
+            mode = max(mode, cell2.mode)
+        other = read(second) if second._steps else cell2.node
+    elif kind is not float and kind is not int:
+        return None, None, -1
+    if mode == GRAPH and not modes.gradients:
+        mode = CUT
+    return (read(first) if first._steps else cell.node), other, mode
 
 
 def _from_array(value: Any) -> Any:
@@ -342,8 +380,8 @@ def install() -> None:
             setattr(Tensor, operator, make_operator(entry, swapped))
     for name, dtype in CASTS.items():
         setattr(Tensor, name, _cast_method(name, dtype))
-    Tensor.T = property(_all_axes_reversed)  # type: ignore[misc,assignment]
-    Tensor.mT = property(_matrix_transpose)  # type: ignore[misc,assignment]
+    Tensor.T = property(_all_axes_reversed)  # type: ignore[assignment]
+    Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]
     for operator, name in AUGMENTED.items():
         setattr(Tensor, operator, make_inplace(TABLE[name]))
 

@@ -69,15 +69,17 @@ def _element_texts(shown: Array) -> Any:
     if shown.ndim:  # a scalar is not padded
         width = max((len(t) for t in texts), default=0)
         texts = np.array([t.rjust(width) for t in texts], dtype=object)
-    return texts.reshape(shown.shape) if shown.size else texts.reshape(shown.shape)
+    return texts.reshape(shown.shape)
 
 
 def _float_writer(shown: Array) -> Any:
     """Integers as `1.`, moderate numbers with four digits, others in scientific form."""
     finite = np.abs(shown[np.isfinite(shown)].astype(np.float64))
     nonzero = finite[finite > 0]
-    if finite.size and np.all(finite == np.rint(finite)) and (
-        not nonzero.size or nonzero.max() < 1e8
+    if (
+        finite.size
+        and np.all(finite == np.rint(finite))
+        and (not nonzero.size or nonzero.max() < 1e8)
     ):
         return lambda v: f"{v:.0f}." if math.isfinite(v) else str(v)
     wide = nonzero.size and (

@@ -60,8 +60,8 @@ class module_scope:
 
     def __enter__(self) -> None:
         before = self._before = running.module_path
-        running.module_path = f"{before}.{self._name}" if before and self._name else (
-            before or self._name
+        running.module_path = (
+            f"{before}.{self._name}" if before and self._name else (before or self._name)
         )
 
     def __exit__(

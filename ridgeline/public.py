@@ -3,4 +3,4 @@
 from ridgeline import dispatch
 
 globals().update(dispatch.FUNCTIONS)
-__all__ = list(dispatch.FUNCTIONS)  # noqa: PLE0605
+__all__ = list(dispatch.FUNCTIONS)

@@ -223,7 +223,10 @@ def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
         return input
     if p == 1:
         return apply("mul", input, full_like(input, 0))
-    kept = apply("le", stretch(as_node(float(p), dtypes.float32), input.shape),
-                 _unit(input.shape, dtypes.float32, None))
+    kept = apply(
+        "le",
+        stretch(as_node(float(p), dtypes.float32), input.shape),
+        _unit(input.shape, dtypes.float32, None),
+    )
     factor = stretch(as_node(1.0 / (1.0 - p), input.dtype), input.shape)
     return apply("mul", apply("mul", input, cast(kept, input.dtype)), factor)

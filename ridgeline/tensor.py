@@ -209,7 +209,7 @@ class Tensor(TensorMethods):
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
         """Make this tensor a variable, or stop it from being one."""
-        cell, track = self._resolved()
+        track = self._resolved()[1]
         if not requires_grad:
             if track.mode == GRAPH:
                 raise GradientError(
@@ -640,7 +640,7 @@ def observe(source: Tensor) -> None:
     observed.setdefault(read(source), []).append(weakref.ref(source))
 
 
-# ---- making tensors from Python and NumPy values --------------------------------------------------
+# ---- making tensors from Python and NumPy values -------------------------------------------------
 
 
 def from_array(array: Array, dtype: DType) -> Tensor:

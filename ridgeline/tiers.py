@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, topological
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
+from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import Array
@@ -102,8 +102,12 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
             return
         piece.program = program_for(prepare(wanted, has_value), inputs)
     for node, buffer in zip(wanted, piece.program.run([node.buffer for node in inputs])):
-        node.buffer = buffer if not buffer.borrowed else as_buffer(
-            buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
+        node.buffer = (
+            buffer
+            if not buffer.borrowed
+            else as_buffer(
+                buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
+            )
         )
 
 
@@ -137,9 +141,13 @@ def _seconds(node: Node) -> float:
     if node.op is LEAF or node.buffer is not None or node.op.family == "movement":
         return 0.0
     if node.op is CONTRACT:
-        return _PER_PRODUCT * prod(node.attrs.extents)
-    size = max([prod(i.shape) for i in node.inputs], default=0)  # type: ignore[type-var]
-    return _PER_ELEMENT * max(size, prod(node.shape))  # type: ignore[type-var,return-value,operator]
+        return _PER_PRODUCT * _count(node.attrs.extents)
+    sizes = [_count(i.shape) for i in node.inputs]
+    return _PER_ELEMENT * max([_count(node.shape), *sizes])
+
+
+def _count(shape: Sequence[Size]) -> int:
+    return bounds(product(shape))[1]
 
 
 def as_buffer(array: Array) -> Buffer:

@@ -79,7 +79,7 @@ def signature_of(structure: Hashable, leaves: Sequence[Any]) -> Signature:
     return Signature(structure, tuple(described), modes.gradients)
 
 
-# ---- what is set after a run ----------------------------------------------------------------------
+# ---- what is set after a run ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +201,9 @@ class Trace:
                 source = _source_of(capture, outer)
                 kind = shadow.node.types[0]
                 writes.append(Write(source, len(outputs) - 1, kind, shadow.mode))
-            if shadow.mode != outer.mode and not isinstance(outer, Cell):
-                changed.append((outer, shadow.mode))
-            elif shadow.mode != outer.mode and LEAF in (shadow.mode, outer.mode):
+            if (shadow.mode != outer.mode and not isinstance(outer, Cell)) or (
+                shadow.mode != outer.mode and LEAF in (shadow.mode, outer.mode)
+            ):
                 changed.append((outer, shadow.mode))
         gradients = []
         for owner, value in capture.gradients.values():
@@ -340,8 +340,8 @@ class Trace:
                 values.append(shared[id(spec)])
             else:
                 values.append(_given(spec, leaves) if isinstance(spec, Given) else spec)
-        return values[0] if self.result_structure is None else unflatten(
-            self.result_structure, values
+        return (
+            values[0] if self.result_structure is None else unflatten(self.result_structure, values)
         )
 
     def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:

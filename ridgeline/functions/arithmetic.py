@@ -79,9 +79,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         a, b = align(input, other, dtype=floating(dtype))
         return node(_DIV, (a, b))
     if rounding_mode != "trunc":
-        raise RidgelineError(
-            f'rounding_mode is None, "floor" or "trunc", not {rounding_mode!r}'
-        )
+        raise RidgelineError(f'rounding_mode is None, "floor" or "trunc", not {rounding_mode!r}')
     a, b = align(input, other, dtype=dtype)
     if dtype.is_differentiable:
         return apply("trunc", node(_DIV, (a, b)))
@@ -94,7 +92,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     return node(_ADD, (quotient, cast(up, dtype)))
 
 
-@public("__floor_divide__", inplace=True)
+@public(inplace=True)
 def floor_divide(input: Operand, other: Operand) -> Node:
     """The quotient rounded down."""
     a, b = align(input, other)
@@ -353,7 +351,7 @@ def clamp_max(input: Node, max: Operand) -> Node:
     return clamp(input, max=max)
 
 
-@public("clip_", name="clip", inplace=True)
+@public(inplace=True)
 def clip(input: Node, min: Operand | None = None, max: Operand | None = None) -> Node:
     """`clamp` under NumPy's name."""
     return clamp(input, min, max)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.linear import same_type
-from ridgeline.functions.movement import known
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
@@ -102,9 +102,7 @@ def convolution(
     return apply("add", result, broadcast(bias, result.shape, (1,)))
 
 
-def _check_channels(
-    input: Node, weight: Node, bias: Node | None, groups: int, what: str
-) -> None:
+def _check_channels(input: Node, weight: Node, bias: Node | None, groups: int, what: str) -> None:
     channels, filters = known(input.shape[1]), known(weight.shape[0])
     if groups < 1 or channels % groups or filters % groups:
         raise ShapeError(f"{what}: groups={groups} does not divide {channels} and {filters}")
@@ -201,7 +199,9 @@ def _pooled_size(size: int, kernel: int, step: int, margin: int, apart: int, cei
     return count
 
 
-def _shifts(x: Node, axis_number: int, kernel: int, step: int, count: int, apart: int) -> list[Node]:
+def _shifts(
+    x: Node, axis_number: int, kernel: int, step: int, count: int, apart: int
+) -> list[Node]:
     """For each tap of a window, the elements under it, along one axis."""
     rank = len(x.shape)
     return [
@@ -215,7 +215,9 @@ def _shifts(x: Node, axis_number: int, kernel: int, step: int, count: int, apart
     ]
 
 
-def _tile(x: Node, lead: int, kernel: Sequence[int], counts: Sequence[int]) -> tuple[Node, list[int]]:
+def _tile(
+    x: Node, lead: int, kernel: Sequence[int], counts: Sequence[int]
+) -> tuple[Node, list[int]]:
     """Non-overlapping windows as axes of their own, by reshaping alone."""
     sizes = tuple(c * k for c, k in zip(counts, kernel))
     whole = slice_(x, (0,) * len(x.shape), (*x.shape[:lead], *sizes), (1,) * len(x.shape))
@@ -257,11 +259,12 @@ def _avg_pool(
     margin = per_axis(padding, spatial, "padding")
     lead = len(input.shape) - spatial
     if lead not in (1, 2):
-        raise ShapeError(f"pooling needs {spatial + 1} or {spatial + 2} axes, got {list(input.shape)}")
+        raise ShapeError(
+            f"pooling needs {spatial + 1} or {spatial + 2} axes, got {list(input.shape)}"
+        )
     sizes = [known(s) for s in input.shape[lead:]]
     counts = [
-        _pooled_size(s, k, st, m, 1, ceil_mode)
-        for s, k, st, m in zip(sizes, kernel, steps, margin)
+        _pooled_size(s, k, st, m, 1, ceil_mode) for s, k, st, m in zip(sizes, kernel, steps, margin)
     ]
     # what the last window needs may lie beyond the right margin when sizes are rounded up
     need = [
@@ -333,7 +336,9 @@ def _max_pool(
         raise ShapeError(f"pooling: padding {margin} is more than half the window {kernel}")
     lead = len(input.shape) - spatial
     if lead not in (1, 2):
-        raise ShapeError(f"pooling needs {spatial + 1} or {spatial + 2} axes, got {list(input.shape)}")
+        raise ShapeError(
+            f"pooling needs {spatial + 1} or {spatial + 2} axes, got {list(input.shape)}"
+        )
     sizes = [known(s) for s in input.shape[lead:]]
     counts = [
         _pooled_size(s, k, st, m, d, ceil_mode)
@@ -348,9 +353,7 @@ def _max_pool(
     # windows side by side along one new axis, in row-major order, so that the first maximum wins
     windows = [x]
     for number, (width, step, count, d) in enumerate(zip(kernel, steps, counts, apart), lead):
-        windows = [
-            part for w in windows for part in _shifts(w, number, width, step, count, d)
-        ]
+        windows = [part for w in windows for part in _shifts(w, number, width, step, count, d)]
     stacked = concat([reshape(w, (*w.shape, 1)) for w in windows], len(windows[0].shape))
     return arg_reduce(stacked, "argmax", len(stacked.shape) - 1)[0]
 

@@ -67,7 +67,7 @@ def full(size: Sequence[int], fill_value: Operand, *, dtype: DType | None = None
     if dtype is None:
         known = isinstance(fill_value, Node)
         dtype = fill_value.dtype if known else dtype_of_number(fill_value)  # type: ignore[union-attr,arg-type]
-    return filled(sizes_from((size,) if not isinstance(size, int) else (size,)), fill_value, dtype)
+    return filled(sizes_from((size,)), fill_value, dtype)
 
 
 @public(method=False, creation=True)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.cells import known
 from ridgeline.errors import AxisError, RidgelineError
-from ridgeline.functions.movement import checked_index, known
+from ridgeline.functions.movement import checked_index
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import movement

@@ -49,7 +49,12 @@ def matmul(input: Node, other: Node) -> Node:
     b, right_axes = _batch_axes(other, right[:-2], batch, len(right) > 1)
     # axes in order: batch, m, n, k; a vector has no m (left) or no n (right)
     m, n, k = len(batch), len(batch) + 1, len(batch) + 2
-    extents = (*batch, left[-2] if len(left) > 1 else 1, right[-1] if len(right) > 1 else 1, left[-1])
+    extents = (
+        *batch,
+        left[-2] if len(left) > 1 else 1,
+        right[-1] if len(right) > 1 else 1,
+        left[-1],
+    )
     output = [*range(len(batch))]
     left_maps, right_maps = [axis(i) for i in left_axes], [axis(i) for i in right_axes]
     if len(left) > 1:
@@ -92,7 +97,10 @@ def _contract_used(
         )
 
     attrs = ContractAttrs(
-        tuple(extents[i] for i in used), tuple(new[i] for i in output), renamed(left), renamed(right)
+        tuple(extents[i] for i in used),
+        tuple(new[i] for i in output),
+        renamed(left),
+        renamed(right),
     )
     return contract(a, b, attrs)
 
@@ -130,7 +138,7 @@ def mv(input: Node, vec: Node) -> Node:
     return matmul(input, vec)
 
 
-@public("inner_product_1d")
+@public()
 def dot(input: Node, tensor: Node) -> Node:
     """The inner product of two vectors."""
     _of_rank(input, 1, "dot")
@@ -147,9 +155,7 @@ def outer(input: Node, vec2: Node) -> Node:
 
 
 @public(inplace=True)
-def addmm(
-    input: Node, mat1: Node, mat2: Node, *, beta: Operand = 1, alpha: Operand = 1
-) -> Node:
+def addmm(input: Node, mat1: Node, mat2: Node, *, beta: Operand = 1, alpha: Operand = 1) -> Node:
     """beta * input + alpha * (mat1 @ mat2)."""
     return _plus(input, mm(mat1, mat2), beta, alpha)
 
@@ -193,15 +199,16 @@ def linear(input: Node, weight: Node, bias: Node | None = None) -> Node:
 @public(method=False)
 def einsum(equation: str, *operands: Node) -> Node:
     """Sums of products by Einstein's convention: `einsum("ij,jk->ik", a, b)`."""
-    nodes: list[Node] = list(operands[0]) if len(operands) == 1 and isinstance(
-        operands[0], list | tuple) else list(operands)
+    nodes: list[Node] = (
+        list(operands[0])
+        if len(operands) == 1 and isinstance(operands[0], list | tuple)
+        else list(operands)
+    )
     inputs, output = _parse(equation, nodes)
     dtype = nodes[0].dtype
     for other in nodes[1:]:
         dtype = promote_types(dtype, other.dtype)
-    pieces = [
-        _one_per_label(cast(node, dtype), labels) for node, labels in zip(nodes, inputs)
-    ]
+    pieces = [_one_per_label(cast(node, dtype), labels) for node, labels in zip(nodes, inputs)]
     current, labels = pieces[0]
     for place, (other, other_labels) in enumerate(pieces[1:], 1):
         later = {label for _, rest in pieces[place + 1 :] for label in rest} | set(output)
@@ -227,9 +234,7 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[list[str]], list[
             raise RidgelineError(f"einsum {equation!r}: labels are letters")
         extra = len(node.shape) - len(head) - len(tail)
         if extra < 0 or (extra and not dots):
-            raise ShapeError(
-                f"einsum {equation!r}: {part!r} does not fit shape {list(node.shape)}"
-            )
+            raise ShapeError(f"einsum {equation!r}: {part!r} does not fit shape {list(node.shape)}")
         widest = max(widest, extra)
         inputs.append([*head, *[f".{i}" for i in range(extra, 0, -1)], *tail])
     broadcast = [f".{i}" for i in range(widest, 0, -1)]

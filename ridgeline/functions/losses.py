@@ -94,9 +94,7 @@ def l1_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
 
 
 @public(method=False)
-def smooth_l1_loss(
-    input: Node, target: Node, reduction: str = "mean", beta: float = 1.0
-) -> Node:
+def smooth_l1_loss(input: Node, target: Node, reduction: str = "mean", beta: float = 1.0) -> Node:
     """Squared for small differences, linear for large ones."""
     if beta == 0:
         return l1_loss(input, target, reduction)

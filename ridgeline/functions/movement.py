@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ridgeline.cells import known
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
@@ -33,8 +34,8 @@ def resolve_shape(old: tuple[Size, ...], wanted: Sequence[Size]) -> tuple[Size, 
         return tuple(wanted)
     if len(unknown) > 1:
         raise ShapeError(f"only one size can be inferred, got {list(wanted)}")
-    rest = product(size for size in wanted if size != -1)
-    total = product(old)
+    rest = known(product(size for size in wanted if size != -1))
+    total = known(product(old))
     if rest == 0 or total % rest != 0:
         raise ShapeError(
             f"cannot view shape {list(old)} ({total} elements) as {list(wanted)}",
@@ -135,8 +136,9 @@ def movedim(input: Node, source: int | Sequence[int], destination: int | Sequenc
         raise AxisError(f"movedim cannot move {source} to {destination}")
     placed = dict(zip(targets, sources))
     rest = iter(axis for axis in range(rank) if axis not in sources)
-    return movement.permute(input, tuple(placed[a] if a in placed else next(rest)
-                                         for a in range(rank)))
+    return movement.permute(
+        input, tuple(placed[a] if a in placed else next(rest) for a in range(rank))
+    )
 
 
 @public(view=True)
@@ -219,18 +221,11 @@ def narrow(input: Node, dim: int, start: int, length: int) -> Node:
     axis = axis_of(dim, len(input.shape))
     size = known(input.shape[axis])
     first = start + size if start < 0 else start
-    if not (0 <= first and length >= 0 and first + length <= size):
+    if not (first >= 0 and length >= 0 and first + length <= size):
         raise ShapeError(
             f"narrow: {length} elements from {start} do not lie in axis {dim} of size {size}"
         )
     return cut(input, axis, first, length)
-
-
-def known(size: Size) -> int:
-    """A size that has to be a number here."""
-    if not isinstance(size, int):
-        raise ShapeError(f"this needs a size known in advance, not {size}")
-    return size
 
 
 @public(view=True, name="select")
@@ -255,13 +250,13 @@ def split(input: Node, split_size: int | Sequence[int], dim: int = 0) -> tuple[N
     if isinstance(split_size, int):
         if split_size <= 0:
             raise ShapeError(f"split needs a positive size, got {split_size}")
-        sizes = [
-            min(split_size, total - start) for start in range(0, total, split_size)
-        ] or [0]
+        sizes = [min(split_size, total - start) for start in range(0, total, split_size)] or [0]
     else:
         sizes = [int(size) for size in split_size]
         if sum(sizes) != total:
-            raise ShapeError(f"split sizes {sizes} do not add up to {total}, the size of axis {dim}")
+            raise ShapeError(
+                f"split sizes {sizes} do not add up to {total}, the size of axis {dim}"
+            )
     starts = [sum(sizes[:place]) for place in range(len(sizes))]
     return tuple(cut(input, axis, start, size) for start, size in zip(starts, sizes))
 
@@ -316,14 +311,17 @@ def stack(tensors: Sequence[Node], dim: int = 0) -> Node:
     parts = joined(list(tensors), "stack")
     if any(p.shape != parts[0].shape for p in parts):
         raise ShapeError(f"stack needs equal shapes, got {[list(p.shape) for p in parts]}")
-    return movement.concat([unsqueeze(p, dim) for p in parts], axis_of(dim, len(parts[0].shape) + 1))
+    return movement.concat(
+        [unsqueeze(p, dim) for p in parts], axis_of(dim, len(parts[0].shape) + 1)
+    )
 
 
 @public(method=False)
 def vstack(tensors: Sequence[Node]) -> Node:
     """Tensors one below the other."""
-    return cat([p if len(p.shape) > 1 else movement.reshape(p, (1, product(p.shape)))
-                for p in tensors], 0)
+    return cat(
+        [p if len(p.shape) > 1 else movement.reshape(p, (1, product(p.shape))) for p in tensors], 0
+    )
 
 
 @public(method=False)
@@ -390,7 +388,9 @@ def roll(input: Node, shifts: int | Sequence[int], dims: int | Sequence[int] | N
 
 
 @public(method=False)
-def pad(input: Node, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Node:
+def pad(
+    input: Node, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Node:
     """Elements put around (or, where negative, taken away): pairs from the last axis backwards."""
     if mode != "constant":
         raise RidgelineError(f'pad knows mode "constant" here, not {mode!r}')

@@ -20,7 +20,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.guards import Lifted
 from ridgeline.ops.elementwise import cast, constant
 from ridgeline.ops.movement import broadcast_scalar, broadcast_to
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.scalars import Array
 
 Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Node | Number
@@ -123,7 +123,9 @@ def result_type(*operands: Operand) -> DType:
         if isinstance(operand, Node):
             found = operand.types[0]
             if found.shape:
-                dimensioned = promote_types(dimensioned, found.dtype) if dimensioned else found.dtype
+                dimensioned = (
+                    promote_types(dimensioned, found.dtype) if dimensioned else found.dtype
+                )
             else:
                 scalars = promote_types(scalars, found.dtype) if scalars else found.dtype
         else:
@@ -139,12 +141,47 @@ def floating(dtype: DType) -> DType:
     return dtype if dtype.is_differentiable else defaults.dtype
 
 
+_SCALAR_TYPES: dict[DType, TensorType] = {}
+
+
+class Number0d:
+    """The buffer of a lifted number; memory is made only when compiled code asks for it."""
+
+    __slots__ = ("_memory", "dtype", "value")
+    borrowed = True
+    writeable = False
+
+    def __init__(self, value: complex, dtype: DType) -> None:
+        self.value, self.dtype = value, dtype
+        self._memory: Array | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the number."""
+        return self.dtype.itemsize
+
+    @property
+    def address(self) -> int:
+        """Where the number lies in memory."""
+        address: int = self.array(self.dtype, ()).__array_interface__["data"][0]
+        return address
+
+    def array(self, dtype: DType, shape: Sequence[int]) -> Array:
+        """The number as a 0-d array."""
+        if self._memory is None:
+            self._memory = np.array(self.value, self.dtype.numpy)
+        return self._memory
+
+
 def lift(value: float | Lifted, dtype: DType) -> Node:
     """A Python number as a leaf: its value is a run-time argument, not structure."""
     if isinstance(value, Lifted):
         return value.node(dtype)
-    made = leaf(TensorType((), dtype))
-    made.buffer = Buffer.borrow(np.array(value, dtype.numpy))
+    kind = _SCALAR_TYPES.get(dtype)
+    if kind is None:
+        kind = _SCALAR_TYPES[dtype] = TensorType((), dtype)
+    made = leaf(kind)
+    made.buffer = Number0d(value, dtype)
     return made
 
 
@@ -155,7 +192,16 @@ def as_node(operand: Operand, dtype: DType) -> Node:
     kind = kind_of_number(operand)
     if kind in ("float", "complex") and dtype.is_differentiable:
         return lift(operand, dtype)  # type: ignore[arg-type]
-    return constant(operand, dtype)
+    return literal(operand, dtype)
+
+
+def literal(value: Number, dtype: DType) -> Node:
+    """A number as part of the structure; integers wrap round, as in torch."""
+    if dtype.is_integer and not isinstance(value, complex):
+        whole = int(value) & ((1 << dtype.bits) - 1)
+        negative = dtype.kind == "int" and whole >> (dtype.bits - 1)
+        return constant(whole - (1 << dtype.bits) if negative else whole, dtype)
+    return constant(value, dtype)
 
 
 def broadcast_shapes(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
@@ -202,13 +248,19 @@ def align(*operands: Operand, dtype: DType | None = None) -> list[Node]:
 
 def pair(a: Operand, b: Operand) -> tuple[Node, Node]:
     """Two operands of a binary op, brought together; nothing to do costs nothing."""
-    if isinstance(a, Node) and isinstance(b, Node):
-        ta, tb = a.types[0], b.types[0]
-        if ta.dtype is tb.dtype:
-            if ta.shape == tb.shape:
-                return a, b
-            shape = broadcast_shapes(ta.shape, tb.shape)
-            return stretch(a, shape), stretch(b, shape)
+    if isinstance(a, Node):
+        ta = a.types[0]
+        if isinstance(b, Node):
+            tb = b.types[0]
+            if ta.dtype is tb.dtype:
+                if ta.shape == tb.shape:
+                    return a, b
+                shape = broadcast_shapes(ta.shape, tb.shape)
+                return stretch(a, shape), stretch(b, shape)
+        elif type(b) is float and ta.dtype.kind == "float":
+            return a, stretch(lift(b, ta.dtype), ta.shape)
+        elif type(b) is int and ta.dtype.kind in ("float", "int"):
+            return a, stretch(literal(b, ta.dtype), ta.shape)
     left, right = align(a, b)
     return left, right
 

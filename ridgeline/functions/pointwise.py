@@ -228,8 +228,9 @@ def nan_to_num(
         return input
     top = posinf if posinf is not None else largest(input.dtype)
     bottom = neginf if neginf is not None else -largest(input.dtype)
-    result = select(apply("isnan", input), stretch(as_node(float(nan), input.dtype), input.shape),
-                    input)
+    result = select(
+        apply("isnan", input), stretch(as_node(float(nan), input.dtype), input.shape), input
+    )
     above = apply("eq", input, _literal(input, math.inf))
     below = apply("eq", input, _literal(input, -math.inf))
     result = select(above, stretch(as_node(float(top), input.dtype), input.shape), result)
@@ -290,9 +291,7 @@ def relu6(input: Node) -> Node:
 @public(method=False)
 def leaky_relu(input: Node, negative_slope: float = 0.01) -> Node:
     """Negative values times a slope."""
-    return select(
-        apply("lt", full_like(input, 0), input), input, mul(input, float(negative_slope))
-    )
+    return select(apply("lt", full_like(input, 0), input), input, mul(input, float(negative_slope)))
 
 
 @public(method=False)

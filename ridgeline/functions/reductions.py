@@ -10,6 +10,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
 from ridgeline.functions.arithmetic import add, div, mul, sub, truth
+from ridgeline.functions.arithmetic import pow as power
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -20,7 +21,6 @@ from ridgeline.functions.operands import (
     stretch,
 )
 from ridgeline.functions.pointwise import abs, log1p
-from ridgeline.functions.arithmetic import pow as power
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
@@ -58,7 +58,9 @@ def _summable(input: Node, dtype: DType | None) -> Node:
 
 
 @public()
-def sum(input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Node:
+def sum(
+    input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Node:
     """The sum over some axes, or all."""
     axes = axes_of(dim, len(input.shape))
     return keep(reduce(_summable(input, dtype), "sum", axes), input.shape, axes, keepdim)
@@ -74,7 +76,9 @@ def prod(
 
 
 @public()
-def mean(input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None) -> Node:
+def mean(
+    input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Node:
     """The mean over some axes, or all."""
     x = input if dtype is None else cast(input, dtype)
     require_float(x, "mean")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.sizes import Size
@@ -92,8 +92,21 @@ class Node:
         return f"<{self.op.name} {', '.join(map(repr, self.types))}>"
 
 
+class _Entry(ref[Node]):
+    """A weak reference to a node that knows its key, and leaves the table with the node."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+def _forget(entry: _Entry) -> None:
+    # the key may belong to a newer node by now: only this entry's own row goes
+    if _table.get(entry.key) is entry:
+        del _table[entry.key]
+
+
 _NO_ATTRS = Attrs()
-_table: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+_table: dict[tuple[Any, ...], _Entry] = {}
 _leaf_numbers = count()
 
 
@@ -101,14 +114,25 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
     """The one node that applies `op` to `inputs`; the type rule runs only when it is new."""
     operands = tuple(inputs)
     key = (op, operands, attrs)
-    found = _table.get(key)
+    entry = _table.get(key)
+    found = None if entry is None else entry()
     if found is None:
-        found = Node()
-        found.op, found.inputs, found.attrs = op, operands, attrs
-        found.types = op.infer([i.types[0] for i in operands], attrs)
-        found.buffer, found.origins = None, ()
-        _table[key] = found
+        found = _new(op, operands, attrs, op.infer([i.types[0] for i in operands], attrs))
+        _remember(key, found)
     return found
+
+
+def _new(op: Op, inputs: tuple[Node, ...], attrs: Any, types: tuple[TensorType, ...]) -> Node:
+    made = Node()
+    made.op, made.inputs, made.attrs, made.types = op, inputs, attrs, types
+    made.buffer, made.origins = None, ()
+    return made
+
+
+def _remember(key: tuple[Any, ...], made: Node) -> None:
+    entry = _Entry(made, _forget)
+    entry.key = key
+    _table[key] = entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +152,8 @@ LEAF = Op("leaf", "leaf", lambda types, attrs: (attrs.type,), _leaf_value)
 
 def leaf(type: TensorType) -> Node:
     """A fresh input of the graph, equal to no other node."""
-    return node(LEAF, (), LeafAttrs(type, next(_leaf_numbers)))
+    # equal to no other, so it need not be looked up or remembered
+    return _new(LEAF, (), LeafAttrs(type, next(_leaf_numbers)), (type,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +176,11 @@ def proj(source: Node, output: int) -> Node:
         return source
     attrs = ProjAttrs(output)
     key = (PROJ, (source,), attrs)
-    found = _table.get(key)
+    entry = _table.get(key)
+    found = None if entry is None else entry()
     if found is None:
-        found = Node()
-        found.op, found.inputs, found.attrs = PROJ, (source,), attrs
-        found.types, found.buffer, found.origins = (source.types[output],), None, ()
-        _table[key] = found
+        found = _new(PROJ, (source,), attrs, (source.types[output],))
+        _remember(key, found)
     return found
 
 

@@ -1,7 +1,7 @@
 """The printed form of a graph: one line per node, operands by number.
 
-    %0 = leaf : float32[64, 10]
-    %2 = add %0, %1 : float32[64, 10]        train.py:12 in encoder.fc1
+%0 = leaf : float32[64, 10]
+%2 = add %0, %1 : float32[64, 10]        train.py:12 in encoder.fc1
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def format_node(node: Node, number: dict[Node, int], *, origins: bool = True) ->
     return f"{text:<72}  {place}" if place else text
 
 
-def format_graph(
-    roots: Sequence[Node], *, origins: bool = True, at_most: int | None = None
-) -> str:
+def format_graph(roots: Sequence[Node], *, origins: bool = True, at_most: int | None = None) -> str:
     """The graph below `roots`, inputs first; `at_most` shows that many lines of a long one."""
     order, number = numbered(roots)
     lines = [format_node(node, number, origins=origins) for node in order[:at_most]]

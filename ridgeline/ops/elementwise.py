@@ -60,7 +60,11 @@ class IotaAttrs(Attrs):
 
 
 def _infer(row: ScalarOp, types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
-    shape, device = types[-1].shape, types[-1].device
+    first, last = types[0], types[-1]
+    alike = len(types) == 1 or (len(types) == 2 and (first is last or first == last))
+    if alike and row.result == "same" and last.dtype.kind in row.kinds:
+        return (last,)  # the common case, without a search
+    shape, device = last.shape, last.device
     if any(t.shape != shape for t in types):
         shapes = " and ".join(str(list(t.shape)) for t in types)
         raise ShapeError(f"{row.name} needs operands of one shape, got {shapes}")

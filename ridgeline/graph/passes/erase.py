@@ -1,7 +1,7 @@
 """Erase what only differentiation sees: tags, variables, custom rules.
 
-    %1 = tag %0           becomes   %2 = mul %0, %0
-    %2 = mul %1, %1
+%1 = tag %0           becomes   %2 = mul %0, %0
+%2 = mul %1, %1
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def erase(roots: Sequence[Node], stop: Callable[[Node], bool] = lambda n: False)
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is PROJ and current.inputs[0].op is CUSTOM:
-            return outputs[current.inputs[0]][current.attrs.output]
+            passed: Node = outputs[current.inputs[0]][current.attrs.output]
+            return passed
         if current.op is CUSTOM:
             outputs[current] = inputs[: current.attrs.outputs]
             return inputs[0]

@@ -1,7 +1,7 @@
 """What happens to a graph before the compiler sees it, as a list of passes.
 
-    erase     tags, variables and custom rules, which only differentiation sees
-    spell     random bits, written out in elementwise ops
+erase     tags, variables and custom rules, which only differentiation sees
+spell     random bits, written out in elementwise ops
 """
 
 from __future__ import annotations
