@@ -269,6 +269,8 @@ def shared_array(source: Tensor) -> Array:
     if modes.capture is not None:
         return array
     cell = source._cell
+    if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
+        return array.copy()  # gradients still flow through this node, so it keeps its own memory
     details = rare(cell)
     if details.shared is None:
         export = Export(cell.node.buffer)
