@@ -21,23 +21,24 @@ MODELS = ("lenet",)  # the keys of ridgeline.train.recipes.RECIPES, which is slo
 
 
 def _whole(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
-    return value
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _seed(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 0")
-    return value
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
 
 
 def _rate(text: str) -> float:
-    value = float(text)
-    if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text} is not a finite number above 0")
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0")
     return value
 
 
@@ -127,7 +128,7 @@ def _report(
         print(json.dumps(result))
         return 0
     if not arguments.quiet:
-        table = profile_table(prepared.run)
+        table = profile_table(prepared.run, next(iter(prepared.run.loader)))
         if table is not None:
             Console(stderr=True).print(table)
     print(

@@ -1,0 +1,58 @@
+"""Where the time of a run's step went: the step's own profile, set against measured ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any
+
+from rich.table import Table
+
+from ridgeline.errors import RidgelineError
+from ridgeline.runtime.cpu.ceilings import Ceilings, ceilings
+from ridgeline.train.loop import Run
+from ridgeline.train.roofline import KernelRow, time_table
+
+ROUNDS = 9  # profiled steps; each kernel shows its median
+
+
+def rows_against(profile: Iterable[Any], roof: Ceilings) -> list[KernelRow]:
+    """Profile rows (name, seconds, flops, nbytes) with the least time the machine allows each."""
+    return [
+        KernelRow(
+            row.name,
+            row.seconds,
+            row.flops,
+            row.nbytes,
+            max(row.flops / roof.fma_float32, row.nbytes / roof.copy_bandwidth),
+        )
+        for row in profile
+    ]
+
+
+def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
+    """The closing table for the run's step on one batch; None if the step cannot be profiled."""
+    profile = getattr(run.step, "profile", None)
+    if profile is None:
+        return None
+    try:
+        rows = profile(*inputs, rounds=ROUNDS)
+    except RidgelineError:  # an interpreted step has no kernels
+        return None
+    roof = ceilings()
+    wall = _median_step(run, inputs)
+    title = (
+        f"one step of {len(inputs[0])} images against this machine's limit: "
+        f"{roof.copy_bandwidth / 1e9:.0f} GB/s copied, {roof.fma_float32 / 1e9:.0f} GFLOP/s "
+        f"with {roof.threads} threads (measured)"
+    )
+    return time_table(rows_against(rows, roof), wall, title)
+
+
+def _median_step(run: Run, inputs: tuple[Any, ...]) -> float:
+    times = []
+    for _ in range(ROUNDS):
+        before = perf_counter()
+        float(run.step(*inputs)[0])
+        times.append(perf_counter() - before)
+    return sorted(times)[ROUNDS // 2]

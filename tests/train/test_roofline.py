@@ -1,0 +1,48 @@
+"""The closing table: shares, ceilings and units."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from ridgeline.train.roofline import SHOWN, KernelRow, duration, quantity, time_table
+
+ROWS = [
+    KernelRow("matmul", 2e-3, 200_000_000, 4_000_000, 1e-3),
+    KernelRow("relu", 1e-3, 1_000, 8_000_000, 0.9e-3),
+]
+
+
+def text(rows: list[KernelRow], wall: float) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(time_table(rows, wall, "one step"))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_rows_are_ordered_and_summed() -> None:
+    lines = [" ".join(line.split()) for line in text(ROWS[::-1], 4e-3).splitlines()]
+    assert lines[2:] == [
+        "matmul 2 ms 50% 200 M 4 M 50%",
+        "relu 1 ms 25% 1 k 8 M 90%",
+        "outside kernels 1 ms 25%",
+        "step 4 ms 100% 200 M 12 M 48%",
+    ]
+
+
+def test_many_kernels_share_a_row() -> None:
+    many = [KernelRow(f"k{n}", 1e-6 * (n + 1), 1, 1, 1e-7) for n in range(SHOWN + 3)]
+    assert "3 more" in text(many, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(5e-7, "0.5 µs"), (1.234e-4, "123 µs"), (0.0525, "52.5 ms"), (2.5, "2.5 s"), (250.0, "250 s")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_quantities() -> None:
+    assert [quantity(n) for n in (12, 3_400, 5.6e7, 7e10)] == ["12", "3.4 k", "56 M", "70 G"]
