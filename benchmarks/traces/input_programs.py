@@ -73,7 +73,7 @@ def slow_decode(device: torch.device, repaired: bool) -> Step:
         pin_memory=cuda,
         num_workers=2,
         persistent_workers=True,
-        prefetch_factor=4,
+        prefetch_factor=4 if cuda else 1,
     )
     return train_from(loader, device, 512 if cuda else 32)
 

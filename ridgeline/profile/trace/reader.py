@@ -37,6 +37,7 @@ from ridgeline.profile.trace.scanner import Scanner
 MOST_EVENTS = 10_000_000
 _GPU_KINDS = {"kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL}
 _PRODUCT_LIMIT = 1 << 62
+_LONGEST_NAME = 4096
 
 Event = dict[str, Any]
 
@@ -70,6 +71,13 @@ def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(str(entry) for entry in value) if isinstance(value, list) else ()
+
+
+def _clean(text: str) -> str:
+    """A name that is safe to print: control characters would reach the user's terminal."""
+    if text.isprintable() and len(text) <= _LONGEST_NAME:
+        return text
+    return "".join(c if c.isprintable() else "\ufffd" for c in text[:_LONGEST_NAME])
 
 
 class TraceBuilder:
@@ -144,7 +152,7 @@ class TraceBuilder:
         self._ops.add(
             start,
             duration,
-            self._names(event["name"]),
+            self._names(_clean(event["name"])),
             self._thread(event),
             _whole(args.get("Sequence number")),
             _whole(args.get("External id")),
@@ -154,7 +162,7 @@ class TraceBuilder:
     def _call(self, event: Event, start: float, duration: float, args: dict[str, Any]) -> None:
         correlation = _whole(args.get("correlation"))
         self._calls.add(
-            start, duration, self._names(event["name"]), self._thread(event), correlation
+            start, duration, self._names(_clean(event["name"])), self._thread(event), correlation
         )
 
     def _device_event(
@@ -173,7 +181,7 @@ class TraceBuilder:
         self._gpu.add(
             start,
             duration,
-            self._names(event["name"]),
+            self._names(_clean(event["name"])),
             kind,
             # Two GPUs of one process may use the same stream number.
             _whole(args.get("device"), 0) * 4096 + _whole(args.get("stream"), 0),
@@ -186,7 +194,7 @@ class TraceBuilder:
     def _frame(self, event: Event, start: float, duration: float, _: dict[str, Any]) -> None:
         self._stacks = True
         if is_user_frame(event["name"]):
-            self._frames.add(start, duration, self._names(event["name"]), self._thread(event))
+            self._frames.add(start, duration, self._names(_clean(event["name"])), self._thread(event))
 
     def _memory_sample(self, event: Event) -> None:
         args, time = event.get("args"), event.get("ts")
@@ -216,7 +224,7 @@ class TraceBuilder:
             path=path,
             rank=_whole(distributed.get("rank")),
             world_size=_whole(distributed.get("world_size"), 1),
-            backend=str(distributed.get("backend", "")),
+            backend=_clean(str(distributed.get("backend", ""))),
             device=_device(header),
             has_shapes=len(self._arguments) > 0,
             has_stacks=self._stacks,
@@ -241,7 +249,7 @@ def _device(header: dict[str, Any]) -> Device:
         return Device()
     first = devices[0]
     return Device(
-        str(first.get("name", "")),
+        _clean(str(first.get("name", ""))),
         max(0, _whole(first.get("computeMajor"), 0)),
         max(0, _whole(first.get("computeMinor"), 0)),
         max(0, _whole(first.get("numSms"), 0)),
