@@ -17,6 +17,7 @@ from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.tensor import Tensor, tensor
 
+torch.set_num_threads(1)  # the layers are tiny; spinning threads only disturb other tests
 ULP = float(np.finfo(np.float32).eps)
 FEW = 4.0
 
