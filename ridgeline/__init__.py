@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import ridgeline.loops  # the package first, so that the function below keeps its name
 from ridgeline import autograd, dispatch
 from ridgeline.config import config
 from ridgeline.dtypes import (
@@ -61,6 +62,14 @@ _LAZY = {
     "jvp": "ridgeline.transforms",
 }
 globals().update(dispatch.FUNCTIONS)
+
+
+def loops(function: Any, *examples: Tensor) -> Any:
+    """The loop nest of an expression of tensors, to print, schedule by hand and run."""
+    from ridgeline.kernel import loops as build
+
+    return build(function, *examples)
+
 
 if TYPE_CHECKING:
     from ridgeline.public import *

@@ -377,6 +377,15 @@ def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
         yield Plan(steps, slots, layout.arena, layout.arena_bytes)
 
 
+def compile_kernel(kernel: Kernel) -> tuple[int, Kernel]:
+    """The machine code of one kernel, and the kernel under its final name."""
+    final = named(kernel)
+    with _lock:
+        if final.name not in _addresses:
+            _compile_kernels([final])
+    return _addresses[final.name], final
+
+
 def _compile_kernels(kernels: Sequence[Kernel]) -> bytes:
     """Object code for all kernels; those already in the process keep their machine code."""
     unique = list({k.name: k for k in kernels}.values())

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ridgeline.codegen.llvm.emit import module_text
+from ridgeline.codegen.llvm.native import target
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
+from ridgeline.loops.ir import Kernel
 from ridgeline.loops.printer import print_kernel
 
 if TYPE_CHECKING:
@@ -63,16 +65,13 @@ def explain_program(program: Program, detail: str = "loops") -> str:
         text += ["", *_kernel_text(number, compiled, row, detail)]
     text += ["", *_refusals(program)]
     if detail == "code":
-        vector_bytes = _vector_bytes()
-        kernels = [k.kernel for k in program.stages.kernels]
-        text += ["", "LLVM IR", module_text(list(kernels), vector_bytes)]
+        text += ["", "LLVM IR", kernel_source(*(k.kernel for k in program.stages.kernels))]
     return "\n".join(text)
 
 
-def _vector_bytes() -> int:
-    from ridgeline.codegen.llvm.native import target
-
-    return target().vector_bits // 8
+def kernel_source(*kernels: Kernel) -> str:
+    """The LLVM IR of scheduled kernels on this machine."""
+    return module_text(list(kernels), target().vector_bits // 8)
 
 
 def _kernel_text(

@@ -1,0 +1,191 @@
+"""One expression as loops that you schedule by hand.
+
+    k = rl.loops(lambda x, w, b: rl.relu(x @ w + b), x, w, b)
+    k = k.split("n", 16).split("m", 6).reorder("m.0", "n.0", "k", "m.1", "n.1")
+    k = k.unroll("m.1").vectorize("n.1").parallel("m.0")
+    print(k); print(k.source()); k(x, w, b); k.flops, k.bytes, k.intensity
+
+Every step is a checked rewrite; an illegal one is refused with the reason and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from ridgeline.cells import PLAIN, filled_leaf
+from ridgeline.compiler import compile_kernel, machine, roofline, task_count
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.execute import read_array
+from ridgeline.explain import kernel_source
+from ridgeline.fusion.groups import fuse
+from ridgeline.fusion.values import choose_values, nbytes
+from ridgeline.graph.copying import onto_fresh_leaves
+from ridgeline.graph.node import Node, topological
+from ridgeline.loops.counts import compulsory_bytes, useful
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step, replay, to_json
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu.executor import Plan
+from ridgeline.runtime.cpu.executor import Step as Call
+from ridgeline.schedules.default import steps as default_steps
+from ridgeline.tensor import Tensor, read, wrap
+
+
+class LoopsError(RidgelineError):
+    """An expression that is not one kernel, or a call that does not fit the kernel."""
+
+    code = "RL0502"
+
+
+@dataclass(frozen=True)
+class Loops:
+    """A kernel and the schedule applied to it so far; every method gives a new one."""
+
+    lowered: Lowered
+    arguments: tuple[Node, ...]
+    constants: tuple[tuple[Node, Buffer], ...]
+    results: tuple[Node, ...]
+    steps: tuple[Step, ...] = ()
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The scheduled loops."""
+        return replay(self.lowered.kernel, self.steps)
+
+    def apply(self, step: Step) -> Loops:
+        """One more step, checked now."""
+        made = replace(self, steps=(*self.steps, step))
+        made.__dict__["kernel"] = step.apply(self.kernel)
+        return made
+
+    def split(self, axis: str, factor: int, tail: Literal["peel", "branch"] = "peel") -> Loops:
+        """Cut an axis into pieces of `factor`: `axis.0` counts pieces, `axis.1` runs inside one."""
+        return self.apply(Split(axis, factor, tail))
+
+    def reorder(self, *order: str) -> Loops:
+        """Nest the named axes in this order, outermost first."""
+        return self.apply(Reorder(order))
+
+    def unroll(self, axis: str) -> Loops:
+        """Copy the body of an axis once per iteration."""
+        return self.apply(SetKind(axis, "unroll"))
+
+    def vectorize(self, axis: str) -> Loops:
+        """Run an innermost axis in vector lanes."""
+        return self.apply(SetKind(axis, "vector"))
+
+    def parallel(self, axis: str) -> Loops:
+        """Hand the iterations of an outermost axis to the cores."""
+        return self.apply(SetKind(axis, "parallel"))
+
+    def rfactor(self, axis: str) -> Loops:
+        """Fold an inner summed axis into separate accumulators, joined afterwards."""
+        return self.apply(Rfactor(axis))
+
+    def default(self) -> Loops:
+        """The schedule the compiler would choose."""
+        made = replace(self, steps=())
+        for step in default_steps(self.lowered, machine()):
+            made = made.apply(step)
+        return made
+
+    @property
+    def trace(self) -> list[dict[str, Any]]:
+        """The schedule as plain data, to store and replay."""
+        return to_json(self.steps)
+
+    @property
+    def flops(self) -> int:
+        """Useful operations: what the expression needs, whatever the schedule."""
+        return int(useful(self.lowered.kernel).flops)
+
+    @property
+    def bytes(self) -> int:
+        """Compulsory traffic: every element read once and every result written once."""
+        return int(compulsory_bytes(self.lowered.kernel))
+
+    @property
+    def intensity(self) -> float:
+        """Useful operations per compulsory byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+    def roofline(self) -> str:
+        """The bound of this machine's measured ceilings on the expression."""
+        from ridgeline.runtime.cpu.ceilings import ceilings
+
+        limits = ceilings()
+        memory, compute = self.bytes / limits.copy_bandwidth, self.flops / limits.fma_float32
+        bound = "memory" if memory > compute else "compute"
+        return (
+            f"{self.flops} FLOP and {self.bytes} B (exact), {self.intensity:.2f} FLOP/B; "
+            f"at least {max(memory, compute) * 1e6:.1f} µs, bound by {bound} "
+            f"({limits.copy_bandwidth / 1e9:.1f} GB/s, "
+            f"{limits.fma_float32 / 1e9:.0f} GFLOP/s measured)"
+        )
+
+    def source(self) -> str:
+        """The generated LLVM IR."""
+        return kernel_source(self.kernel)
+
+    def __str__(self) -> str:
+        return print_kernel(self.kernel)
+
+    __repr__ = __str__
+
+    def __call__(self, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Run the kernel on tensors of the shapes it was made for."""
+        if len(tensors) != len(self.arguments):
+            raise LoopsError(f"this kernel takes {len(self.arguments)} tensors, not {len(tensors)}")
+        held: dict[Node, Buffer] = dict(self.constants)
+        for given, node in zip(tensors, self.arguments):
+            if read(given).type != node.type:
+                raise ShapeError(f"this kernel was made for {node.type}, not {read(given).type}")
+            held[node] = Buffer.borrow(np.ascontiguousarray(read_array(given, "a kernel")))
+        made = {r: Buffer.allocate(nbytes(r)) for r in self.results}
+        self._plan.run([{**held, **made}[n].address for n in self.lowered.slots])
+        values = [wrap(filled_leaf(r.type, made[r]), PLAIN) for r in self.results]
+        return values[0] if len(values) == 1 else tuple(values)
+
+    @cached_property
+    def _plan(self) -> Plan:
+        function, kernel = compile_kernel(self.kernel)
+        slots = tuple(b.slot for b in kernel.params)
+        return Plan([Call(function, slots, task_count(kernel), 1)], len(self.lowered.slots))
+
+
+def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
+    """The loop nest of an expression, for tensors like the examples; it must be one kernel."""
+    for example in examples:
+        read_array(example, "rl.loops")
+    result = function(*examples)
+    wanted = list(result) if isinstance(result, (tuple, list)) else [result]
+    outputs = [read(value) for value in wanted]
+    given = [read(example) for example in examples]
+    leaves = [
+        n for n in topological(outputs, stop=lambda n: n.buffer is not None)
+        if n.buffer is not None and n not in given
+    ]  # fmt: skip
+    buffers = [n.buffer for n in leaves]
+    outputs_copy, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
+    known = set(inputs).__contains__
+    values = choose_values(outputs_copy, known)
+    fusion = fuse(values, known, roofline())
+    if len(fusion.groups) != 1 or fusion.groups[0].lowered is None:
+        names = ", ".join(g.name for g in fusion.groups)
+        reasons = "\n".join(f"{r.first} + {r.second}: {r.reason}" for r in fusion.refusals)
+        raise LoopsError(
+            f"this expression takes {len(fusion.groups)} kernels: {names}",
+            note=reasons,
+            help="give each part its own rl.loops",
+        )
+    lowered = fusion.groups[0].loops
+    arguments = inputs[: len(given)]
+    constants = tuple(zip(inputs[len(given) :], buffers))
+    return Loops(lowered, arguments, constants, tuple(lowered.slots[lowered.reads :]))
