@@ -54,7 +54,7 @@ def train_from(loader: DataLoader[torch.Tensor], device: torch.device, repeat: i
 def no_workers(device: torch.device, repaired: bool) -> Step:
     """Decoding in the training process, against worker processes."""
     cuda = device.type == "cuda"
-    workers = dict(num_workers=8 if cuda else 2, persistent_workers=True, prefetch_factor=4)
+    workers = {"num_workers": 8 if cuda else 2, "persistent_workers": True, "prefetch_factor": 4}
     loader = DataLoader(
         Stored(0.0003 if cuda else 0.002),
         batch_size=64 if cuda else 16,

@@ -160,7 +160,7 @@ def memory_growth(device: torch.device, repaired: bool) -> Step:
 
     def step() -> None:
         loss = model(batch).square().mean()
-        (gradient,) = torch.autograd.grad(loss, model[0].weight, retain_graph=not repaired)
+        torch.autograd.grad(loss, model[0].weight, retain_graph=not repaired)
         losses.append(loss.detach() if repaired else loss)
 
     return step

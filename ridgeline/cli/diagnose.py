@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,16 +33,25 @@ class DiagnoseUsageError(RidgelineError):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `ridgeline diagnose`."""
     add = parser.add_argument
-    add("traces", nargs="*", type=Path, metavar="TRACE", help="trace file or directory; ranks may follow")
+    add(
+        "traces",
+        nargs="*",
+        type=Path,
+        metavar="TRACE",
+        help="trace file or directory; ranks may follow",
+    )
     add("--before", type=Path, metavar="TRACE", help="with --after: compare two recordings")
     add("--after", type=Path, metavar="TRACE", help="the recording after a change")
     add("--html", type=Path, metavar="FILE", help="write the report as one self-contained page")
     add("--json", action="store_true", help="print the report as JSON")
     add("--top", type=int, default=8, metavar="N", help="findings to print; 0 for all (default 8)")
     add(
-        "--fail-on", action="append", default=[], metavar="RULE[:SHARE]",
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="RULE[:SHARE]",
         help="exit with 1 if RULE (or `any`) is at stake for SHARE of the step, as in D1:0.05",
-    )  # fmt: skip
+    )
     add("--quiet", action="store_true", help="no progress bar")
 
 
@@ -58,14 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not comparing and not arguments.traces:
         raise DiagnoseUsageError("name a trace", help="ridgeline diagnose trace.json")
-    try:
-        if comparing:
-            return _compare(arguments, limits)
-        return _single(arguments, limits)
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    if comparing:
+        return _compare(arguments, limits)
+    return _single(arguments, limits)
 
 
 def parse_limit(text: str) -> tuple[str, float]:

@@ -9,18 +9,24 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ridgeline.profile.gpus import Gpu
 
 NAME = "gpu"
 HELP = "GPU arithmetic: occupancy, littles-law, amdahl, peak, intensity, list"
 
-Rows = dict[str, float | int | str]
+Rows = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One sub-verb a law."""
     verbs = parser.add_subparsers(dest="law", metavar="LAW", required=True)
 
-    def law(name: str, help_text: str, compute: Callable[[argparse.Namespace], Rows]) -> argparse.ArgumentParser:  # fmt: skip
+    def law(
+        name: str, help_text: str, compute: Callable[[argparse.Namespace], Rows]
+    ) -> argparse.ArgumentParser:
         sub = verbs.add_parser(name, help=help_text, description=help_text)
         sub.add_argument("--json", action="store_true", help="print as JSON")
         sub.set_defaults(compute=compute)
@@ -69,11 +75,15 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     width = max(len(name) for name in rows)
     for name, value in rows.items():
-        print(f"{name:{width}}  {value:,.6g}" if isinstance(value, float) else f"{name:{width}}  {value}")
-    return 0  # fmt: skip
+        print(
+            f"{name:{width}}  {value:,.6g}"
+            if isinstance(value, float)
+            else f"{name:{width}}  {value}"
+        )
+    return 0
 
 
-def _known(name: str) -> object:
+def _known(name: str) -> Gpu:
     from ridgeline.profile.gpus import GPUS, find
     from ridgeline.profile.occupancy import GpuArithmeticError
 
@@ -86,11 +96,10 @@ def _known(name: str) -> object:
 
 
 def _occupancy(arguments: argparse.Namespace) -> Rows:
-    from ridgeline.profile.gpus import Gpu
     from ridgeline.profile.occupancy import GpuArithmeticError, occupancy, waves
 
     gpu = _known(arguments.gpu) if arguments.gpu else None
-    capability = gpu.capability if isinstance(gpu, Gpu) else arguments.sm
+    capability = gpu.capability if gpu else arguments.sm
     if capability is None:
         raise GpuArithmeticError("give --sm or --gpu", help="ridgeline gpu occupancy --sm 90 …")
     fits = occupancy(capability, arguments.threads, arguments.registers, arguments.shared)
@@ -104,19 +113,18 @@ def _occupancy(arguments: argparse.Namespace) -> Rows:
         "blocks by shared memory": fits.by_shared,
         "blocks by block slots": fits.by_blocks,
     }
-    if arguments.grid and isinstance(gpu, Gpu):
+    if arguments.grid and gpu:
         rows["waves"] = waves(arguments.grid, gpu.sms, fits.blocks)
     return rows
 
 
 def _littles_law(arguments: argparse.Namespace) -> Rows:
     from ridgeline.profile.arithmetic import littles_law
-    from ridgeline.profile.gpus import Gpu
     from ridgeline.profile.occupancy import GpuArithmeticError
 
     bandwidth, sms = arguments.bandwidth, arguments.sms
     gpu = _known(arguments.gpu) if arguments.gpu else None
-    if isinstance(gpu, Gpu):
+    if gpu:
         bandwidth, sms = bandwidth or gpu.bandwidth, sms or gpu.sms
     if bandwidth is None or sms is None:
         raise GpuArithmeticError("give --gpu, or --bandwidth and --sms")
@@ -137,11 +145,10 @@ def _amdahl(arguments: argparse.Namespace) -> Rows:
 
 def _peak(arguments: argparse.Namespace) -> Rows:
     from ridgeline.profile.arithmetic import peak
-    from ridgeline.profile.gpus import Gpu
     from ridgeline.profile.occupancy import GpuArithmeticError
 
     gpu = _known(arguments.gpu) if arguments.gpu else None
-    if isinstance(gpu, Gpu):
+    if gpu:
         return {
             "float32 TFLOP/s": gpu.float32,
             "float64 TFLOP/s": gpu.float64,
@@ -159,11 +166,9 @@ def _peak(arguments: argparse.Namespace) -> Rows:
 
 def _intensity(arguments: argparse.Namespace) -> Rows:
     from ridgeline.profile.arithmetic import roofline
-    from ridgeline.profile.gpus import Gpu
     from ridgeline.profile.occupancy import GpuArithmeticError
 
     gpu = _known(arguments.gpu)
-    assert isinstance(gpu, Gpu)
     kinds = ("float32", "tf32", "float64", "bfloat16", "float16", "float8")
     if arguments.dtype not in kinds:
         raise GpuArithmeticError(f"no type {arguments.dtype!r}", note=", ".join(kinds))
@@ -180,7 +185,7 @@ def _list(arguments: argparse.Namespace) -> Rows:
     from ridgeline.profile.gpus import GPUS
 
     if arguments.json:
-        return {gpu.name: json.dumps(asdict(gpu)) for gpu in GPUS}
+        return {gpu.name: asdict(gpu) for gpu in GPUS}
     return {
         gpu.name: f"sm_{gpu.capability:<4} {gpu.sms:>4} SMs {gpu.float32:>7.4g} fp32 "
         f"{gpu.sixteen_bit:>7.4g} 16-bit TFLOP/s {gpu.bandwidth:>6.4g} GB/s"

@@ -37,6 +37,8 @@ class Comparison:
     after: float
     spread: float
     changes: tuple[Change, ...]
+    unrecorded: tuple[float, float]
+    """Step times before and after without the profiler's own cost (modelled)."""
     promised: float
     """Seconds a step at stake in findings that are gone or smaller, by how much they shrank."""
 
@@ -86,7 +88,8 @@ def compare(before: Report, after: Report) -> Comparison:
     spread = (old.spread**2 / old.steps + new.spread**2 / new.steps) ** 0.5
     shrunk = sum(max(0.0, c.before - c.after) for c in changes if c.state in ("gone", "smaller"))
     promised = min(shrunk, old.step)
-    return Comparison(old.step, new.step, spread, tuple(changes), promised)
+    unrecorded = (old.step - old.profiler, new.step - new.profiler)
+    return Comparison(old.step, new.step, spread, tuple(changes), unrecorded, promised)
 
 
 def _seconds(finding: Finding | None) -> float:

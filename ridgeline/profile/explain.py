@@ -37,7 +37,9 @@ def rule_page(rule_id: str) -> str:
         _wrapped(f"Source: {rule.source}."),
     ]
     if rule.needs:
-        parts.append(_wrapped("Needs: " + ", ".join(sorted(_NEEDS[need] for need in rule.needs)) + "."))
+        parts.append(
+            _wrapped("Needs: " + ", ".join(sorted(_NEEDS[need] for need in rule.needs)) + ".")
+        )
     return "\n\n".join(parts) + "\n"
 
 

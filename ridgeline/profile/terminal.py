@@ -15,8 +15,14 @@ from ridgeline.profile.report import Finding, RankReport, Report, Verdict
 WIDTH = 80
 _BAR = 76
 _FAMILY_STYLES = {
-    "D": "blue", "S": "magenta", "L": "yellow", "N": "cyan", "C": "red", "K": "green", "M": "red",
-}  # fmt: skip
+    "D": "blue",
+    "S": "magenta",
+    "L": "yellow",
+    "N": "cyan",
+    "C": "red",
+    "K": "green",
+    "M": "red",
+}
 _STATE_STYLES = {"gone": "green", "smaller": "green", "new": "red", "larger": "red", "same": ""}
 
 
@@ -24,12 +30,9 @@ def duration(seconds: float) -> str:
     """A time with three figures and a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(seconds) >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds < 100 * scale else _whole(seconds, unit, scale)
-    return f"{seconds / 1e-9:.0f} ns"  # fmt: skip
-
-
-def _whole(seconds: float, unit: str, scale: float) -> str:
-    return f"{seconds / scale:.0f} {unit}"
+            figures = seconds / scale
+            return f"{figures:.0f} {unit}" if figures >= 100 else f"{figures:.3g} {unit}"
+    return f"{seconds / 1e-9:.0f} ns"
 
 
 def share(part: float) -> str:
@@ -185,6 +188,22 @@ def _closing(report: Report, main: RankReport) -> list[RenderableType]:
     return lines
 
 
+def unrecorded(result: Comparison) -> str:
+    """The step times without the profiler's own cost, where that differs by a hundredth."""
+    first, second = result.unrecorded
+    if abs(first - result.before) + abs(second - result.after) < 0.01 * result.before:
+        return ""
+    return (
+        f"without the profiler's own cost (modelled): {duration(first)} → {duration(second)}, "
+        f"saved {duration(first - second)}"
+    )
+
+
+def _unrecorded(result: Comparison) -> list[Text]:
+    line = unrecorded(result)
+    return [Text(line, style="dim")] if line else []
+
+
 def render_comparison(result: Comparison) -> RenderableType:
     """Step times, what became of each finding, and how much of the promise came true."""
     style = {"faster": "bold green", "slower": "bold red"}.get(result.verdict, "bold")
@@ -205,7 +224,7 @@ def render_comparison(result: Comparison) -> RenderableType:
             Text(change.state, style=_STATE_STYLES[change.state]),
             Text(change.title),
         )
-    lines: list[RenderableType] = [head, Text(), table, Text()]
+    lines: list[RenderableType] = [head, *_unrecorded(result), Text(), table, Text()]
     if result.promised > 1e-9:
         lines.append(
             Text(

@@ -73,12 +73,14 @@ class Facts:
     @cached_property
     def kernels(self) -> Ints:
         """Kernels in the window."""
-        return self.gpu_rows[self.trace.gpu.kind[self.gpu_rows] == KERNEL]
+        rows: Ints = self.gpu_rows[self.trace.gpu.kind[self.gpu_rows] == KERNEL]
+        return rows
 
     @cached_property
     def copies(self) -> Ints:
         """Copies in the window."""
-        return self.gpu_rows[self.trace.gpu.kind[self.gpu_rows] == COPY]
+        rows: Ints = self.gpu_rows[self.trace.gpu.kind[self.gpu_rows] == COPY]
+        return rows
 
     def spans(self, table: Table, rows: Ints) -> iv.Intervals:
         """The union of some rows' time, clipped to the window."""

@@ -66,9 +66,7 @@ class Links:
         for ancestor in self.ops.chain(row):
             forward = self._forward.get(int(ops.sequence[ancestor]))
             if forward is not None and forward != ancestor:
-                found = self._frames.innermost(
-                    int(ops.thread[forward]), float(ops.start[forward])
-                )
+                found = self._frames.innermost(int(ops.thread[forward]), float(ops.start[forward]))
                 if found >= 0:
                     return place(self.trace.name_of(self.trace.frames, found))
         return place(self.trace.name_of(self.trace.frames, frame)) if frame >= 0 else ""

@@ -88,9 +88,12 @@ def by_line(facts: Facts, most: int = 25) -> list[Line]:
     ]
     return _summed(
         facts,
-        ((facts.links.place_of_op(r) or "(not known)", float(ops.end[r] - ops.start[r])) for r in outer),
+        (
+            (facts.links.place_of_op(r) or "(not known)", float(ops.end[r] - ops.start[r]))
+            for r in outer
+        ),
         most,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

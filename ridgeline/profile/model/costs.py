@@ -188,12 +188,14 @@ def _pointwise(name: str, arguments: OpArguments) -> Cost | None:
 
 
 _UNARY_AND_BINARY = (
-    "add sub mul div relu gelu silu tanh sigmoid exp log sqrt rsqrt neg abs pow square clamp"
-    " clamp_min clamp_max where maximum minimum threshold_backward gelu_backward silu_backward"
-    " tanh_backward sigmoid_backward native_dropout native_dropout_backward dropout masked_fill"
-    " leaky_relu elu hardtanh softplus erf sin cos reciprocal lerp addcmul addcdiv copy_ fill_"
-    " zero_ rsub bitwise_and logical_and eq ne lt gt le ge cat"
-).split()
+    "add", "sub", "mul", "div", "relu", "gelu", "silu", "tanh", "sigmoid", "exp", "log",
+    "sqrt", "rsqrt", "neg", "abs", "pow", "square", "clamp", "clamp_min", "clamp_max",
+    "where", "maximum", "minimum", "threshold_backward", "gelu_backward", "silu_backward",
+    "tanh_backward", "sigmoid_backward", "native_dropout", "native_dropout_backward",
+    "dropout", "masked_fill", "leaky_relu", "elu", "hardtanh", "softplus", "erf", "sin",
+    "cos", "reciprocal", "lerp", "addcmul", "addcdiv", "copy_", "fill_", "zero_", "rsub",
+    "bitwise_and", "logical_and", "eq", "ne", "lt", "gt", "le", "ge", "cat",
+)  # fmt: skip
 
 POINTWISE = frozenset(
     f"aten::{name}{suffix}"

@@ -57,7 +57,9 @@ def is_collective(name: str) -> bool:
 def short_name(name: str) -> str:
     """A kernel's name without template arguments, for a table."""
     plain = name.removeprefix("void ")
-    inner = re.search(r"(\w+Functor\w*|\w+_kernel_cuda|launch_\w+|\w+Op)\b", plain[plain.find("<") :])
+    inner = re.search(
+        r"(\w+Functor\w*|\w+_kernel_cuda|launch_\w+|\w+Op)\b", plain[plain.find("<") :]
+    )
     depth, kept = 0, []
     for letter in plain:
         depth -= letter == ">" and depth > 0

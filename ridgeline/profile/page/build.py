@@ -19,13 +19,11 @@ from ridgeline.profile.page.roofline import roofline_svg
 from ridgeline.profile.page.timeline import timeline
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
 from ridgeline.profile.rules.table import BY_ID
-from ridgeline.profile.terminal import duration, share
+from ridgeline.profile.terminal import duration, share, unrecorded
 
 _HERE = Path(__file__).parent
 # Nothing may be loaded or sent, whatever a trace holds.
-_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def embedded_json(content: Any) -> str:
@@ -53,6 +51,10 @@ def report_page(
         "hover for names. Selecting a finding marks its time.</p>"
         '<div class="timeline"><canvas id="timeline" tabindex="0" '
         'aria-label="timeline of the first steady steps"></canvas>'
+        '<ul class="legend"><li><i class="f-D"></i>kernel</li><li><i class="f-N"></i>copy or fill'
+        '</li><li><i class="f-S"></i>collective</li><li><i class="f-K"></i>op on the host</li>'
+        '<li><i class="f-C"></i>host waits for the device</li>'
+        '<li><i class="f-L"></i>host waits for data</li></ul>'
         '<div id="tip" role="status"></div></div></section>',
         _roofline_section(main),
         _tables_section(main),
@@ -147,9 +149,10 @@ def _comparison_section(before: Verdict, after: Verdict, result: Comparison) -> 
         f'<td class="state {c.state}">{c.state}</td></tr>'
         for c in result.changes
     )
-    kept = ""
+    line = unrecorded(result)
+    kept = f'<p class="hint">{escape(line)}</p>' if line else ""
     if result.promised > 1e-9:
-        kept = (
+        kept += (
             f"<p>At stake in what changed: at most {duration(result.promised)} a step; came true: "
             f"<b>{duration(result.saved)}</b> ({share(max(0.0, result.kept))}).</p>"
         )
@@ -158,8 +161,19 @@ def _comparison_section(before: Verdict, after: Verdict, result: Comparison) -> 
         f"{escape(result.verdict)}</span>, {result.speedup:.2f}×</h2>"
         f'<div class="pair"><span>before {duration(result.before)}</span>{_strip(before, longest)}'
         f"<span>after {duration(result.after)}</span>{_strip(after, longest)}</div>{kept}"
-        '<div class="scroll"><table><thead><tr><th>rule</th><th>finding</th><th class="n">before</th>'
-        f'<th class="n">after</th><th></th></tr></thead><tbody>{rows}</tbody></table></div></section>'
+        f"{_grid(('rule', 'finding', '#before', '#after', ''), rows)}</section>"
+    )
+
+
+def _grid(columns: tuple[str, ...], rows: str) -> str:
+    """A table; a column whose name begins with # holds numbers."""
+    heads = "".join(
+        f'<th class="n">{name[1:]}</th>' if name.startswith("#") else f"<th>{name}</th>"
+        for name in columns
+    )
+    return (
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
+        "</table></div>"
     )
 
 
@@ -240,9 +254,8 @@ def _table(title: str, lines: list[Line]) -> str:
         for line in lines
     )
     return (
-        f'<details open><summary><h3>{escape(title)}</h3></summary><div class="scroll"><table>'
-        '<thead><tr><th>name</th><th class="n">a step</th><th class="n">share</th>'
-        f'<th class="n">calls</th><th></th></tr></thead><tbody>{rows}</tbody></table></div></details>'
+        f"<details open><summary><h3>{escape(title)}</h3></summary>"
+        f"{_grid(('name', '#a step', '#share', '#calls', ''), rows)}</details>"
     )
 
 
@@ -264,14 +277,14 @@ def _ranks_section(report: Report) -> str:
         return ""
     rows = "".join(
         f'<tr><td class="n">{rank.rank}</td><td class="name">{escape(Path(rank.path).name)}</td>'
-        f'<td class="n">{duration(rank.verdict.step)}</td><td class="n">{share(rank.verdict.busy)}</td>'
+        f'<td class="n">{duration(rank.verdict.step)}</td>'
+        f'<td class="n">{share(rank.verdict.busy)}</td>'
         f"<td>{escape(rank.findings[0].rule) if rank.findings else '–'}</td></tr>"
         for rank in sorted(report.ranks, key=lambda r: -r.verdict.step)
     )
     return (
-        '<section id="ranks"><h2>Ranks</h2><div class="scroll"><table><thead><tr><th class="n">rank'
-        '</th><th>file</th><th class="n">step</th><th class="n">busy</th><th>first finding</th></tr>'
-        f"</thead><tbody>{rows}</tbody></table></div></section>"
+        '<section id="ranks"><h2>Ranks</h2>'
+        f"{_grid(('#rank', 'file', '#step', '#busy', 'first finding'), rows)}</section>"
     )
 
 

@@ -65,10 +65,12 @@
       if (x < -80 || x > width) return;
       context.fillStyle = line; context.fillRect(x, 0, 1, height());
       const next = data.steps[i + 1];
-      if (next !== undefined && (next - at) * scale > 60) {
-        context.fillStyle = ink;
-        context.fillText(`step ${i + 1} · ${time(next - at)}`, Math.max(x, 0) + 4, 13);
-      }
+      if (next === undefined) return;
+      const room = (next - at) * scale - 8, label = `step ${i + 1}`, long = `${label} · ${time(next - at)}`;
+      const text = context.measureText(long).width < room ? long : label;
+      if (context.measureText(text).width > room) return;
+      context.fillStyle = ink;
+      context.fillText(text, Math.max(x, 0) + 4, 13);
     });
     const spans = data.spans[selected] || [];
     context.fillStyle = color("--accent") + "33";

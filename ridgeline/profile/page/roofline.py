@@ -36,14 +36,21 @@ def _grid(scale: _Scale) -> list[str]:
     for exponent in range(math.ceil(scale.low_x), math.floor(scale.high_x) + 1):
         x = scale.x(10.0**exponent)
         lines.append(f'<line class="grid" x1="{x}" y1="{_TOP}" x2="{x}" y2="{_H - _BOTTOM}"/>')
-        lines.append(f'<text x="{x}" y="{_H - _BOTTOM + 16}" text-anchor="middle">{_power(10.0**exponent)}</text>')
+        lines.append(
+            f'<text x="{x}" y="{_H - _BOTTOM + 16}" text-anchor="middle">'
+            f"{_power(10.0**exponent)}</text>"
+        )
     for exponent in range(math.ceil(scale.low_y), math.floor(scale.high_y) + 1):
         y = scale.y(10.0**exponent)
         lines.append(f'<line class="grid" x1="{_LEFT}" y1="{y}" x2="{_W - _RIGHT}" y2="{y}"/>')
-        lines.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{_power(10.0**exponent)}</text>')
-    lines.append(f'<text x="{_W - _RIGHT}" y="{_H - 4}" text-anchor="end">FLOP per byte (modelled)</text>')
+        lines.append(
+            f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{_power(10.0**exponent)}</text>'
+        )
+    lines.append(
+        f'<text x="{_W - _RIGHT}" y="{_H - 4}" text-anchor="end">FLOP per byte (modelled)</text>'
+    )
     lines.append(f'<text x="{_LEFT + 4}" y="{_TOP + 10}">TFLOP/s</text>')
-    return lines  # fmt: skip
+    return lines
 
 
 def _roof(scale: _Scale, gpu: Gpu, peak: float, label: str, css: str) -> list[str]:
@@ -56,7 +63,7 @@ def _roof(scale: _Scale, gpu: Gpu, peak: float, label: str, css: str) -> list[st
     )
     return [
         f'<polyline class="roof {css}" points="{points}"/>',
-        f'<text class="{css}" x="{_W - _RIGHT - 4}" y="{scale.y(peak) - 5}" text-anchor="end">'
+        f'<text class="{css}" x="{scale.x(ridge) + 6}" y="{scale.y(peak) - 5}">'
         f"{escape(label)} {peak:g}</text>",
     ]
 

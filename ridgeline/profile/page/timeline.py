@@ -92,14 +92,18 @@ def _host_lane(facts: Facts, names: _Names, end: float) -> dict[str, Any]:
         name = facts.op_name(row)
         kind = _LOAD if name.startswith("enumerate(DataLoader)") else _OP
         place = names(facts.links.place_of_op(row))
-        shown.append((float(ops.start[row]), float(ops.end[row] - ops.start[row]), names(name), place, kind))
+        shown.append(
+            (float(ops.start[row]), float(ops.end[row] - ops.start[row]), names(name), place, kind)
+        )
     waits = facts.waiting_calls[calls.start[facts.waiting_calls] < end]
     for row in waits.tolist():
         place = names(facts.links.place_of_call(row))
         label = names(facts.trace.name_of(calls, row))
-        shown.append((float(calls.start[row]), float(calls.end[row] - calls.start[row]), label, place, _WAIT))
+        shown.append(
+            (float(calls.start[row]), float(calls.end[row] - calls.start[row]), label, place, _WAIT)
+        )
     shown.sort(key=lambda event: (event[0], -event[1]))
-    return _lane("host, main thread", shown, facts.low)  # fmt: skip
+    return _lane("host, main thread", shown, facts.low)
 
 
 def _device_lanes(facts: Facts, names: _Names, end: float) -> list[dict[str, Any]]:

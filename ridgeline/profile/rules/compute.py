@@ -17,7 +17,7 @@ RULES = (
     Rule(
         id="C1",
         title="tensor cores unused",
-        threshold="products or convolutions that tensor cores could do, and none is used (sm_70 up)",
+        threshold="products or convolutions that tensor cores could do and do not (sm_70 up)",
         message="{share} of the time goes into products and convolutions that could run on tensor "
         "cores and do not",
         check=no_tensor_cores,
@@ -123,7 +123,7 @@ RULES = (
         disproof="convert and record again: if layout kernels remain, an op between does not "
         "support the layout",
         meaning="Tensor-core convolutions want channels innermost. In NCHW every convolution turns "
-        "its input round and back. Batch norm on NCHW is slower as well, and counts above its floor.",
+        "its input round and back. Batch norm on NCHW is slower too, and counts above its floor.",
         order=76,
         limits={"share": 0.1, "bad": 0.2},
         needs=_MODELLED,

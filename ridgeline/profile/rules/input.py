@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ridgeline.profile.rules.base import (
     Ledger,
     Match,
     Rule,
+    Value,
     gib,
     per_step,
     percent,
@@ -24,8 +26,18 @@ from ridgeline.profile.trace.model import Ints
 
 _LOADER = "enumerate(DataLoader)#"
 _SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-_FILLS = ("aten::zeros", "aten::ones", "aten::full", "aten::rand", "aten::randn", "aten::arange",
-          "aten::randint", "aten::linspace", "aten::eye", "aten::randperm")  # fmt: skip
+_FILLS = (
+    "aten::zeros",
+    "aten::ones",
+    "aten::full",
+    "aten::rand",
+    "aten::randn",
+    "aten::arange",
+    "aten::randint",
+    "aten::linspace",
+    "aten::eye",
+    "aten::randperm",
+)
 # Faster than this, a host-to-device copy is as good as the link allows.
 _LINK_GBS = 50.0
 _LOOP_GAP = 50.0
@@ -102,7 +114,7 @@ def _outer_copies(facts: Facts, owners: Ints) -> Ints:
 
 
 def _copy_match(
-    facts: Facts, ledger: Ledger, rows: Ints, values: dict[str, float | int | str], fix: str
+    facts: Facts, ledger: Ledger, rows: Ints, values: dict[str, Value], fix: str
 ) -> Match:
     """The stake of a set of copies: all time in which they or their calls ran."""
     # What the loop around many copies does between them goes with them.
@@ -174,8 +186,11 @@ def _small_copies(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
     rate = float(sizes.sum()) / max(seconds, 1e-9) / 1e3
     if sizes.mean() >= limits["bytes"] or rate >= limits["link"] * _LINK_GBS:
         return None
-    values = {"count": round(len(rows) / facts.steps.count), "size": gib(float(sizes.mean()))}
-    return _copy_match(facts, ledger, rows, dict(values), "default")
+    values: dict[str, Value] = {
+        "count": round(len(rows) / facts.steps.count),
+        "size": gib(float(sizes.mean())),
+    }
+    return _copy_match(facts, ledger, rows, values, "default")
 
 
 def _filled_on_host(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -254,7 +269,7 @@ def _starved(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match
     host = facts.spans(facts.trace.ops, _main_ops(facts))
     host = iv.subtract(iv.merge((host, _python(facts))), facts.waiting)
     starved = 0
-    for low, high in zip(edges[:-1], edges[1:]):
+    for low, high in pairwise(edges.tolist()):
         length = high - low
         working = iv.measure(iv.clip(host, low, high)) / length
         busy = iv.measure(iv.clip(facts.busy, low, high)) / length
@@ -274,7 +289,8 @@ def _main_ops(facts: Facts) -> Ints:
     """Ops of the main thread, annotations that span whole steps left out."""
     rows = facts.host_ops[facts.trace.ops.thread[facts.host_ops] == facts.steps.main_thread]
     mask = facts.trace.name_mask("ProfilerStep#", prefix=True)
-    return rows[~mask[facts.trace.ops.name[rows]]]
+    own: Ints = rows[~mask[facts.trace.ops.name[rows]]]
+    return own
 
 
 def _python(facts: Facts) -> iv.Intervals:

@@ -113,10 +113,14 @@ def _latency_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
         Evidence("which", short_name(facts.gpu_name(int(rows[0]))), EXACT),
     )
     return Match(
-        max(0.0, spent - least), evidence, {"op": _grouped(facts, found)}, rows=rows,
-        places=tuple(facts.top_places(rows, facts.gpu_time(rows))), confidence="medium",
+        max(0.0, spent - least),
+        evidence,
+        {"op": _grouped(facts, found)},
+        rows=rows,
+        places=tuple(facts.top_places(rows, facts.gpu_time(rows))),
+        confidence="medium",
         spans=facts.spans(facts.trace.gpu, rows),
-    )  # fmt: skip
+    )
 
 
 def _which_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -156,10 +160,13 @@ def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
         Evidence("which", short_name(facts.gpu_name(rows[0])), EXACT),
     )
     return Match(
-        lost, evidence, {"grid": smallest, "sms": sms}, rows=chosen,
+        lost,
+        evidence,
+        {"grid": smallest, "sms": sms},
+        rows=chosen,
         places=tuple(facts.top_places(chosen, facts.gpu_time(chosen))),
         spans=facts.spans(facts.trace.gpu, chosen),
-    )  # fmt: skip
+    )
 
 
 def _tail(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -235,10 +242,14 @@ def _slow_pointwise(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     )
     values = {"op": _grouped(facts, found), "slowest": percent(slowest)}
     return Match(
-        lost, evidence, values, rows=rows, confidence="medium",
+        lost,
+        evidence,
+        values,
+        rows=rows,
+        confidence="medium",
         places=tuple(facts.top_places(rows, facts.gpu_time(rows))),
         spans=facts.spans(facts.trace.gpu, rows),
-    )  # fmt: skip
+    )
 
 
 CHECKS = {

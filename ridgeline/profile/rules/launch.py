@@ -11,13 +11,30 @@ from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, ms, per_step, percent
 from ridgeline.profile.trace.model import Ints
 
-LAUNCHES = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
-            "cudaLaunchCooperativeKernel", "hipLaunchKernel", "hipExtModuleLaunchKernel",
-            "cudaGraphLaunch")  # fmt: skip
+LAUNCHES = (
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cudaLaunchCooperativeKernel",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "cudaGraphLaunch",
+)
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph")
-_SLOW_BY_NATURE = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaMemcpy", "cuModuleLoad",
-                   "cuLibrary", "cudaEventSynchronize", "cudaDeviceSynchronize",
-                   "cudaStreamSynchronize", "cuMem", "cudaGraphInstantiate")  # fmt: skip
+_SLOW_BY_NATURE = (
+    "cudaMalloc",
+    "cudaFree",
+    "cudaHostAlloc",
+    "cudaMemcpy",
+    "cuModuleLoad",
+    "cuLibrary",
+    "cudaEventSynchronize",
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cuMem",
+    "cudaGraphInstantiate",
+)
 
 
 def _next_remedy(facts: Facts) -> str:
@@ -46,10 +63,14 @@ def _launch_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
     )
     grade = "badly " if share >= limits["bad"] else ""
     return Match(
-        stake, evidence, {"share": percent(share), "grade": grade}, idle=stake,
-        places=_launch_places(facts, facts.kernels), fix=_next_remedy(facts),
+        stake,
+        evidence,
+        {"share": percent(share), "grade": grade},
+        idle=stake,
+        places=_launch_places(facts, facts.kernels),
+        fix=_next_remedy(facts),
         confidence="medium",
-    )  # fmt: skip
+    )
 
 
 def _launch_places(facts: Facts, rows: Ints) -> tuple[str, ...]:
@@ -74,10 +95,14 @@ def _tiny_kernels(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> 
         Evidence("time inside the tiny kernels", f"{per_step(facts, inside)} a step"),
     )
     return Match(
-        stake + inside, evidence,
+        stake + inside,
+        evidence,
         {"count": f"{len(tiny) / facts.steps.count:.0f}", "mean": ms(float(times.mean()))},
-        idle=stake, rows=tiny, places=_launch_places(facts, tiny), fix=_next_remedy(facts),
-    )  # fmt: skip
+        idle=stake,
+        rows=tiny,
+        places=_launch_places(facts, tiny),
+        fix=_next_remedy(facts),
+    )
 
 
 def _shorter_than_launch(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -94,9 +119,14 @@ def _shorter_than_launch(facts: Facts, ledger: Ledger, limits: Mapping[str, floa
     stake = ledger.take_idle(ledger.idle)
     evidence = (Evidence("kernels shorter than their launch", percent(share)),)
     return Match(
-        stake, evidence, {"share": percent(share)}, idle=stake, fix=_next_remedy(facts),
-        places=_launch_places(facts, rows[shorter]), confidence="medium",
-    )  # fmt: skip
+        stake,
+        evidence,
+        {"share": percent(share)},
+        idle=stake,
+        fix=_next_remedy(facts),
+        places=_launch_places(facts, rows[shorter]),
+        confidence="medium",
+    )
 
 
 def _slow_calls(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -119,10 +149,12 @@ def _slow_calls(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
     if count < facts.steps.count or facts.share(stake) < limits["share"]:
         return None
     evidence = (
-        Evidence(f"calls over {limits['call']:.0f} µs", f"{len(slow) / facts.steps.count:.1f} a step"),
+        Evidence(
+            f"calls over {limits['call']:.0f} µs", f"{len(slow) / facts.steps.count:.1f} a step"
+        ),
         Evidence(f"launch to start over {limits['delay']:.0f} µs", f"{int(late.sum())}"),
         Evidence("time above those limits", f"{per_step(facts, excess)} a step"),
-    )  # fmt: skip
+    )
     return Match(stake, evidence, {"count": count}, idle=stake, confidence="low")
 
 
@@ -159,9 +191,13 @@ def _long_gap(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
         Evidence("longest", ms(float(np.max(long[:, 1] - long[:, 0])))),
     )
     return Match(
-        stake, evidence, {"longest": ms(float(np.max(long[:, 1] - long[:, 0])))}, idle=stake,
-        places=tuple(dict.fromkeys(name for name in middle if name))[:3], spans=long,
-    )  # fmt: skip
+        stake,
+        evidence,
+        {"longest": ms(float(np.max(long[:, 1] - long[:, 0])))},
+        idle=stake,
+        places=tuple(dict.fromkeys(name for name in middle if name))[:3],
+        spans=long,
+    )
 
 
 def _per_tensor_optimizer(
@@ -193,10 +229,15 @@ def _per_tensor_optimizer(
         Evidence("kernels of it", f"{per_step(facts, inside_kernels)} a step"),
     )
     return Match(
-        stake + inside_kernels, evidence, {"count": f"{count:.0f}"}, idle=stake, rows=rows,
-        places=tuple(facts.op_places(steps)), spans=spans,
+        stake + inside_kernels,
+        evidence,
+        {"count": f"{count:.0f}"},
+        idle=stake,
+        rows=rows,
+        places=tuple(facts.op_places(steps)),
+        spans=spans,
         fix="default" if facts.has_gpu else "host",
-    )  # fmt: skip
+    )
 
 
 def _started_in(facts: Facts, spans: iv.Intervals) -> Ints:
@@ -252,9 +293,14 @@ def _select_loop(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
         Evidence("host time in the loops", f"{per_step(facts, iv.measure(spans))} a step"),
     )
     return Match(
-        stake + inside, evidence, {"rounds": f"{rounds:.0f}"}, idle=stake, rows=rows,
-        places=tuple(facts.op_places(np.concatenate(runs))), spans=spans,
-    )  # fmt: skip
+        stake + inside,
+        evidence,
+        {"rounds": f"{rounds:.0f}"},
+        idle=stake,
+        rows=rows,
+        places=tuple(facts.op_places(np.concatenate(runs))),
+        spans=spans,
+    )
 
 
 def _compiling(facts: Facts) -> tuple[iv.Intervals, int]:
@@ -276,9 +322,13 @@ def _recompiles(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
         Evidence("host time compiling", f"{per_step(facts, iv.measure(spans))} a step"),
     )
     return Match(
-        stake, evidence, {"count": count, "steps": facts.steps.count}, idle=stake,
-        places=tuple(facts.op_places(rows)), spans=spans,
-    )  # fmt: skip
+        stake,
+        evidence,
+        {"count": count, "steps": facts.steps.count},
+        idle=stake,
+        places=tuple(facts.op_places(rows)),
+        spans=spans,
+    )
 
 
 CHECKS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,8 +51,8 @@ def _headroom(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
         return None
     steps = facts.steps.device
     busy = [
-        iv.measure(iv.clip(facts.busy, float(low), float(high))) / (high - low)
-        for low, high in zip(steps[:-1], steps[1:])
+        iv.measure(iv.clip(facts.busy, low, high)) / (high - low)
+        for low, high in pairwise(steps.tolist())
     ]
     host = facts.spans(facts.trace.ops, facts.host_ops)
     shares = {

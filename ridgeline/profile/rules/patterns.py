@@ -10,7 +10,16 @@ from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.model.costs import CONVOLUTIONS, ITEM_BYTES, Cost, numel, product_sizes
 from ridgeline.profile.model.kernels import changes_layout
-from ridgeline.profile.rules.base import EXACT, MODELLED, Evidence, Ledger, Match, gib, per_step, percent
+from ridgeline.profile.rules.base import (
+    EXACT,
+    MODELLED,
+    Evidence,
+    Ledger,
+    Match,
+    gib,
+    per_step,
+    percent,
+)
 from ridgeline.profile.rules.precision import floor_match, joined
 from ridgeline.profile.trace.model import Ints
 
@@ -47,10 +56,13 @@ def layout_changes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
     )
     grade = "badly " if moves / whole >= limits["bad"] else ""
     return Match(
-        moves + beside, evidence, {"share": percent(moves / whole), "grade": grade}, rows=rows,
+        moves + beside,
+        evidence,
+        {"share": percent(moves / whole), "grade": grade},
+        rows=rows,
         places=tuple(facts.top_places(kernels[turned], facts.gpu_time(kernels[turned]))),
         spans=facts.spans(facts.trace.gpu, rows),
-    )  # fmt: skip
+    )
 
 
 def _conv_then_norm(facts: Facts) -> list[int]:
@@ -98,9 +110,13 @@ def bias_before_norm(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) 
         Evidence("adding and differentiating them", f"{per_step(facts, spent)} a step"),
     )
     return Match(
-        spent, evidence, {"count": f"{len(convs) / facts.steps.count:.0f}"}, rows=claimed,
-        places=tuple(facts.op_places(ops)), spans=facts.spans(facts.trace.gpu, claimed),
-    )  # fmt: skip
+        spent,
+        evidence,
+        {"count": f"{len(convs) / facts.steps.count:.0f}"},
+        rows=claimed,
+        places=tuple(facts.op_places(ops)),
+        spans=facts.spans(facts.trace.gpu, claimed),
+    )
 
 
 def _score_sizes(facts: Facts) -> dict[int, tuple[int, ...]]:
@@ -162,10 +178,13 @@ def unfused_attention(facts: Facts, ledger: Ledger, limits: Mapping[str, float])
         Evidence("least time when fused", f"{per_step(facts, least)} a step", MODELLED),
     )
     return Match(
-        max(0.0, spent - least), evidence, {"share": percent(facts.share(spent))}, rows=claimed,
+        max(0.0, spent - least),
+        evidence,
+        {"share": percent(facts.share(spent))},
+        rows=claimed,
         places=tuple(facts.top_places(claimed, facts.gpu_time(claimed))),
         spans=facts.spans(facts.trace.gpu, claimed),
-    )  # fmt: skip
+    )
 
 
 def _host_attention(
@@ -186,12 +205,18 @@ def _host_attention(
         Evidence("time in ops that touch it", f"{per_step(facts, iv.measure(spans))} a step"),
     )
     return Match(
-        stake, evidence, {"share": percent(facts.share(stake))}, idle=stake,
-        places=tuple(facts.op_places(rows)), spans=spans,
-    )  # fmt: skip
+        stake,
+        evidence,
+        {"share": percent(facts.share(stake))},
+        idle=stake,
+        places=tuple(facts.op_places(rows)),
+        spans=spans,
+    )
 
 
-def _chains(facts: Facts, ledger: Ledger, least: int, shortest: float) -> list[list[tuple[int, Ints, Cost]]]:
+def _chains(
+    facts: Facts, ledger: Ledger, least: int, shortest: float
+) -> list[list[tuple[int, Ints, Cost]]]:
     """Neighbouring pointwise kernels over tensors of one size, in launch order."""
     pointwise = [
         (op, rows, cost)
@@ -237,12 +262,18 @@ def pointwise_chain(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
         Evidence("chains", f"{len(chains) / facts.steps.count:.1f} a step", EXACT),
         Evidence("the longest", names, EXACT),
         Evidence("time in them", f"{per_step(facts, _time(facts, claimed))} a step"),
-        Evidence("traffic of the intermediates", f"{gib(between / facts.steps.count)} a step", MODELLED),
-    )  # fmt: skip
+        Evidence(
+            "traffic of the intermediates", f"{gib(between / facts.steps.count)} a step", MODELLED
+        ),
+    )
     if facts.share(lost) < limits["share"]:
         return None
     return Match(
-        lost, evidence, {"names": names, "count": len(longest)}, rows=claimed,
+        lost,
+        evidence,
+        {"names": names, "count": len(longest)},
+        rows=claimed,
         places=tuple(facts.top_places(claimed, facts.gpu_time(claimed))),
-        spans=facts.spans(facts.trace.gpu, claimed), confidence="medium",
-    )  # fmt: skip
+        spans=facts.spans(facts.trace.gpu, claimed),
+        confidence="medium",
+    )

@@ -167,9 +167,7 @@ def odd_sizes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     )
     padded = -(-worst // 64) * 64
     values = {**match.values, "size": worst, "padded": padded}
-    return Match(
-        lost, match.evidence, values, rows=rows, places=match.places, spans=match.spans
-    )
+    return Match(lost, match.evidence, values, rows=rows, places=match.places, spans=match.spans)
 
 
 def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:

@@ -8,7 +8,16 @@ import numpy as np
 
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
-from ridgeline.profile.rules.base import EXACT, Evidence, Fix, Ledger, Match, Rule, per_step, percent
+from ridgeline.profile.rules.base import (
+    EXACT,
+    Evidence,
+    Fix,
+    Ledger,
+    Match,
+    Rule,
+    per_step,
+    percent,
+)
 from ridgeline.profile.trace.model import Ints
 
 _READS = {
@@ -23,11 +32,23 @@ _READS = {
     "aten::repeat_interleave": "repeat_interleave",
     "aten::copy_": ".cpu() or .to('cpu')",
 }
-_ALLOCATIONS = ("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cuMemMap", "cuMemUnmap",
-                "cuMemCreate", "cuMemRelease", "hipMalloc", "hipFree")  # fmt: skip
+_ALLOCATIONS = (
+    "cudaMalloc",
+    "cudaFree",
+    "cudaHostAlloc",
+    "cudaFreeHost",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemCreate",
+    "cuMemRelease",
+    "hipMalloc",
+    "hipFree",
+)
 
 
-def _wait_match(facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: float) -> Match | None:
+def _wait_match(
+    facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: float
+) -> Match | None:
     """The stake of some waits: the time waited and the idle time after, as far as the device
     idles at all, since a step cannot take less than the device's work."""
     calls = facts.trace.calls
@@ -47,11 +68,15 @@ def _wait_match(facts: Facts, ledger: Ledger, rows: Ints, what: str, minimum: fl
     return Match(
         stake,
         evidence,
-        {"what": what, "count": f"{len(rows) / facts.steps.count:.0f}", "share": percent(facts.share(stake))},
+        {
+            "what": what,
+            "count": f"{len(rows) / facts.steps.count:.0f}",
+            "share": percent(facts.share(stake)),
+        },
         idle=stake,
         places=tuple(facts.call_places(rows)),
         spans=waits,
-    )  # fmt: skip
+    )
 
 
 def _reads_back(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -98,10 +123,12 @@ def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Mat
         return None
     frees = int(np.sum(facts.trace.name_mask("cudaFree", "hipFree")[calls.name[rows]]))
     evidence = (
-        Evidence("driver allocations", f"{(len(rows) - frees) / facts.steps.count:.1f} a step", EXACT),
+        Evidence(
+            "driver allocations", f"{(len(rows) - frees) / facts.steps.count:.1f} a step", EXACT
+        ),
         Evidence("releases", f"{frees / facts.steps.count:.1f} a step", EXACT),
         Evidence("time inside them", f"{per_step(facts, iv.measure(spans))} a step"),
-    )  # fmt: skip
+    )
     values = {"count": f"{len(rows) / facts.steps.count:.0f}"}
     fix = "cache" if frees else "default"
     places = tuple(facts.call_places(rows))
@@ -113,8 +140,8 @@ RULES = (
         id="S1",
         title="values read back every step",
         threshold="at least one read-back a step, with the device idle after it for 3% of the time",
-        message="{what} makes the host wait for the device {count} times a step; the device then "
-        "idles until new work arrives",
+        message="{what} makes the host wait for the device ({count} a step), which then idles "
+        "until new work arrives",
         check=_reads_back,
         fixes={
             "default": Fix(

@@ -47,7 +47,7 @@ class Columns:
         return len(self.floats[0])
 
     def sorted(self, base: float) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
-        """Start and end relative to `base` and the other columns, sorted by start, longest first."""
+        """Start and end relative to `base`, then the other columns; by start, longest first."""
         start = np.frombuffer(self.floats[0], dtype=np.float64) - base
         duration = np.frombuffer(self.floats[1], dtype=np.float64)
         order = np.lexsort((-duration, start))

@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from ridgeline.profile.trace.errors import TraceFileError, TraceFormatError
 
@@ -61,7 +61,7 @@ def opened(path: Path, progress: Callable[[int], None] | None = None) -> Iterato
         counted = io.BufferedReader(_Counting(raw, progress), 1 << 18) if progress else raw
         if start.startswith(b"\x1f\x8b"):
             with gzip.GzipFile(fileobj=counted) as unpacked:
-                yield unpacked
+                yield cast(IO[bytes], unpacked)
         else:
             yield counted
 

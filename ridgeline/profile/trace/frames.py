@@ -11,12 +11,47 @@ import sys
 from functools import lru_cache
 
 LIBRARIES = frozenset(
-    "torch torchvision torchaudio transformers numpy triton accelerate lightning pytorch_lightning"
-    " lightning_fabric datasets PIL pandas scipy sympy tqdm apex deepspeed xformers timm einops"
-    " diffusers peft bitsandbytes tokenizers huggingface_hub flash_attn ignite wandb optree"
-    " safetensors torchmetrics fairscale megatron ray".split()
+    {
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "numpy",
+        "triton",
+        "accelerate",
+        "lightning",
+        "pytorch_lightning",
+        "lightning_fabric",
+        "datasets",
+        "PIL",
+        "pandas",
+        "scipy",
+        "sympy",
+        "tqdm",
+        "apex",
+        "deepspeed",
+        "xformers",
+        "timm",
+        "einops",
+        "diffusers",
+        "peft",
+        "bitsandbytes",
+        "tokenizers",
+        "huggingface_hub",
+        "flash_attn",
+        "ignite",
+        "wandb",
+        "optree",
+        "safetensors",
+        "torchmetrics",
+        "fairscale",
+        "megatron",
+        "ray",
+    }
 )
 _FRAME = re.compile(r"^(?P<path>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.DOTALL)
+# Code that torch.compile wrote into its cache.
+_GENERATED = re.compile(r"torchinductor|(^|[/\\])c[a-z2-7]{40,}\.py$")
 _INSTALLED = re.compile(r"(site|dist)-packages[/\\]|[/\\]lib[/\\]python3|[/\\]lib64[/\\]python3")
 
 
@@ -27,7 +62,7 @@ def is_user_frame(name: str) -> bool:
     if match is None or name.startswith("<"):
         return False
     path = match["path"]
-    if _INSTALLED.search(path):
+    if _INSTALLED.search(path) or _GENERATED.search(path):
         return False
     first = re.split(r"[/\\]", path, maxsplit=1)[0]
     module = first.removesuffix(".py")

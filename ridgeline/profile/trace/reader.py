@@ -24,8 +24,10 @@ from ridgeline.profile.trace.model import (
     CallTable,
     Completeness,
     Device,
+    Floats,
     FrameTable,
     GpuTable,
+    Ints,
     LaunchShape,
     MemoryTable,
     OpArguments,
@@ -194,7 +196,8 @@ class TraceBuilder:
     def _frame(self, event: Event, start: float, duration: float, _: dict[str, Any]) -> None:
         self._stacks = True
         if is_user_frame(event["name"]):
-            self._frames.add(start, duration, self._names(_clean(event["name"])), self._thread(event))
+            name = self._names(_clean(event["name"]))
+            self._frames.add(start, duration, name, self._thread(event))
 
     def _memory_sample(self, event: Event) -> None:
         args, time = event.get("args"), event.get("ts")
@@ -232,7 +235,7 @@ class TraceBuilder:
             threads=len(self._threads),
             ops=OpTable(ops_ids[0], ops, ops_end, *ops_ids[1:]),
             calls=CallTable(calls_ids[0], calls, calls_end, *calls_ids[1:]),
-            gpu=GpuTable(gpu_ids[0], gpu, gpu_end, *gpu_ids[1:], sizes),
+            gpu=_gpu_table(gpu, gpu_end, gpu_ids, sizes),
             frames=FrameTable(frames_ids[0], frames, frames_end, frames_ids[1]),
             memory=MemoryTable(time, on_gpu.astype(np.bool_), allocated, reserved),
             arguments=self._arguments.items(),
@@ -240,6 +243,11 @@ class TraceBuilder:
             completeness=completeness,
             events=self.seen,
         )
+
+
+def _gpu_table(start: Floats, end: Floats, ids: list[Ints], sizes: Floats) -> GpuTable:
+    name, kind, stream, correlation, external, shape = ids
+    return GpuTable(name, start, end, kind, stream, correlation, external, shape, sizes)
 
 
 def _device(header: dict[str, Any]) -> Device:

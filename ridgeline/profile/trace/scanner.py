@@ -42,7 +42,10 @@ class Scanner:
         self._stream = stream
         self._progress = progress
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-        self._scan = JSONDecoder(strict=False).scan_once
+        # The C scanner behind `raw_decode`: (value, end) for the value at a position.
+        self._scan: Callable[[str, int], tuple[Any, int]] = vars(JSONDecoder(strict=False))[
+            "scan_once"
+        ]
         self._text = ""
         self._at = 0
         self._ended = False
@@ -188,4 +191,3 @@ class Scanner:
             self._at = max(self._at, len(self._text) - 16)
             if not self._more():
                 raise _EndOfInput
-
