@@ -35,6 +35,8 @@ from ridgeline.dtypes import (
 from ridgeline.dtypes import bool_ as bool
 from ridgeline.errors import RidgelineError
 from ridgeline.functions.creation import finfo, iinfo
+from ridgeline.interop.arrays import asarray
+from ridgeline.interop.dlpack import from_dlpack
 from ridgeline.jit import jit
 from ridgeline.modes import (
     eager,
@@ -52,9 +54,8 @@ __version__ = "0.1.0"
 
 dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
-asarray = as_tensor
 
-_SUBMODULES = frozenset(("nn", "optim", "data", "models", "profile"))
+_SUBMODULES = frozenset(("array_api", "nn", "optim", "data", "models", "profile"))
 _LAZY = {
     "grad": "ridgeline.transforms",
     "value_and_grad": "ridgeline.transforms",

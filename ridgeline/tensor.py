@@ -37,6 +37,7 @@ from ridgeline.functions.indexing import getitem
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
+from ridgeline.interop.exchange import Exchange
 from ridgeline.methods import TensorMethods
 from ridgeline.modes import modes
 from ridgeline.ops.elementwise import cast
@@ -82,7 +83,7 @@ variables: weakref.WeakKeyDictionary[Node, weakref.ref[Tensor]] = weakref.WeakKe
 observed: weakref.WeakKeyDictionary[Node, list[weakref.ref[Tensor]]] = weakref.WeakKeyDictionary()
 
 
-class Tensor(TensorMethods):
+class Tensor(TensorMethods, Exchange):
     """An n-dimensional array that records what is done to it."""
 
     __slots__ = ("__weakref__", "_cell", "_extra", "_seen", "_steps", "_track")

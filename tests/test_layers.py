@@ -21,7 +21,7 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random",
+    "jit random array_api interop",
     "nn",
     "optim data",
     "models",

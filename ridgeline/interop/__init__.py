@@ -1,0 +1,1 @@
+"""Interchange with other libraries: DLPack, the buffer protocol, arrays of any kind."""

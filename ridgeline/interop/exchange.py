@@ -1,0 +1,60 @@
+"""What every tensor offers other libraries: the protocols, as methods."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+    from ridgeline.tensor import Tensor
+
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+class Exchange:
+    """Base of Tensor: the Array API namespace, DLPack and the buffer protocol."""
+
+    __slots__ = ()
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
+        """The namespace of the Array API standard."""
+        from ridgeline import array_api
+        from ridgeline.errors import RidgelineError
+
+        if api_version is not None and api_version not in API_VERSIONS:
+            raise RidgelineError(
+                f"the Array API has no version {api_version!r} here",
+                help=f"versions: {', '.join(API_VERSIONS)}",
+            )
+        return array_api
+
+    def __dlpack__(
+        self,
+        /,
+        *,
+        stream: Any = None,
+        max_version: Sequence[int] | None = None,
+        dl_device: Sequence[int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A DLPack capsule over this memory, for `from_dlpack` of another library."""
+        from ridgeline.interop.dlpack import export
+
+        return export(cast("Tensor", self), stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self, /) -> tuple[int, int]:
+        """DLPack's name for the device: (1, 0), the CPU."""
+        return (1, 0)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """This tensor on another device; there is one, the CPU."""
+        return cast("Tensor", self).to(device=device)
+
+    if sys.version_info >= (3, 12):
+
+        def __buffer__(self, flags: int, /) -> memoryview:
+            """The memory, for `memoryview(x)` and whoever reads buffers."""
+            return memoryview(cast("Tensor", self).numpy())
