@@ -1,0 +1,76 @@
+"""Kernels over sizes that are known only when they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ridgeline import dtypes
+from ridgeline.compiler import compile_kernel, machine, roofline
+from ridgeline.fusion.groups import fuse
+from ridgeline.fusion.values import choose_values
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.sizes import Size, symbol
+from ridgeline.loops.ir import For, Kernel, Var
+from ridgeline.loops.schedule import replay
+from ridgeline.ops import contract as C
+from ridgeline.ops import elementwise as E
+from ridgeline.ops import movement as M
+from ridgeline.ops import reduce as R
+from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.schedules.default import steps
+
+N = symbol("n", 1, 1000)
+
+
+def f32(*shape: Size) -> Node:
+    return leaf(TensorType(shape, dtypes.float32))
+
+
+def run(
+    output: Node, inputs: list[Node], arrays: list[np.ndarray], n: int, result: tuple[int, ...]
+) -> np.ndarray:
+    given = set(inputs).__contains__
+    (group,) = fuse(choose_values([output], given), given, roofline()).groups
+    lowered = group.loops
+    kernel = replay(lowered.kernel, steps(lowered, machine()))
+    function, kernel = compile_kernel(kernel)
+    out = np.full(result, np.nan, np.float32)
+    held = dict(zip(inputs, arrays)) | {output: out}
+    size = np.array([n], np.int64)
+    pointers = [held[lowered.slots[b.slot]].ctypes.data for b in kernel.params]
+    assert kernel.sizes == ("n",)
+    everything = [*pointers, size.ctypes.data]
+    plan = Plan([Step(function, tuple(range(len(everything))), _tasks(kernel, n), 1)], len(everything))
+    plan.run(everything)
+    return out
+
+
+def _tasks(kernel: Kernel, n: int) -> int:
+    tasks, body = 1, kernel.body
+    while isinstance(body, For) and body.kind == "parallel":
+        tasks *= n if body.extent is Var.make("n") else int(body.extent.value)  # type: ignore[attr-defined]
+        body = body.body
+    return tasks
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 33, 100])
+def test_one_kernel_serves_every_size(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, a = f32(N, 40), rng.standard_normal((n, 40)).astype(np.float32)
+    doubled = E.add(x, x)
+    assert np.array_equal(run(doubled, [x], [a], n, (n, 40)), a + a)
+    largest = R.reduce(x, "max", (1,))
+    assert np.array_equal(run(largest, [x], [a], n, (n,)), a.max(1))
+    w, b = f32(40, 24), rng.standard_normal((40, 24)).astype(np.float32)
+    np.testing.assert_allclose(run(C.matmul(x, w), [x, w], [a, b], n, (n, 24)), a @ b, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 5, 64])
+def test_a_symbolic_axis_may_be_any_axis(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, a = f32(6, N), rng.standard_normal((6, n)).astype(np.float32)
+    turned = E.neg(M.permute(x, (1, 0)))
+    assert np.array_equal(run(turned, [x], [a], n, (n, 6)), -a.T)
+    total = R.sum_(x, (1,))
+    np.testing.assert_allclose(run(total, [x], [a], n, (6,)), a.sum(1), atol=1e-4)
