@@ -41,7 +41,8 @@ def reverse(
     watch: Mapping[Node, Watcher] | None = None,
     order: Sequence[Node] | None = None,
 ) -> list[Node | None]:
-    """The cotangents of `targets`; None where an output does not depend on a target.
+    """The cotangents of `targets`; None where no output depends on a target, and zeros where one
+    does but its derivative is zero everywhere.
 
     `watch` maps nodes to functions that see a node's finished cotangent and may replace it.
     """
@@ -50,15 +51,21 @@ def reverse(
     active = leading_to(order, targets)
     wanted = set(targets)
     totals: dict[Node, list[Node | None]] = {}
+    reached: set[Node] = set()
     for output, cotangent in zip(outputs, cotangents):
         if output in active:
+            reached.add(output)
             _accumulate(totals, output, 0, cotangent)
     result: dict[Node, Node | None] = {}
     for current in reversed(order):
-        if current not in active:
+        if current not in reached:
             continue
+        if not _ends(current):
+            reached.update(i for i in current.inputs if i in active)
         found = totals.pop(current, None)
         if found is None:
+            if current in wanted:
+                result[current] = full_like(current, 0)
             continue
         if watch is not None and current in watch and found[0] is not None:
             found[0] = watch[current](current, found[0])

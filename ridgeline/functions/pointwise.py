@@ -258,8 +258,10 @@ def sigmoid(input: Node) -> Node:
 def logsigmoid(input: Node) -> Node:
     """log(sigmoid(input))."""
     x = _real(input)
-    tail = apply("log1p", apply("exp", apply("neg", apply("abs", x))))
-    return apply("sub", apply("min", x, full_like(x, 0)), tail)
+    zero = full_like(x, 0)
+    negative = apply("lt", x, zero)
+    tail = apply("log1p", apply("exp", select(negative, x, apply("neg", x))))
+    return apply("sub", select(negative, x, zero), tail)
 
 
 @public(inplace=True)
@@ -298,7 +300,7 @@ def leaky_relu(input: Node, negative_slope: float = 0.01) -> Node:
 def elu(input: Node, alpha: float = 1.0) -> Node:
     """alpha * (exp(x) - 1) for negative values."""
     positive = apply("lt", full_like(input, 0), input)
-    low = apply("min", input, full_like(input, 0))  # keeps the unused branch finite
+    low = select(positive, full_like(input, 0), input)  # keeps the unused branch finite
     return select(positive, input, mul(apply("expm1", low), float(alpha)))
 
 

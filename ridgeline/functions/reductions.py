@@ -260,14 +260,19 @@ def argmin(input: Node, dim: int | None = None, keepdim: bool = False) -> Node:
 def any(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
     """True where at least one element is not zero."""
     axes = axes_of(dim, len(input.shape))
-    return keep(reduce(truth(input), "any", axes), input.shape, axes, keepdim)
+    return _answer(input, keep(reduce(truth(input), "any", axes), input.shape, axes, keepdim))
 
 
 @public()
 def all(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
     """True where no element is zero."""
     axes = axes_of(dim, len(input.shape))
-    return keep(reduce(truth(input), "all", axes), input.shape, axes, keepdim)
+    return _answer(input, keep(reduce(truth(input), "all", axes), input.shape, axes, keepdim))
+
+
+def _answer(input: Node, truth_value: Node) -> Node:
+    """Truth is bool, except that torch gives uint8 for uint8."""
+    return cast(truth_value, dtypes.uint8) if input.dtype is dtypes.uint8 else truth_value
 
 
 @public()

@@ -17,6 +17,7 @@ import numpy as np
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add
 from ridgeline.ops.movement import pad, slice_
 from ridgeline.scalars import Array
@@ -75,6 +76,8 @@ def _infer(types: Sequence[TensorType], attrs: ContractAttrs) -> tuple[TensorTyp
         if len(operand.shape) != len(maps):
             raise ShapeError(f"expected {len(maps)} axes, got shape {list(operand.shape)}")
         for size, index_map in zip(operand.shape, maps):
+            if 0 in attrs.extents:  # no index is ever formed
+                break
             low, high = index_range(index_map, attrs.extents)
             if isinstance(size, int) and high is not None and (low < 0 or high >= size):
                 raise ShapeError(
@@ -170,7 +173,7 @@ def operand_gradient(current: Node, ct: Node, which: int) -> Node:
         tuple(_renamed(m, new) for m in ct_maps),
         tuple(_renamed(m, new) for m in other),
     )
-    return contract(ct, current.inputs[1 - which], solved)
+    return contract(ct, conj(current.inputs[1 - which]), solved)
 
 
 def _pivot(
