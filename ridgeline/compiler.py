@@ -192,8 +192,10 @@ def roofline() -> Roofline:
     return Roofline(bytes_per_second=20e9, flops_per_second=100e9, launch_seconds=0.5e-6)
 
 
-def lower_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Stages:
-    """Graph to scheduled kernels."""
+def lower_graph(
+    outputs: Sequence[Node], inputs: Sequence[Node], facts: Machine | None = None
+) -> Stages:
+    """Graph to scheduled kernels, for this machine unless told otherwise."""
     given = set(inputs)
 
     def is_input(node: Node) -> bool:
@@ -201,7 +203,7 @@ def lower_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Stages:
 
     values = choose_values(outputs, is_input)
     fusion = fuse(values, is_input, roofline())
-    facts = machine()
+    facts = facts or machine()
     kernels = []
     for group in fusion.groups:
         if group.lowered is not None:

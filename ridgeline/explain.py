@@ -7,8 +7,9 @@ same counts as data, for profiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import TYPE_CHECKING
 
 from ridgeline.codegen.llvm.emit import module_text
@@ -18,6 +19,8 @@ from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.printer import print_kernel
+
+from ridgeline.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
     from ridgeline.compiler import CompiledKernel, Program
@@ -35,6 +38,27 @@ class KernelRow:
     def intensity(self) -> float:
         """Operations per byte."""
         return self.flops / self.nbytes if self.nbytes else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """A kernel's exact work and its measured time."""
+
+    name: str
+    seconds: float
+    flops: int
+    nbytes: int
+    lines: tuple[str, ...]
+
+
+def kernel_times(program: Program, inputs: Sequence[Buffer], rounds: int) -> list[KernelTime]:
+    """Median seconds of each kernel over some rounds."""
+    measured = [program.profile(inputs) for _ in range(max(rounds, 1))]
+    rows = kernel_rows(program)
+    return [
+        KernelTime(row.name, median(times), row.flops, row.nbytes, row.lines)
+        for row, *times in zip(rows, *measured)
+    ]
 
 
 def kernel_row(compiled: CompiledKernel) -> KernelRow:

@@ -10,16 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ridgeline.checking import checked_call
 from ridgeline.config import config
+from ridgeline.execute import CaptureError
 from ridgeline.graph.printer import format_graph
 from ridgeline.guards import epoch
 from ridgeline.modes import modes
 from ridgeline.pytree import flatten
 from ridgeline.tensor import Tensor
 from ridgeline.trace import Trace, signature_of
+
+if TYPE_CHECKING:
+    from ridgeline.compiler import Program
+    from ridgeline.explain import KernelTime
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES = 32
@@ -87,6 +92,25 @@ class JitFunction:
             self._traces.insert(0, trace)
             del self._traces[MOST_TRACES:]
             return trace
+
+    @property
+    def program(self) -> Program:
+        """The program that ran last."""
+        if not self._traces:
+            raise CaptureError("this function has not been called yet, so it has no program")
+        return self._traces[0].program
+
+    def profile(self, *args: Any, rounds: int = 9, **kwargs: Any) -> list[KernelTime]:
+        """Median seconds of every kernel on these arguments, with its exact FLOPs and bytes.
+
+        The kernels run, but nothing outside sees it: no parameter, gradient or result changes.
+        """
+        leaves: list[Any] = []
+        signature = signature_of(flatten((args, kwargs), leaves), leaves)
+        trace = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
+        from ridgeline.explain import kernel_times  # loads the compiler
+
+        return kernel_times(trace.program, trace.live_buffers(leaves), rounds)
 
     @property
     def traces(self) -> int:

@@ -312,11 +312,16 @@ class Trace:
 
     # ---- replaying ------------------------------------------------------------------------------
 
-    def replay(self, leaves: Sequence[Any]) -> Any:
-        """Run the program on the live values, set what it changes, and return its results."""
+    def live_buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
+        """The program's inputs as they are now."""
         buffers = self.fixed.copy()
         for slot, source in self.readers:
             buffers[slot] = _live_buffer(source, leaves)
+        return buffers
+
+    def replay(self, leaves: Sequence[Any]) -> Any:
+        """Run the program on the live values, set what it changes, and return its results."""
+        buffers = self.live_buffers(leaves)
         live = self._instantiate(leaves) if self.tracked is not None else {}
         results = self.program.run(buffers)
         if self.effects.drawn:

@@ -30,6 +30,10 @@ class AxisMap:
     terms: tuple[tuple[int, int], ...]  # (axis, coefficient), by axis
     offset: int = 0
 
+    def __str__(self) -> str:
+        parts = [f"a{a}" if c == 1 else f"{c}*a{a}" for a, c in self.terms]
+        return " + ".join([*parts, *([str(self.offset)] if self.offset or not parts else [])])
+
     @property
     def plain(self) -> int | None:
         """The axis, when the index is just that axis."""
