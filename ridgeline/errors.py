@@ -49,6 +49,12 @@ class AxisError(RidgelineError):
     code = "RL0103"
 
 
+class IndexRangeError(RidgelineError, IndexError):
+    """An index that lies outside the axis it points into."""
+
+    code = "RL0104"
+
+
 class GradientError(RidgelineError):
     """A gradient that does not exist or was asked for in the wrong way."""
 

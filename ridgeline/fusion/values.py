@@ -38,7 +38,7 @@ def on_host(node: Node) -> bool:
 
     Their NumPy value runs between kernels.
     """
-    if node.op.family == "opaque":
+    if node.op.family in ("opaque", "gather"):
         return True
     types = [*node.types, *(i.type for i in node.inputs)]
     return node.op is not PROJ and any(

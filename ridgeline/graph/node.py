@@ -17,7 +17,9 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.sizes import Size
 from ridgeline.scalars import Array
 
-Family: TypeAlias = Literal["leaf", "pointwise", "movement", "reduce", "contract", "opaque"]
+Family: TypeAlias = Literal[
+    "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque"
+]
 
 
 @dataclass(frozen=True, slots=True)

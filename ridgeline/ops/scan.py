@@ -1,0 +1,246 @@
+"""Prefix scans along one axis.
+
+`scan` joins each element with all before it by a monoid; `extreme_scan` also says where the
+running maximum or minimum stands; `linear_scan` solves r[i] = a[i] * r[i-1] + b[i]. The last is
+its own derivative, and the derivative of products and log-sums too: stable, and exact at zeros,
+in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.ops.complex import conj
+from ridgeline.ops.elementwise import add, apply, full_like, mul, select
+from ridgeline.ops.gather import gather_along, scatter_along
+from ridgeline.ops.movement import pad, slice_
+from ridgeline.scalars import Array
+
+_KINDS: dict[str, tuple[str, ...]] = {
+    "sum": ("uint", "int", "float", "complex"),
+    "prod": ("uint", "int", "float", "complex"),
+    "logaddexp": ("float", "complex"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanAttrs(Attrs):
+    """The monoid ("sum", "prod", "logaddexp", "max", "min"), the axis and the direction."""
+
+    monoid: str
+    axis: int
+    reverse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScanAttrs(Attrs):
+    """The axis, and whether the recurrence runs from its end."""
+
+    axis: int
+    reverse: bool = False
+
+
+def scan(a: Node, monoid: str, axis: int, reverse: bool = False) -> Node:
+    """Every element joined with those before it (after it, in reverse)."""
+    return node(SCAN, (a,), ScanAttrs(monoid, axis, reverse))
+
+
+def extreme_scan(a: Node, monoid: str, axis: int) -> tuple[Node, Node]:
+    """The running maximum or minimum and where it stands, last if there are several."""
+    both = node(EXTREME_SCAN, (a,), ScanAttrs(monoid, axis))
+    return proj(both, 0), proj(both, 1)
+
+
+def linear_scan(a: Node, b: Node, axis: int, reverse: bool = False) -> Node:
+    """r[i] = a[i] * r[i-1] + b[i] along an axis, starting from zero."""
+    return node(LINEAR_SCAN, (a, b), LinearScanAttrs(axis, reverse))
+
+
+def shifted(a: Node, axis: int, by: int, fill: float) -> Node:
+    """The element `by` places before along an axis (1 or -1), `fill` where there is none."""
+    rank, size = len(a.shape), a.shape[axis]
+    if size == 0:
+        return a
+    starts = tuple(1 if d == axis and by < 0 else 0 for d in range(rank))
+    sizes = tuple(s - 1 if d == axis else s for d, s in enumerate(a.shape))
+    kept = slice_(a, starts, sizes, (1,) * rank)
+    low = tuple(1 if d == axis and by > 0 else 0 for d in range(rank))
+    high = tuple(1 if d == axis and by < 0 else 0 for d in range(rank))
+    return pad(kept, low, high, value=fill)
+
+
+def _infer(types: Sequence[TensorType], attrs: ScanAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    if source.dtype.kind not in _KINDS[attrs.monoid]:
+        raise DTypeError(f"a running {attrs.monoid} is not defined for {source.dtype.name}")
+    return (source,)
+
+
+def _infer_extreme(types: Sequence[TensorType], attrs: ScanAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    if source.dtype.is_complex:
+        raise DTypeError(f"a running {attrs.monoid} is not defined for {source.dtype.name}")
+    return (source, TensorType(source.shape, dtypes.int64, source.device))
+
+
+def _infer_linear(types: Sequence[TensorType], attrs: LinearScanAttrs) -> tuple[TensorType, ...]:
+    if types[0] != types[1]:
+        raise ShapeError(f"a linear scan needs operands of one type, got {types[0]} and {types[1]}")
+    return (types[1],)
+
+
+def _widened(array: Array) -> Array:
+    """Low-precision floats as float32: a scan rounds once, at its end."""
+    narrow = array.dtype.itemsize < 4 and array.dtype.kind in "fV"
+    return array.astype(np.float32) if narrow else array
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs, source = current.attrs, inputs[0]
+    wide = _widened(source)
+    turned = np.flip(wide, attrs.axis) if attrs.reverse else wide
+    with np.errstate(all="ignore"):
+        if attrs.monoid == "logaddexp":
+            result = _running_logsumexp(turned, attrs.axis)
+        else:
+            ufunc: Any = np.add if attrs.monoid == "sum" else np.multiply
+            result = ufunc.accumulate(turned, axis=attrs.axis, dtype=wide.dtype)
+        result = result.astype(source.dtype)
+    return (np.flip(result, attrs.axis) if attrs.reverse else result,)
+
+
+def _running_logsumexp(array: Array, axis: int) -> Array:
+    if array.dtype.kind != "c":
+        return np.logaddexp.accumulate(array, axis=axis)
+    if not array.size:
+        return array
+    result = np.moveaxis(array.copy(), axis, 0)
+    for place in range(1, result.shape[0]):
+        before, own = result[place - 1], result[place]
+        top = np.where(own.real > before.real, own, before)
+        low = np.where(own.real > before.real, before, own)
+        joined = top + np.log1p(np.exp(low - top))
+        result[place] = np.where(np.isinf(top.real) & (top.real < 0), top, joined)
+    return np.moveaxis(result, 0, axis)
+
+
+def _extreme_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs, source = current.attrs, inputs[0]
+    wide = _widened(source)
+    best = np.maximum if attrs.monoid == "max" else np.minimum
+    values = best.accumulate(wide, axis=attrs.axis)
+    lengths = [1] * wide.ndim
+    lengths[attrs.axis] = wide.shape[attrs.axis]
+    ramp = np.arange(wide.shape[attrs.axis], dtype=np.int64).reshape(lengths)
+    renewed = (wide == values) | (wide != wide)  # a later NaN takes the place of an earlier one
+    indices = np.maximum.accumulate(np.where(renewed, ramp, 0), axis=attrs.axis)
+    return values.astype(source.dtype), indices
+
+
+def _linear_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs = current.attrs
+    factors, terms = (np.moveaxis(_widened(i), attrs.axis, 0) for i in inputs)
+    result = np.empty_like(terms)
+    order = range(len(terms) - 1, -1, -1) if attrs.reverse else range(len(terms))
+    state = np.zeros(terms.shape[1:], terms.dtype)
+    with np.errstate(all="ignore"):
+        for place in order:
+            state = result[place] = factors[place] * state + terms[place]
+    return (np.moveaxis(result, 0, attrs.axis).astype(inputs[1].dtype),)
+
+
+def _log_factors(current: Node) -> tuple[Node, Node]:
+    """exp(y[i-1] - y[i]) and exp(x[i] - y[i]): the shares of what came before and of x[i]."""
+    x, attrs = current.inputs[0], current.attrs
+    step = -1 if attrs.reverse else 1
+    if x.dtype.is_complex:
+        before = shifted(current, attrs.axis, step, 0.0)
+        kept, share = (apply("sub", part, current) for part in (before, x))
+        return apply("exp", kept), apply("exp", share)
+    before = shifted(current, attrs.axis, step, -math.inf)
+    zero, bottom = full_like(x, 0), full_like(x, -math.inf)
+    top = select(apply("eq", current, bottom), zero, current)
+    no_more = apply("eq", before, bottom)
+    kept = apply("exp", apply("sub", select(no_more, top, before), top))
+    return select(no_more, zero, kept), apply("exp", apply("sub", x, top))
+
+
+def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, attrs, x = cotangents[0], current.attrs, current.inputs[0]
+    if ct is None:
+        return [None]
+    axis, back = attrs.axis, not attrs.reverse
+    step = 1 if attrs.reverse else -1  # towards the elements that come later in the scan
+    if attrs.monoid == "sum":
+        return [scan(ct, "sum", axis, back)]
+    if attrs.monoid == "prod":
+        before = conj(shifted(current, axis, -step, 1.0))
+        return [mul(linear_scan(conj(shifted(x, axis, step, 0.0)), ct, axis, back), before)]
+    kept, share = map(conj, _log_factors(current))
+    return [mul(linear_scan(shifted(kept, axis, step, 0.0), ct, axis, back), share)]
+
+
+def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    tangent, attrs, x = tangents[0], current.attrs, current.inputs[0]
+    if tangent is None:
+        return [None]
+    axis = attrs.axis
+    if attrs.monoid == "sum":
+        return [scan(tangent, "sum", axis, attrs.reverse)]
+    if attrs.monoid == "prod":
+        before = shifted(current, axis, -1 if attrs.reverse else 1, 1.0)
+        return [linear_scan(x, mul(tangent, before), axis, attrs.reverse)]
+    kept, share = _log_factors(current)
+    return [linear_scan(kept, mul(tangent, share), axis, attrs.reverse)]
+
+
+def _extreme_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct = cotangents[0]
+    if ct is None:
+        return [None]
+    blank = full_like(ct, 0)
+    return [scatter_along(blank, ct, proj(current, 1), current.attrs.axis, "add")]
+
+
+def _extreme_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    tangent = tangents[0]
+    if tangent is None:
+        return [None, None]
+    return [gather_along(tangent, proj(current, 1), current.attrs.axis), None]
+
+
+def _linear_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, attrs, factors = cotangents[0], current.attrs, current.inputs[0]
+    if ct is None:
+        return [None, None]
+    later = shifted(factors, attrs.axis, 1 if attrs.reverse else -1, 0.0)
+    by_terms = linear_scan(conj(later), ct, attrs.axis, not attrs.reverse)
+    before = shifted(current, attrs.axis, -1 if attrs.reverse else 1, 0.0)
+    return [mul(by_terms, conj(before)), by_terms]
+
+
+def _linear_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    by_factors, by_terms = tangents
+    attrs, moved = current.attrs, by_terms
+    if by_factors is not None:
+        before = shifted(current, attrs.axis, -1 if attrs.reverse else 1, 0.0)
+        part = mul(by_factors, before)
+        moved = part if moved is None else add(moved, part)
+    if moved is None:
+        return [None]
+    return [linear_scan(current.inputs[0], moved, attrs.axis, attrs.reverse)]
+
+
+SCAN = Op("scan", "opaque", _infer, _value, _vjp, _jvp)
+EXTREME_SCAN = Op(
+    "extreme_scan", "opaque", _infer_extreme, _extreme_value, _extreme_vjp, _extreme_jvp
+)
+LINEAR_SCAN = Op("linear_scan", "opaque", _infer_linear, _linear_value, _linear_vjp, _linear_jvp)
