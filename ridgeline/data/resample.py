@@ -15,7 +15,8 @@ Floats = NDArray[np.float32]
 
 
 def _linear(distance: NDArray[Any]) -> NDArray[Any]:
-    return np.maximum(0.0, 1.0 - np.abs(distance))
+    hat: NDArray[Any] = np.maximum(0.0, 1.0 - np.abs(distance))
+    return hat
 
 
 def _cubic(distance: NDArray[Any]) -> NDArray[Any]:
@@ -44,7 +45,8 @@ def _weights(source: int, target: int, method: str) -> Floats:
     taps = np.arange(-reach, source + reach)
     spread = kernel(centres[:, None] - taps[None, :])
     matrix = np.zeros((target, source))
-    np.add.at(matrix, (slice(None), np.clip(taps, 0, source - 1)), spread)
+    for tap, weights in zip(np.clip(taps, 0, source - 1), spread.T):
+        matrix[:, tap] += weights
     return matrix.astype(np.float32)
 
 

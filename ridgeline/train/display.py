@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 
@@ -37,7 +45,7 @@ class Display:
     def __init__(self, console: Console, epochs: int, steps: int, quiet: bool = False) -> None:
         self.console, self.epochs, self.steps, self.quiet = console, epochs, steps, quiet
         self._progress: Progress | None = None
-        self._task = None
+        self._task: TaskID | None = None
         self._began = time.monotonic()
 
     @contextmanager

@@ -84,7 +84,7 @@ def read_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:
     except OSError as error:
         raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
     try:
-        entries = deserialize(data)
+        entries = deserialize(data)  # type: ignore[no-untyped-call]
         arrays = {name: _array(entry) for name, entry in entries}
         metadata = _metadata(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:

@@ -58,7 +58,7 @@ def test_shuffling_follows_seed_and_epoch() -> None:
     first = labels(one)
     assert first == labels(two)
     second = labels(one)
-    assert second != first and sorted(sum(second, [])) == list(range(10))
+    assert second != first and sorted(n for batch in second for n in batch) == list(range(10))
     assert labels(DataLoader(PAIRS, 3, shuffle=True, seed=6)) != first
 
 

@@ -22,7 +22,9 @@ BATCH = np.random.default_rng(1).random((6, 2, 12, 10)).astype(np.float32)
 
 def test_bilinear_is_torchs() -> None:
     torch = pytest.importorskip("torch")
-    theirs = torch.nn.functional.interpolate(torch.tensor(IMAGES)[:, None], size=32, mode="bilinear")
+    theirs = torch.nn.functional.interpolate(
+        torch.tensor(IMAGES)[:, None], size=32, mode="bilinear"
+    )
     assert np.allclose(upscale(IMAGES, 32, "bilinear"), theirs[:, 0].numpy(), atol=1e-6)
 
 

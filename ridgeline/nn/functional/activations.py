@@ -1,0 +1,104 @@
+"""Activations composed of simpler functions."""
+
+from __future__ import annotations
+
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.public import clamp, expm1, log, rand_like, relu6, sigmoid, softmax, tanh, where
+from ridgeline.tensor import Tensor
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The self-normalising ELU."""
+    below = _SELU_ALPHA * expm1(clamp(input, max=0.0))
+    return _SELU_SCALE * where(input > 0, input, below)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x above 0, alpha * (exp(x / alpha) - 1) below."""
+    if alpha == 0:
+        raise RidgelineError("celu needs an alpha other than 0")
+    return where(input > 0, input, alpha * expm1(clamp(input, max=0.0) / alpha))
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of an axis times the sigmoid of the second."""
+    size = input.shape[dim]
+    if size % 2:
+        raise ShapeError(f"glu halves axis {dim}, which has the odd size {size}")
+    first, second = input.split(size // 2, dim)
+    return first * sigmoid(second)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x outside ±lambd, 0 inside."""
+    return where((input >= -lambd) & (input <= lambd), input * 0.0, input)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by lambd, 0 within."""
+    if lambd < 0:
+        raise RidgelineError(f"softshrink needs lambd of at least 0, not {lambd}")
+    outside = where(input > lambd, input - lambd, input + lambd)
+    return where((input >= -lambd) & (input <= lambd), input * 0.0, outside)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x)."""
+    return input - tanh(input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return relu6(input + 3) / 6
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x * relu6(x + 3) / 6."""
+    return input * relu6(input + 3) / 6
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x above the threshold, `value` at and below."""
+    return where(input > threshold, input, value)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x above 0, weight * x below; one weight, or one per channel."""
+    slope = weight
+    if weight.numel() != 1:
+        rank = len(input.shape)
+        if rank < 2 or input.shape[1] != weight.numel():
+            raise ShapeError(
+                f"prelu: {weight.numel()} weights do not fit the channels of {list(input.shape)}"
+            )
+        slope = weight.reshape((1, -1, *(1,) * (rank - 2)))
+    elif weight.shape:
+        slope = weight.reshape(())
+    return where(input > 0, input, slope * input)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """x above 0; below, a random slope when training and the mean slope otherwise."""
+    if training:
+        return where(input > 0, input, (lower + (upper - lower) * rand_like(input)) * input)
+    return where(input > 0, input, (lower + upper) / 2 * input)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """Samples of a softened one-hot choice; `hard` ones are exact but keep the soft gradient."""
+    noise = -log(-log(1 - rand_like(logits)))
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    chosen = (soft == soft.amax(dim, keepdim=True)).to(dtype=soft.dtype)
+    return chosen - soft.detach() + soft

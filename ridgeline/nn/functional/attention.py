@@ -1,0 +1,60 @@
+"""Attention, as the composition that the compiler fuses."""
+
+from __future__ import annotations
+
+import math
+
+from ridgeline import dtypes
+from ridgeline.dispatch import FUNCTIONS
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.public import arange, matmul, softmax, where
+from ridgeline.tensor import Tensor
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(q kᵀ * scale + mask) v over the last two axes.
+
+    A boolean mask keeps where it is True, a floating one is added; a row that keeps nothing gives
+    zeros. With `enable_gqa`, several query heads share each key head.
+    """
+    if is_causal and attn_mask is not None:
+        raise RidgelineError("attention takes a mask or is_causal=True, not both")
+    if enable_gqa:
+        key, value = (_shared_heads(t, query) for t in (key, value))
+    factor = 1 / math.sqrt(int(query.shape[-1])) if scale is None else scale
+    scores = matmul(query, key.transpose(-2, -1)) * factor
+    if is_causal:
+        rows, columns = arange(int(query.shape[-2])), arange(int(key.shape[-2]))
+        attn_mask = rows.unsqueeze(-1) >= columns
+    if attn_mask is None:
+        weights = softmax(scores, -1)
+    elif attn_mask.dtype is dtypes.bool_:
+        weights = softmax(where(attn_mask, scores, -math.inf), -1)
+        if not is_causal:  # a causal row always keeps its first column
+            weights = where(attn_mask.any(-1, keepdim=True), weights, 0.0)
+    else:
+        weights = softmax(scores + attn_mask, -1)
+    if dropout_p > 0:
+        weights = FUNCTIONS["dropout"](weights, dropout_p, True)
+    return matmul(weights, value)
+
+
+def _shared_heads(shared: Tensor, query: Tensor) -> Tensor:
+    """Keys or values repeated so that every query head has one."""
+    heads, own = int(query.shape[-3]), int(shared.shape[-3])
+    if heads % own:
+        raise ShapeError(f"{heads} query heads cannot share {own} key heads evenly")
+    if heads == own:
+        return shared
+    lead, tail = tuple(shared.shape[:-3]), tuple(shared.shape[-2:])
+    wide = shared.unsqueeze(-3).expand((*lead, own, heads // own, *tail))
+    return wide.reshape((*lead, heads, *tail))

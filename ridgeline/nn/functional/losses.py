@@ -1,0 +1,242 @@
+"""Losses composed of simpler functions. `reduction` is "mean", "sum" or "none"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.public import clamp, exp, log, log1p, logsigmoid, minimum, where
+from ridgeline.tensor import Tensor
+
+
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """A loss per element, joined as asked."""
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "none":
+        return losses
+    raise RidgelineError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
+) -> Tensor:
+    """Squared for small differences, linear for large ones."""
+    if delta <= 0:
+        raise RidgelineError(f"huber_loss needs a delta above 0, not {delta}")
+    away = (input - target).abs()
+    losses = where(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
+    return reduced(losses, reduction)
+
+
+def kl_div(
+    input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """y * (log y - x), where x are log-probabilities."""
+    if log_target:
+        losses = exp(target) * (target - input)
+    else:
+        inside = where(target > 0, target, 1.0)  # y log y is 0 at y = 0
+        losses = where(target > 0, target * log(inside), 0.0) - target * input
+    if reduction == "batchmean":
+        return losses.sum() / input.shape[0]
+    return reduced(losses, reduction)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-likelihood of counts under a Poisson law."""
+    if log_input:
+        losses = exp(input) - target * input
+    else:
+        losses = input - target * log(input + eps)
+    if full:  # Stirling's approximation of log(target!)
+        safe = where(target > 1, target, 2.0)
+        stirling = safe * log(safe) - safe + 0.5 * log(2 * math.pi * safe)
+        losses = losses + where(target > 1, stirling, 0.0)
+    return reduced(losses, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """The negative log-likelihood under a normal law of the given variance."""
+    if isinstance(var, Tensor):
+        if var.shape != input.shape and var.shape == input.shape[:-1]:
+            var = var.unsqueeze(-1)
+        # the floor does not take part in gradients, as in torch
+        var = var + (clamp(var, min=eps) - var).detach()
+        away = input - target
+        losses = 0.5 * (log(var) + away * away / var)
+    else:
+        fixed = max(float(var), eps)
+        losses = 0.5 * (math.log(fixed) + (input - target) ** 2 / fixed)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return reduced(losses, reduction)
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-y x)) for y of ±1."""
+    return reduced(log1p(exp(-target * input)), reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+) -> Tensor:
+    """x where y is 1, max(0, margin - x) where y is -1."""
+    far = where(target != 1, clamp(margin - input, min=0.0), 0.0)
+    near = where(target != -1, input, 0.0)
+    return reduced(far + near, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """max(0, -y (x1 - x2) + margin)."""
+    return reduced(clamp(-target * (input1 - input2) + margin, min=0.0), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """1 - cos(x1, x2) where y is 1, max(0, cos - margin) where y is -1."""
+    tiny = 1e-12
+    product = (input1 * input2).sum(-1)
+    squares = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)
+    cosine = product / squares.sqrt()
+    same = where(target == 1, 1 - cosine, 0.0)
+    other = where(target == -1, clamp(cosine - margin, min=0.0), 0.0)
+    return reduced(same + other, reduction)
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last axis."""
+    return p_norm(x1 - x2 + eps, p, keepdim)
+
+
+def p_norm(values: Tensor, p: float, keepdim: bool = False) -> Tensor:
+    """The p-norm along the last axis."""
+    if p == 2:
+        return (values * values).sum(-1, keepdim=keepdim).sqrt()
+    if p == math.inf:
+        return values.abs().amax(-1, keepdim=keepdim)
+    return (values.abs() ** p).sum(-1, keepdim=keepdim) ** (1.0 / p)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    return triplet_margin_with_distance_loss(
+        anchor,
+        positive,
+        negative,
+        distance_function=lambda a, b: pairwise_distance(a, b, p, eps),
+        margin=margin,
+        swap=swap,
+        reduction=reduction,
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """The triplet loss under any distance."""
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = minimum(far, distance(positive, negative))
+    return reduced(clamp(margin + near - far, min=0.0), reduction)
+
+
+def _class_mask(input: Tensor, target: Tensor) -> Tensor:
+    """True at the class of each row."""
+    from ridgeline.public import arange
+
+    classes = arange(int(input.shape[-1]))
+    return target.unsqueeze(-1) == classes
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Mean over the other classes of max(0, margin - x[y] + x[i])^p."""
+    if p not in (1, 2):
+        raise RidgelineError(f"multi_margin_loss takes p of 1 or 2, not {p}")
+    own = _class_mask(input, target)
+    chosen = where(own, input, 0.0).sum(-1, keepdim=True)
+    losses = clamp(margin - chosen + input, min=0.0)
+    losses = losses if p == 1 else losses * losses
+    if weight is not None:
+        losses = losses * where(own, weight, 0.0).sum(-1, keepdim=True)
+    return reduced(where(own, 0.0, losses).sum(-1) / int(input.shape[-1]), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+) -> Tensor:
+    """The mean over classes of the cross-entropy of sigmoid(x)."""
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses.sum(-1) / int(input.shape[-1]), reduction)
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """The hinge between each listed class and each other one; a list ends at its first -1."""
+    if input.shape != target.shape:
+        raise ShapeError(
+            f"multilabel_margin_loss: target {list(target.shape)} for input {list(input.shape)}"
+        )
+    count = int(input.shape[-1])
+    # a label counts while no -1 stands at or before its place
+    ended = [target.narrow(-1, 0, place + 1).amin(-1, keepdim=True) < 0 for place in range(count)]
+    total: Any = 0.0
+    listed: Any = None
+    for place in range(count):
+        label = target.narrow(-1, place, 1)
+        here = (_class_mask(input, label.squeeze(-1))) & ~ended[place]
+        listed = here if listed is None else listed | here
+    for place in range(count):
+        mask = _class_mask(input, target.narrow(-1, place, 1).squeeze(-1)) & ~ended[place]
+        chosen = where(mask, input, 0.0).sum(-1, keepdim=True)
+        hinge = where(listed, 0.0, clamp(1 - chosen + input, min=0.0))
+        total = total + where(ended[place], 0.0, hinge).sum(-1)
+    return reduced(total / count, reduction)

@@ -1,0 +1,130 @@
+"""Norms over channels, composed of means and variances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.modes import no_grad
+from ridgeline.public import rsqrt, var_mean
+from ridgeline.tensor import Tensor
+
+
+def _by_channel(value: Tensor, rank: int) -> Tensor:
+    """A vector over the channels, shaped to meet an input of `rank` axes."""
+    return value.reshape((1, -1, *(1,) * (rank - 2)))
+
+
+def _scaled(result: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    rank = len(result.shape)
+    if weight is not None:
+        result = result * _by_channel(weight, rank)
+    return result if bias is None else result + _by_channel(bias, rank)
+
+
+def _count(input: Tensor, axes: tuple[int, ...]) -> int:
+    count = 1
+    for axis in axes:
+        count *= int(input.shape[axis])
+    return count
+
+
+def _keep(running: Tensor, value: Tensor, momentum: Any) -> None:
+    """Move a running statistic towards a new value."""
+    running.copy_((1 - momentum) * running + momentum * value.to(dtype=running.dtype))
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: Any = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance by channel; running statistics take the unbiased variance."""
+    rank = len(input.shape)
+    if rank < 2:
+        raise ShapeError(f"batch_norm needs an axis of channels, got shape {list(input.shape)}")
+    axes = (0, *range(2, rank))
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RidgelineError("batch_norm needs running statistics when it is not training")
+        mean, variance = (_by_channel(v, rank) for v in (running_mean, running_var))
+        return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
+    count = _count(input, axes)
+    if count <= 1:
+        raise ShapeError(
+            f"batch_norm cannot learn from one value per channel, got shape {list(input.shape)}",
+            help="use a larger batch, or eval()",
+        )
+    variance, mean = var_mean(input, axes, correction=0, keepdim=True)
+    with no_grad():
+        if running_mean is not None:
+            _keep(running_mean, mean.detach().reshape(-1), momentum)
+        if running_var is not None:
+            unbiased = variance.detach().reshape(-1) * (count / (count - 1))
+            _keep(running_var, unbiased, momentum)
+    return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance by sample and channel."""
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    axes = tuple(range(2, len(input.shape)))
+    count = _count(input, axes)
+    if not axes or count <= 1:
+        raise ShapeError(
+            f"instance_norm cannot learn from one value per channel, got {list(input.shape)}"
+        )
+    variance, mean = var_mean(input, axes, correction=0, keepdim=True)
+    with no_grad():
+        if running_mean is not None:
+            _keep(running_mean, mean.detach().mean(0).reshape(-1), momentum)
+        if running_var is not None:
+            unbiased = variance.detach().mean(0).reshape(-1) * (count / (count - 1))
+            _keep(running_var, unbiased, momentum)
+    return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Zero mean and unit variance over groups of channels."""
+    batch, channels = input.shape[:2]
+    if channels % num_groups:
+        raise ShapeError(f"group_norm: {num_groups} groups do not divide {channels} channels")
+    grouped = input.reshape((batch, num_groups, -1))
+    variance, mean = var_mean(grouped, -1, correction=0, keepdim=True)
+    normal = (grouped - mean) * rsqrt(variance + eps)
+    return _scaled(normal.reshape(tuple(input.shape)), weight, bias)
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """Division by a power of the mean square over neighbouring channels."""
+    from ridgeline.public import pad
+
+    square = input * input
+    margin = (0, 0) * (len(input.shape) - 2) + (size // 2, (size - 1) // 2)
+    padded = pad(square, margin)
+    total = sum((padded.narrow(1, i, input.shape[1]) for i in range(1, size)),
+                start=padded.narrow(1, 0, input.shape[1]))  # fmt: skip
+    return input / (total / size * alpha + k) ** beta
