@@ -17,7 +17,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import promote_types
 from ridgeline.functions.registry import AUGMENTED, OPERATORS, TABLE, UNARY_OPERATORS, Entry
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import Mark, describe, here, stamp
 from ridgeline.guards import Lifted
 from ridgeline.modes import modes
@@ -91,29 +91,48 @@ def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> Ri
     return error
 
 
-def finish(result: Any, mode: int, mark: Mark | None, at_once: bool = False) -> Any:
-    """Nodes as tensors, inside tuples and lists too."""
-    made = _finish(result, mode, mark)
+def finish(
+    result: Any, mode: int, mark: Mark | None, values: Sequence[Any] = (), at_once: bool = False
+) -> Any:
+    """Nodes as tensors, inside tuples and lists too; `values` are the body's arguments."""
+    made = _finish(result, mode, mark, values)
     if at_once and modes.capture is None:  # foreign memory may change before the next flush
         execute.flush()
     return made
 
 
-def _finish(result: Any, mode: int, mark: Mark | None) -> Any:
+def _finish(result: Any, mode: int, mark: Mark | None, values: Sequence[Any]) -> Any:
     if isinstance(result, Node):
         if mode == GRAPH:
             if not result.types[0].dtype.is_differentiable:
                 mode = PLAIN
             elif result.origins:  # an equal expression exists: keep their gradients apart
-                result = tag(result)
+                result = apart(result, values)
         stamp(result, mark)
         return wrap(result, mode)
     if isinstance(result, tuple):
-        parts = [_finish(r, mode, mark) for r in result]
+        parts = [_finish(r, mode, mark, values) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
     if isinstance(result, list):
-        return [_finish(r, mode, mark) for r in result]
+        return [_finish(r, mode, mark, values) for r in result]
     return result
+
+
+def apart(result: Node, values: Sequence[Any]) -> Node:
+    """A node of its own for a result that equals an earlier one, with the same derivatives.
+
+    An operand handed through is tagged. An expression is repeated over a tagged operand, so that
+    the gradient by one of two equal tensors does not count the uses of the other.
+    """
+    for value in values:
+        if value is result or (type(value) is list and any(v is result for v in value)):
+            return tag(result)
+    if result.op is PROJ:
+        return proj(apart(result.inputs[0], ()), result.attrs.output)
+    if not result.inputs:
+        return result
+    first, *others = result.inputs
+    return node(result.op, (tag(first), *others), result.attrs)
 
 
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -137,7 +156,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             result = body(*values, **named)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        return finish(result, operands.mode, here(), operands.shared)
+        return finish(result, operands.mode, here(), values, operands.shared)
 
     return _dressed(function, entry)
 
@@ -182,7 +201,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
                         help="use reshape(), or contiguous() first",
                     )
                 mode = source._resolved()[1].mode
-                return finish(result, mode if modes.gradients else min(mode, CUT), here(3))
+                own = mode if modes.gradients else min(mode, CUT)
+                return finish(result, min(own, GRAPH), here(3), [base])
         return as_view(source, base, result)
 
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -258,7 +278,7 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
         except RidgelineError as error:
             tensors = [t for t in (self, other) if isinstance(t, Tensor)]
             raise annotated(error, name, tensors) from None
-        return _finish(result, mode, here())
+        return _finish(result, mode, here(), (a, b))
 
     def slow(self: Tensor, other: Any) -> Any:
         if not isinstance(other, Tensor) and not isinstance(other, _NUMBERS):
@@ -271,7 +291,7 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
             result = body(b, a) if swapped else body(a, b)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        return finish(result, operands.mode, here(3), operands.shared)
+        return finish(result, operands.mode, here(3), (a, b), operands.shared)
 
     return method
 
@@ -320,6 +340,7 @@ def make_unary(entry: Entry) -> Callable[[Tensor], Any]:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
+NAMESPACES: dict[str, dict[str, Callable[..., Any]]] = {}  # functions of linalg, fft, special, …
 # methods that convert to an element type, and properties that are views
 CASTS = {
     "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
@@ -364,7 +385,9 @@ def install() -> None:
         make = make_view if entry.view else make_creation if entry.creation else make_function
         function = make(entry)
         for name in (entry.name, *entry.aliases):
-            if entry.function:
+            if entry.namespace:
+                NAMESPACES.setdefault(entry.namespace, {})[name] = function
+            elif entry.function:
                 FUNCTIONS[name] = function
             if entry.method and not hasattr(Tensor, name):
                 setattr(Tensor, name, function)

@@ -2,6 +2,7 @@
 
 from ridgeline.functions import (
     arithmetic,
+    complex,
     convolution,
     creation,
     indexing,
@@ -10,10 +11,12 @@ from ridgeline.functions import (
     movement,
     pointwise,
     reductions,
+    trigonometry,
 )
 
 __all__ = [
     "arithmetic",
+    "complex",
     "convolution",
     "creation",
     "indexing",
@@ -22,4 +25,5 @@ __all__ = [
     "movement",
     "pointwise",
     "reductions",
+    "trigonometry",
 ]

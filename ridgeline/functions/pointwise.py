@@ -12,7 +12,9 @@ from ridgeline.functions.operands import Operand, as_node, floating, pair, stret
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, scale, select
+from ridgeline.ops.complex import imag, magnitude, real
 from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.ops.special import special
 
 
 def _real(input: Node) -> Node:
@@ -113,16 +115,32 @@ def tan(input: Node) -> Node:
 @public(inplace=True)
 def sinh(input: Node) -> Node:
     """The hyperbolic sine, through expm1 so that it is accurate near 0."""
-    grown = apply("expm1", _real(input))
-    ratio = apply("div", grown, add(grown, 1))
-    return scale(apply("add", grown, ratio), 0.5)
+    x = _real(input)
+    if x.dtype.is_complex:
+        return special("sinh", x)
+    near = scale(apply("sub", apply("expm1", x), apply("expm1", apply("neg", x))), 0.5)
+    return select(_is_far(x), apply("mul", apply("sign", x), _half_exponential(x)), near)
+
+
+def _is_far(x: Node) -> Node:
+    """True where exp(-|x|) does not count next to exp(|x|)."""
+    return apply("lt", full_like(x, 20), apply("abs", x))
+
+
+def _half_exponential(x: Node) -> Node:
+    """exp(|x|) / 2, finite as long as the result is."""
+    root = apply("exp", scale(apply("abs", x), 0.5))
+    return apply("mul", scale(root, 0.5), root)
 
 
 @public(inplace=True)
 def cosh(input: Node) -> Node:
     """The hyperbolic cosine."""
     x = _real(input)
-    return scale(apply("add", apply("exp", x), apply("exp", apply("neg", x))), 0.5)
+    if x.dtype.is_complex:
+        return special("cosh", x)
+    near = scale(apply("add", apply("exp", x), apply("exp", apply("neg", x))), 0.5)
+    return select(_is_far(x), _half_exponential(x), near)
 
 
 @public(inplace=True)
@@ -137,11 +155,13 @@ def erf(input: Node) -> Node:
     return apply("erf", _real(input))
 
 
-@public(inplace=True)
+@public("absolute", inplace=True)
 def abs(input: Node) -> Node:
     """The magnitude."""
     if input.dtype is dtypes.bool_:
         raise DTypeError("abs is not defined for bool tensors")
+    if input.dtype.is_complex:
+        return magnitude(input)
     return input if input.dtype.kind == "uint" else apply("abs", input)
 
 
@@ -208,7 +228,8 @@ def isinf(input: Node) -> Node:
     """True where the value is infinite."""
     if not input.dtype.is_differentiable:
         return broadcast_scalar(constant(False, dtypes.bool_), input.shape)
-    return apply("eq", apply("abs", input), _literal(input, math.inf))
+    size = abs(input)
+    return apply("eq", size, _literal(size, math.inf))
 
 
 @public()
@@ -216,6 +237,8 @@ def isfinite(input: Node) -> Node:
     """True where the value is neither infinite nor NaN."""
     if not input.dtype.is_differentiable:
         return broadcast_scalar(constant(True, dtypes.bool_), input.shape)
+    if input.dtype.is_complex:
+        return apply("and", isfinite(real(input)), isfinite(imag(input)))
     return apply("lt", apply("abs", input), _literal(input, math.inf))
 
 

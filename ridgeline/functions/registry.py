@@ -25,6 +25,7 @@ class Entry:
     inplace: bool  # there is also a method with a trailing underscore
     creation: bool  # it makes a new tensor, and takes device= and requires_grad=
     aliases: tuple[str, ...]
+    namespace: str = ""  # the module that holds the function: "linalg", "fft", …; "" is the top
 
 
 TABLE: dict[str, Entry] = {}
@@ -38,16 +39,30 @@ def public(
     view: bool = False,
     inplace: bool = False,
     creation: bool = False,
+    namespace: str = "",
 ) -> Callable[[Body], Body]:
     """Register a body under its own name (or `name`) and under `aliases`."""
 
     def register(body: Body) -> Body:
         own = name or body.__name__.rstrip("_")
-        TABLE[own] = Entry(own, body, function, method, view, inplace, creation, aliases)
+        key = f"{namespace}.{own}" if namespace else own
+        TABLE[key] = Entry(
+            own, body, function, method and not namespace, view, inplace, creation, aliases,
+            namespace,
+        )  # fmt: skip
         return body
 
     return register
 
+
+# functions of the top namespace that also stand in another, under the same name
+SHARED: dict[str, tuple[str, ...]] = {
+    "linalg": ("matmul", "diagonal"),
+    "special": (
+        "erf", "exp2", "expm1", "log1p", "log_softmax", "logit", "logsumexp", "round", "softmax",
+        "erfc", "erfinv", "i0", "polygamma", "sinc", "xlogy",
+    ),
+}  # fmt: skip
 
 # operator method: (function, are the operands swapped)
 OPERATORS: dict[str, tuple[str, bool]] = {

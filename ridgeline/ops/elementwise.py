@@ -2,7 +2,8 @@
 
 Operands agree in shape and type (broadcasting and promotion happen in the front end). A row's
 `derivative(node, i, t)` is `t` times the partial derivative by input i; being linear in `t` it
-serves forward and reverse mode alike.
+serves forward and reverse mode alike. On complex values reverse mode multiplies by the conjugate
+of the partial derivative, so it runs the rule between two conjugations.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.complex import conj, real
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.scalars import Array, ScalarOp
 
@@ -78,7 +80,9 @@ def _infer(row: ScalarOp, types: Sequence[TensorType], attrs: Attrs) -> tuple[Te
     return (TensorType(shape, dtype, device),)
 
 
-def _vjp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
+def vjp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
+    """Reverse mode by a rule that gives one input's part."""
+
     def vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
         ct = cotangents[0]
         return [None if ct is None else rule(current, i, ct) for i in range(len(current.inputs))]
@@ -86,7 +90,21 @@ def _vjp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[
     return vjp
 
 
-def _jvp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
+def conjugated(rule: Derivative) -> Derivative:
+    """The rule as reverse mode needs it."""
+
+    def conjugated(current: Node, i: int, ct: Node) -> Node | None:
+        if ct.types[0].dtype.kind != "complex":
+            return rule(current, i, ct)
+        part = rule(current, i, conj(ct))
+        return None if part is None else conj(part)
+
+    return conjugated
+
+
+def jvp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
+    """Forward mode by a rule that gives one input's part."""
+
     def jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
         total: Node | None = None
         for i, tangent in enumerate(tangents):
@@ -107,8 +125,8 @@ def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
         "pointwise",
         lambda types, attrs: _infer(row, types, attrs),
         value,
-        _vjp_from(derivative) if derivative else None,
-        _jvp_from(derivative) if derivative else None,
+        vjp_from(conjugated(derivative)) if derivative else None,
+        jvp_from(derivative) if derivative else None,
     )
 
 
@@ -124,7 +142,7 @@ def constant(value: complex | float | int | bool, dtype: DType, device: str = "c
     return node(CONSTANT, (), ConstantAttrs(text, dtype, device))
 
 
-def full_like(like: Node, value: float | int | bool) -> Node:
+def full_like(like: Node, value: complex | float | int | bool) -> Node:
     """A literal repeated over the shape and type of another node."""
     return broadcast_scalar(constant(value, like.dtype, like.type.device), like.shape)
 
@@ -202,8 +220,9 @@ def _power(current: Node, i: int, t: Node) -> Node:
         zero = apply("eq", exponent, full_like(exponent, 0))
         return mul(t, select(zero, full_like(t, 0), mul(exponent, lower)))
     # 0**b has a zero derivative by b for b >= 0, although log(0) is -inf
+    size = real(exponent)
     flat = apply("and", apply("eq", base, full_like(base, 0)),
-                 apply("le", full_like(exponent, 0), exponent))
+                 apply("le", full_like(size, 0), size))
     return mul(t, select(flat, full_like(t, 0), mul(current, apply("log", base))))
 
 
@@ -299,8 +318,8 @@ CAST = Op(
     "pointwise",
     lambda types, attrs: (TensorType(types[0].shape, attrs.dtype, types[0].device),),
     _cast_value,
-    _vjp_from(_cast_derivative),
-    _jvp_from(_cast_derivative),
+    vjp_from(_cast_derivative),
+    jvp_from(_cast_derivative),
 )
 CONSTANT = Op(
     "constant",
@@ -319,6 +338,6 @@ STOP_GRADIENT = Op(
     "movement",
     lambda types, attrs: (types[0],),
     lambda current, inputs: (inputs[0],),
-    _vjp_from(_zero),
-    _jvp_from(_zero),
+    vjp_from(_zero),
+    jvp_from(_zero),
 )

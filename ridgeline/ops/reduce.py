@@ -12,6 +12,7 @@ from ridgeline import dtypes
 from ridgeline.errors import DTypeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, div, full_like, iota, mul, select
 from ridgeline.ops.movement import broadcast
 from ridgeline.scalars import Array
@@ -105,7 +106,7 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     if attrs.monoid == "sum":
         return [spread]
     if attrs.monoid == "prod":
-        return [mul(spread, _product_of_others(current))]
+        return [mul(spread, conj(_product_of_others(current)))]
     return [mul(spread, _share_of_extremes(current))]
 
 

@@ -1,0 +1,130 @@
+"""Complex numbers: parts, conjugates, angles, and complex tensors from real ones."""
+
+from __future__ import annotations
+
+import math
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.functions.movement import cut, drop
+from ridgeline.functions.operands import floating, pair
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops import complex as parts
+from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.movement import concat, reshape
+
+
+def is_complex_node(node: Node) -> bool:
+    """True where a node holds complex numbers."""
+    return node.dtype.kind == "complex"
+
+
+@public("conj_physical", "resolve_conj")
+def conj(input: Node) -> Node:
+    """The complex conjugate; a real tensor is its own."""
+    return parts.conj(input)
+
+
+@public()
+def resolve_neg(input: Node) -> Node:
+    """The tensor itself: negation is never pending here."""
+    return input
+
+
+@public()
+def real(input: Node) -> Node:
+    """The real part."""
+    return parts.real(input)
+
+
+@public()
+def imag(input: Node) -> Node:
+    """The imaginary part."""
+    if not is_complex_node(input):
+        raise DTypeError(f"imag needs complex values, got {input.dtype.name}")
+    return parts.imag(input)
+
+
+@public(name="complex", method=False)
+def complex_(real: Node, imag: Node) -> Node:
+    """real + i * imag."""
+    if real.dtype is not imag.dtype:
+        raise DTypeError(
+            f"complex needs parts of one type, got {real.dtype.name} and {imag.dtype.name}"
+        )
+    return parts.join(*pair(real, imag))
+
+
+@public(method=False)
+def polar(abs: Node, angle: Node) -> Node:
+    """The numbers of a given magnitude and angle."""
+    if abs.dtype is not angle.dtype:
+        raise DTypeError(
+            f"polar needs operands of one type, got {abs.dtype.name} and {angle.dtype.name}"
+        )
+    size, turn = pair(abs, angle)
+    x = apply("mul", size, apply("cos", turn))
+    return parts.join(x, apply("mul", size, apply("sin", turn)))
+
+
+@public(method=False)
+def view_as_real(input: Node) -> Node:
+    """Real and imaginary parts along a new last axis."""
+    if not is_complex_node(input):
+        raise DTypeError(f"view_as_real needs complex values, got {input.dtype.name}")
+    shape = (*input.shape, 1)
+    both = [reshape(parts.real(input), shape), reshape(parts.imag(input), shape)]
+    return concat(both, len(input.shape))
+
+
+@public(method=False)
+def view_as_complex(input: Node) -> Node:
+    """Pairs along the last axis as complex numbers."""
+    if not input.shape or input.shape[-1] != 2:
+        raise ShapeError(f"view_as_complex needs a last axis of size 2, got {list(input.shape)}")
+    axis = len(input.shape) - 1
+    x, y = (drop(cut(input, axis, place, 1), axis) for place in (0, 1))
+    return parts.join(x, y)
+
+
+@public()
+def angle(input: Node) -> Node:
+    """The angle of complex numbers; of real ones, 0 or pi by their sign."""
+    from ridgeline.functions.trigonometry import arctangent2
+
+    if is_complex_node(input):
+        x, y = parts.real(input), parts.imag(input)
+        origin = apply("and", apply("eq", x, full_like(x, 0)), apply("eq", y, full_like(y, 0)))
+        safe = select(origin, apply("add", x, full_like(x, 1)), x)  # no NaN in the gradient at 0
+        return select(origin, arctangent2(y, x), arctangent2(y, safe))
+    x = cast(input, floating(input.dtype))
+    turned = select(apply("lt", x, full_like(x, 0)), full_like(x, math.pi), full_like(x, 0))
+    return select(apply("isnan", x), x, turned)
+
+
+@public(inplace=True)
+def sgn(input: Node) -> Node:
+    """The sign; of complex numbers, the number divided by its magnitude."""
+    from ridgeline.functions.pointwise import sign
+
+    return parts.unit(input) if is_complex_node(input) else sign(input)
+
+
+@public()
+def isreal(input: Node) -> Node:
+    """True where the imaginary part is 0."""
+    imaginary = parts.imag(input) if is_complex_node(input) else full_like(input, False)
+    return apply("eq", imaginary, full_like(imaginary, 0))
+
+
+@public(function=False)
+def cfloat(input: Node) -> Node:
+    """The values as complex64."""
+    return cast(input, dtypes.complex64)
+
+
+@public(function=False)
+def cdouble(input: Node) -> Node:
+    """The values as complex128."""
+    return cast(input, dtypes.complex128)

@@ -1,0 +1,251 @@
+"""Inverse trigonometric and hyperbolic functions, angles, and ways to take numbers apart."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError
+from ridgeline.functions.arithmetic import add, mul, truth
+from ridgeline.functions.operands import Operand, align, floating, pair, result_type
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node, proj
+from ridgeline.ops.elementwise import apply, cast, full_like, scale, select
+from ridgeline.ops.special import bits_gcd, next_after, special, split_exponent
+
+
+def real_or_complex(input: Node) -> Node:
+    """The input in a floating type."""
+    return cast(input, floating(input.dtype))
+
+
+def floats(input: Operand, other: Operand) -> tuple[Node, Node]:
+    """Two operands in one floating type and one shape."""
+    a, b = align(input, other, dtype=floating(result_type(input, other)))
+    return a, b
+
+
+def arctangent2(y: Node, x: Node) -> Node:
+    """The angle of (x, y), for nodes of one type and shape."""
+    return special("atan2", y, x)
+
+
+@public("arcsin", inplace=True)
+def asin(input: Node) -> Node:
+    """The inverse sine."""
+    return special("asin", real_or_complex(input))
+
+
+@public("arccos", inplace=True)
+def acos(input: Node) -> Node:
+    """The inverse cosine."""
+    return special("acos", real_or_complex(input))
+
+
+@public("arctan", inplace=True)
+def atan(input: Node) -> Node:
+    """The inverse tangent."""
+    return special("atan", real_or_complex(input))
+
+
+@public("arcsinh", inplace=True)
+def asinh(input: Node) -> Node:
+    """The inverse hyperbolic sine."""
+    return special("asinh", real_or_complex(input))
+
+
+@public("arccosh", inplace=True)
+def acosh(input: Node) -> Node:
+    """The inverse hyperbolic cosine."""
+    return special("acosh", real_or_complex(input))
+
+
+@public("arctanh", inplace=True)
+def atanh(input: Node) -> Node:
+    """The inverse hyperbolic tangent."""
+    return special("atanh", real_or_complex(input))
+
+
+@public("arctan2", inplace=True)
+def atan2(input: Node, other: Node) -> Node:
+    """The angle of the point (other, input)."""
+    return special("atan2", *floats(input, other))
+
+
+@public(inplace=True)
+def hypot(input: Node, other: Node) -> Node:
+    """sqrt(input**2 + other**2), without overflow."""
+    return special("hypot", *floats(input, other))
+
+
+@public(inplace=True)
+def deg2rad(input: Node) -> Node:
+    """Degrees as radians."""
+    return scale(real_or_complex(input), math.pi / 180)
+
+
+@public(inplace=True)
+def rad2deg(input: Node) -> Node:
+    """Radians as degrees."""
+    return scale(real_or_complex(input), 180 / math.pi)
+
+
+@public(inplace=True)
+def copysign(input: Operand, other: Operand) -> Node:
+    """The magnitude of one number with the sign of another."""
+    return special("copysign", *floats(input, other))
+
+
+@public()
+def signbit(input: Node) -> Node:
+    """True where the sign is negative, at -0.0 too."""
+    if input.dtype.is_complex:
+        raise DTypeError("signbit is not defined for complex tensors")
+    x = cast(input, dtypes.int64) if input.dtype is dtypes.bool_ else input
+    if x.dtype.is_floating_point:
+        x = special("signed", x)
+    return apply("lt", x, full_like(x, 0))
+
+
+@public(inplace=True)
+def nextafter(input: Node, other: Node) -> Node:
+    """The next representable number in the direction of `other`."""
+    return next_after(*pair(input, other))
+
+
+class MantissaExponent(NamedTuple):
+    """A mantissa in [0.5, 1) and a power of two."""
+
+    mantissa: Node
+    exponent: Node
+
+
+@public()
+def frexp(input: Node) -> MantissaExponent:
+    """input = mantissa * 2 ** exponent."""
+    both = split_exponent(input)
+    return MantissaExponent(proj(both, 0), proj(both, 1))
+
+
+@public(inplace=True)
+def ldexp(input: Node, other: Node) -> Node:
+    """input * 2 ** other."""
+    power = cast(other, floating(result_type(input, other)))
+    return mul(input, apply("pow", full_like(power, 2), power))
+
+
+@public(inplace=True)
+def heaviside(input: Node, values: Node) -> Node:
+    """0 below zero, 1 above it, `values` at it."""
+    if input.dtype is not values.dtype:
+        raise DTypeError(
+            f"heaviside needs operands of one type, got {input.dtype.name} and {values.dtype.name}"
+        )
+    x, middle = pair(input, values)
+    if x.dtype is dtypes.bool_:
+        return apply("or", x, middle)
+    step = cast(apply("lt", full_like(x, 0), x), x.dtype)
+    return select(apply("eq", x, full_like(x, 0)), middle, step)
+
+
+@public(inplace=True)
+def gcd(input: Node, other: Node) -> Node:
+    """The greatest common divisor."""
+    return bits_gcd(*pair(input, other))
+
+
+@public(inplace=True)
+def lcm(input: Node, other: Node) -> Node:
+    """The least common multiple."""
+    a, b = pair(input, other)
+    divisor = bits_gcd(a, b)
+    safe = select(truth(divisor), divisor, full_like(divisor, 1))
+    product = apply("mul", apply("floordiv", a, safe), b)
+    return product if a.dtype.kind == "uint" else apply("abs", product)
+
+
+@public()
+def fmax(input: Node, other: Node) -> Node:
+    """The larger of two; a number wins over NaN."""
+    return _number_wins(input, other, "lt")
+
+
+@public()
+def fmin(input: Node, other: Node) -> Node:
+    """The smaller of two; a number wins over NaN."""
+    return _number_wins(input, other, "gt")
+
+
+def _number_wins(input: Node, other: Node, worse: str) -> Node:
+    a, b = pair(input, other)
+    if a.dtype is dtypes.bool_:
+        return apply("or" if worse == "lt" else "and", a, b)
+    if a.dtype.is_complex:
+        raise DTypeError("fmax and fmin are not defined for complex tensors")
+    beaten = apply("lt", a, b) if worse == "lt" else apply("lt", b, a)
+    if not a.dtype.is_floating_point:
+        return select(beaten, b, a)
+    return select(apply("or", beaten, apply("isnan", a)), b, a)
+
+
+@public()
+def logaddexp2(input: Node, other: Node) -> Node:
+    """log2(2 ** input + 2 ** other), without overflow."""
+    from ridgeline.functions.reductions import logaddexp
+
+    a, b = floats(input, other)
+    return scale(logaddexp(scale(a, math.log(2)), scale(b, math.log(2))), 1 / math.log(2))
+
+
+@public()
+def isposinf(input: Node) -> Node:
+    """True at positive infinity."""
+    return _is_infinity(input, math.inf)
+
+
+@public()
+def isneginf(input: Node) -> Node:
+    """True at negative infinity."""
+    return _is_infinity(input, -math.inf)
+
+
+def _is_infinity(input: Node, which: float) -> Node:
+    if input.dtype.is_complex:
+        raise DTypeError("complex infinities have no sign")
+    if not input.dtype.is_floating_point:
+        return apply("ne", input, input)
+    return apply("eq", input, full_like(input, which))
+
+
+@public()
+def isclose(
+    input: Node, other: Node, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Node:
+    """True where |input - other| <= atol + rtol * |other|."""
+    from ridgeline.functions.arithmetic import le, sub
+    from ridgeline.functions.pointwise import abs, isfinite, isnan
+
+    if input.dtype is not other.dtype:
+        raise DTypeError(
+            f"isclose needs operands of one type, got {input.dtype.name} and {other.dtype.name}"
+        )
+    a, b = pair(input, other)
+    same = apply("eq", a, b)
+    if not a.dtype.is_differentiable:
+        a, b = cast(a, dtypes.float64), cast(b, dtypes.float64)
+    near = le(abs(sub(a, b)), add(mul(abs(b), float(rtol)), float(atol)))
+    result = apply("or", same, apply("and", near, isfinite(sub(a, b))))
+    if equal_nan:
+        result = apply("or", result, apply("and", isnan(a), isnan(b)))
+    return result
+
+
+@public()
+def allclose(
+    input: Node, other: Node, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Node:
+    """Are all elements close? A 0-d bool tensor, true in an `if`."""
+    from ridgeline.functions.reductions import all
+
+    return all(isclose(input, other, rtol, atol, equal_nan))

@@ -1,0 +1,333 @@
+"""Elementwise functions without loops: inverse trigonometry and the special functions.
+
+They are library calls (family "opaque") whose value is NumPy in float64, rounded once to the
+element type; each row has its derivative, by the same kind of rule as in `elementwise.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.ops.elementwise import (
+    Derivative,
+    add,
+    apply,
+    conjugated,
+    div,
+    full_like,
+    jvp_from,
+    mul,
+    neg,
+    scale,
+    select,
+    sub,
+    vjp_from,
+)
+from ridgeline.ops.values import bessel, errorfunctions, gamma, polynomials
+from ridgeline.scalars import Array
+
+_REAL = ("float",)
+_BOTH = ("float", "complex")
+_ROOT_PI = math.sqrt(math.pi)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAttrs(Attrs):
+    """Which of a family of functions."""
+
+    order: int
+
+
+def special(name: str, *inputs: Node) -> Node:
+    """One function by name; all operands have one shape and type."""
+    return node(ROWS[name], inputs)
+
+
+def polygamma(order: int, x: Node) -> Node:
+    """The derivative of digamma of some order."""
+    return node(POLYGAMMA, (x,), OrderAttrs(order))
+
+
+def _infer(kinds: Sequence[str], name: str, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
+    first = types[0]
+    if any(t.shape != first.shape or t.dtype is not first.dtype for t in types):
+        raise ShapeError(f"{name} needs operands of one shape and type, got {list(types)}")
+    if first.dtype.kind not in kinds:
+        raise DTypeError(f"{name} is not defined for {first.dtype.name}")
+    return (first,)
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _row(
+    name: str,
+    function: Callable[..., Any],
+    derivative: Derivative | None = None,
+    kinds: Sequence[str] = _REAL,
+) -> Op:
+    def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            result = function(*(_wide(array) for array in inputs))
+            return (np.asarray(result).astype(current.dtype.numpy),)
+
+    return Op(
+        name,
+        "opaque",
+        lambda types, attrs: _infer(kinds, name, types),
+        value,
+        vjp_from(conjugated(derivative)) if derivative else None,
+        jvp_from(derivative) if derivative else None,
+    )
+
+
+def _of(slope: Callable[[Node], Node]) -> Derivative:
+    """A derivative that is a function of the operand alone."""
+    return lambda current, i, t: mul(t, slope(current.inputs[0]))
+
+
+def _square(x: Node) -> Node:
+    return mul(x, x)
+
+
+def _plus(x: Node, number: float) -> Node:
+    return add(x, full_like(x, number))
+
+
+def _one_minus(x: Node) -> Node:
+    return sub(full_like(x, 1), x)
+
+
+def _inverse_root(x: Node) -> Node:
+    return apply("reciprocal", apply("sqrt", x))
+
+
+def _over(numerator: Node, x: Node, at_zero: float) -> Node:
+    """numerator / x, with a given value at 0."""
+    zero = apply("eq", x, full_like(x, 0))
+    return select(zero, full_like(x, at_zero), div(numerator, select(zero, full_like(x, 1), x)))
+
+
+def _arctangent2_rule(current: Node, i: int, t: Node) -> Node:
+    y, x = current.inputs
+    length = add(_square(x), _square(y))
+    return div(mul(t, x), length) if i == 0 else neg(div(mul(t, y), length))
+
+
+def _hypot_rule(current: Node, i: int, t: Node) -> Node:
+    return mul(t, div(current.inputs[i], current))
+
+
+def _copysign_rule(current: Node, i: int, t: Node) -> Node | None:
+    if i == 1:
+        return None
+    x = current.inputs[0]
+    zero = apply("eq", x, full_like(x, 0))
+    return mul(t, select(zero, full_like(x, 0), mul(apply("sign", x), special("signed", current))))
+
+
+def _fmod_rule(current: Node, i: int, t: Node) -> Node:
+    a, b = current.inputs
+    return t if i == 0 else neg(mul(t, apply("trunc", div(a, b))))
+
+
+def _zeta_rule(current: Node, i: int, t: Node) -> Node | None:
+    x, q = current.inputs
+    if i == 0:
+        return None
+    return neg(mul(t, mul(x, special("zeta", _plus(x, 1), q))))
+
+
+def _gammainc_rule(sign: float) -> Derivative:
+    def rule(current: Node, i: int, t: Node) -> Node | None:
+        a, x = current.inputs
+        if i == 0:
+            return None
+        density = sub(sub(mul(_plus(a, -1), apply("log", x)), x), special("lgamma", a))
+        return scale(mul(t, apply("exp", density)), sign)
+
+    return rule
+
+
+def _i1_slope(x: Node) -> Node:
+    return sub(special("i0", x), _over(special("i1", x), x, 0.5))
+
+
+def _i0e_slope(x: Node) -> Node:
+    return sub(special("i1e", x), mul(apply("sign", x), special("i0e", x)))
+
+
+def _i1e_slope(x: Node) -> Node:
+    i1e = special("i1e", x)
+    zero = apply("eq", x, full_like(x, 0))
+    slope = sub(special("i0e", x), add(mul(apply("sign", x), i1e), _over(i1e, x, 0)))
+    return select(zero, full_like(x, 0.5), slope)
+
+
+def _log_ndtr_slope(x: Node) -> Node:
+    return scale(
+        apply("reciprocal", special("erfcx", scale(x, -1 / math.sqrt(2)))), math.sqrt(2 / math.pi)
+    )
+
+
+def _i(order: int, x: Array) -> Array:
+    return bessel.modified_i(order, x) * np.exp(np.abs(x))
+
+
+def _k(order: int, x: Array) -> Array:
+    return bessel.scaled_k(order, x) * np.exp(-x)
+
+
+def _spherical(x: Array) -> Array:
+    return np.sinc(x / np.pi)
+
+
+def _signed(x: Array) -> Array:
+    return np.copysign(1.0, x)
+
+
+def _inverse_cosh(x: Node) -> Node:
+    return mul(_inverse_root(_plus(x, -1)), _inverse_root(_plus(x, 1)))
+
+
+_ROWS = (
+    _row("asin", np.arcsin, _of(lambda x: _inverse_root(_one_minus(_square(x)))), _BOTH),
+    _row("acos", np.arccos, _of(lambda x: neg(_inverse_root(_one_minus(_square(x))))), _BOTH),
+    _row("atan", np.arctan, _of(lambda x: apply("reciprocal", _plus(_square(x), 1))), _BOTH),
+    _row("asinh", np.arcsinh, _of(lambda x: _inverse_root(_plus(_square(x), 1))), _BOTH),
+    _row("acosh", np.arccosh, _of(_inverse_cosh), _BOTH),
+    _row("atanh", np.arctanh, _of(lambda x: apply("reciprocal", _one_minus(_square(x)))), _BOTH),
+    _row("sinh", np.sinh, _of(lambda x: special("cosh", x)), _BOTH),
+    _row("cosh", np.cosh, _of(lambda x: special("sinh", x)), _BOTH),
+    _row("atan2", np.arctan2, _arctangent2_rule),
+    _row("hypot", np.hypot, _hypot_rule),
+    _row("copysign", np.copysign, _copysign_rule),
+    _row("signed", _signed, lambda current, i, t: None),
+    _row("fmod", np.fmod, _fmod_rule),
+    _row("erfc", errorfunctions.erfc, _of(
+        lambda x: scale(apply("exp", neg(_square(x))), -2 / _ROOT_PI))),
+    _row("erfcx", errorfunctions.erfcx, lambda current, i, t: mul(t, _plus(
+        scale(mul(current.inputs[0], current), 2), -2 / _ROOT_PI))),
+    _row("erfinv", errorfunctions.erfinv, lambda current, i, t: scale(
+        mul(t, apply("exp", _square(current))), _ROOT_PI / 2)),
+    _row("ndtri", errorfunctions.ndtri, lambda current, i, t: scale(
+        mul(t, apply("exp", scale(_square(current), 0.5))), math.sqrt(2 * math.pi))),
+    _row("log_ndtr", errorfunctions.log_ndtr, _of(_log_ndtr_slope)),
+    _row("lgamma", gamma.lgamma, _of(lambda x: special("digamma", x))),
+    _row("digamma", gamma.digamma, _of(lambda x: polygamma(1, x))),
+    _row("zeta", gamma.zeta, _zeta_rule),
+    _row("gammainc", gamma.gammainc, _gammainc_rule(1.0)),
+    _row("gammaincc", gamma.gammaincc, _gammainc_rule(-1.0)),
+    _row("i0", lambda x: _i(0, x), _of(lambda x: special("i1", x))),
+    _row("i1", lambda x: _i(1, x), _of(_i1_slope)),
+    _row("i0e", lambda x: bessel.modified_i(0, x), _of(_i0e_slope)),
+    _row("i1e", lambda x: bessel.modified_i(1, x), _of(_i1e_slope)),
+    _row("j0", lambda x: bessel.ordinary_j(0, x), _of(lambda x: neg(special("j1", x)))),
+    _row("j1", lambda x: bessel.ordinary_j(1, x), _of(
+        lambda x: sub(special("j0", x), _over(special("j1", x), x, 0.5)))),
+    _row("y0", lambda x: bessel.ordinary_y(0, x), _of(lambda x: neg(special("y1", x)))),
+    _row("y1", lambda x: bessel.ordinary_y(1, x), _of(
+        lambda x: sub(special("y0", x), div(special("y1", x), x)))),
+    _row("k0", lambda x: _k(0, x), _of(lambda x: neg(special("k1", x)))),
+    _row("k1", lambda x: _k(1, x), _of(
+        lambda x: neg(add(special("k0", x), div(special("k1", x), x))))),
+    _row("k0e", lambda x: bessel.scaled_k(0, x), _of(
+        lambda x: sub(special("k0e", x), special("k1e", x)))),
+    _row("k1e", lambda x: bessel.scaled_k(1, x), _of(
+        lambda x: sub(special("k1e", x), add(special("k0e", x), div(special("k1e", x), x))))),
+    _row("airy_ai", bessel.airy_ai),
+    _row("spherical_bessel_j0", _spherical),
+    *(
+        _row(name, lambda x, n, name=name: polynomials.polynomial(name, x, n))
+        for name in (*polynomials.NAMES, *polynomials.SHIFTED)
+    ),
+)  # fmt: skip
+ROWS: dict[str, Op] = {row.name: row for row in _ROWS}
+
+
+def _polygamma_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    with np.errstate(all="ignore"):
+        result = gamma.polygamma(current.attrs.order, _wide(inputs[0]))
+        return (result.astype(current.dtype.numpy),)
+
+
+def _polygamma_rule(current: Node, i: int, t: Node) -> Node:
+    return mul(t, polygamma(current.attrs.order + 1, current.inputs[0]))
+
+
+POLYGAMMA = Op(
+    "polygamma",
+    "opaque",
+    lambda types, attrs: _infer(_REAL, "polygamma", types),
+    _polygamma_value,
+    vjp_from(_polygamma_rule),
+    jvp_from(_polygamma_rule),
+)
+
+
+def next_after(x: Node, towards: Node) -> Node:
+    """The neighbour of x in the direction of another number."""
+    return node(NEXT_AFTER, (x, towards))
+
+
+def _next_after_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    return (np.nextafter(*inputs),)
+
+
+def split_exponent(x: Node) -> Node:
+    """Both outputs of frexp: a mantissa in [0.5, 1) and a power of two."""
+    return node(SPLIT_EXPONENT, (x,))
+
+
+def _infer_split(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+    (source,) = _infer(_REAL, "frexp", types)
+    return (source, TensorType(source.shape, dtypes.int32, source.device))
+
+
+def _split_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    mantissa, exponent = np.frexp(_wide(inputs[0]))
+    return mantissa.astype(current.dtype.numpy), exponent.astype(np.int32)
+
+
+def _power_of(current: Node) -> Node:
+    from ridgeline.graph.node import proj
+    from ridgeline.ops.elementwise import cast
+
+    exponent = cast(proj(current, 1), current.dtype)
+    return apply("exp", scale(neg(exponent), math.log(2)))
+
+
+def _split_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct = cotangents[0]
+    return [None if ct is None else mul(ct, _power_of(current))]
+
+
+def _split_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    t = tangents[0]
+    return [None if t is None else mul(t, _power_of(current)), None]
+
+
+def bits_gcd(a: Node, b: Node) -> Node:
+    """The greatest common divisor of integers."""
+    return node(GCD, (a, b))
+
+
+GCD = Op(
+    "gcd",
+    "opaque",
+    lambda types, attrs: _infer(("int", "uint"), "gcd", types),
+    lambda current, inputs: (np.gcd(*inputs),),
+)
+NEXT_AFTER = Op(
+    "nextafter", "opaque", lambda types, attrs: _infer(_REAL, "nextafter", types), _next_after_value
+)
+SPLIT_EXPONENT = Op("frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp)

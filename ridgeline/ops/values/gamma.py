@@ -1,0 +1,161 @@
+"""The gamma family in float64: lgamma, digamma, polygamma, Hurwitz zeta, incomplete gamma."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ridgeline.scalars import Array
+
+# B_2k of Euler-Maclaurin and of the asymptotic series
+_BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+    -174611 / 330, 854513 / 138, -236364091 / 2730,
+)  # fmt: skip
+_SHIFT = 10.0  # from here on the asymptotic series are exact to the last bit
+_EPSILON = 1e-17
+_LIMIT = 20_000  # terms after which an incomplete gamma function gives up
+
+
+def _one_lgamma(x: float) -> float:
+    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    try:
+        return math.lgamma(x)
+    except OverflowError:
+        return math.inf
+
+
+_lgamma = np.vectorize(_one_lgamma, otypes=[np.float64])
+
+
+def lgamma(x: Array) -> Array:
+    """log |gamma(x)|."""
+    return np.asarray(_lgamma(x))
+
+
+def digamma(x: Array) -> Array:
+    """The derivative of log gamma(x); at 0 an infinity of the opposite sign, NaN at other poles."""
+    reflected = x < 0
+    y = np.where(reflected, 1 - x, x)
+    total = np.zeros_like(y)
+    for _ in range(int(_SHIFT)):
+        low = y < _SHIFT
+        total -= np.where(low, 1 / np.where(low & (y != 0), y, 1), 0)
+        y = np.where(low, y + 1, y)
+    inverse = 1 / (y * y)
+    series = np.zeros_like(y)
+    for k in range(len(_BERNOULLI), 0, -1):
+        series = inverse * (series + _BERNOULLI[k - 1] / (2 * k))
+    result = total + np.log(y) - 0.5 / y - series
+    turned = x - np.floor(x)
+    result = np.where(reflected, result - np.pi / np.tan(np.pi * turned), result)
+    result = np.where(reflected & (x == np.floor(x)), np.nan, result)
+    result = np.where(x == 0, np.copysign(np.inf, -x), result)
+    return np.where(x == np.inf, np.inf, result)
+
+
+def zeta(x: Array, q: Array) -> Array:
+    """The Hurwitz zeta function: the sum of (k + q) ** -x over k >= 0."""
+    x, q = np.broadcast_arrays(x, q)
+    whole = q == np.floor(q)
+    defined = (x > 1) & ((q > 0) | (~whole & (x == np.floor(x))))
+    s, a = np.where(defined, x, 2.0), np.where(defined, q, 1.0)
+    total = np.zeros_like(s)
+    # add up terms until the argument is positive and large enough for the asymptotic part
+    steps = int(min(max(0.0, _SHIFT - a.min(initial=_SHIFT)), 10_000)) + 1
+    for _ in range(steps):
+        low = a < _SHIFT
+        total += np.where(low, np.power(np.where(low, a, 1.0), -s), 0)
+        a = np.where(low, a + 1, a)
+    power = np.power(a, -s)
+    total += a * power / (s - 1) + 0.5 * power
+    factor, scale = s, power / a
+    for k, bernoulli in enumerate(_BERNOULLI, 1):
+        term = bernoulli / math.factorial(2 * k) * factor * scale
+        total += term
+        factor = factor * (s + 2 * k - 1) * (s + 2 * k)
+        scale = scale / (a * a)
+    total = np.where(defined, total, np.nan)
+    total = np.where((x > 1) & (q <= 0) & whole, np.inf, total)
+    return np.where(x == 1, np.inf, total)
+
+
+def polygamma(n: int, x: Array) -> Array:
+    """The n-th derivative of digamma."""
+    if n == 0:
+        return digamma(x)
+    if n == 1:
+        return _trigamma(x)
+    sign = 1.0 if n % 2 else -1.0
+    return sign * math.exp(_one_lgamma(n + 1.0)) * zeta(np.full_like(x, n + 1.0), x)
+
+
+def _trigamma(x: Array) -> Array:
+    """The derivative of digamma, reflected below 1/2."""
+    low = x < 0.5
+    value = zeta(np.full_like(x, 2.0), np.where(low, 1 - x, x))
+    sine = np.sin(np.pi * (x - np.floor(x)))
+    return np.where(low, (np.pi / sine) ** 2 - value, value)
+
+
+def gammainc(a: Array, x: Array) -> Array:
+    """The regularised lower incomplete gamma function."""
+    return _incomplete(a, x, lower=True)
+
+
+def gammaincc(a: Array, x: Array) -> Array:
+    """The regularised upper incomplete gamma function."""
+    return _incomplete(a, x, lower=False)
+
+
+def _incomplete(a: Array, x: Array, lower: bool) -> Array:
+    a, x = np.broadcast_arrays(a, x)
+    inside = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
+    safe_a, safe_x = np.where(inside, a, 1.0), np.where(inside, x, 1.0)
+    front = np.exp(safe_a * np.log(safe_x) - safe_x - lgamma(safe_a))
+    use_series = safe_x < safe_a + 1
+    series = _series(safe_a, np.where(use_series, safe_x, 1.0), use_series) * front
+    fraction = _fraction(safe_a, np.where(use_series, safe_a + 2, safe_x), ~use_series) * front
+    low = np.where(use_series, series, 1 - fraction)
+    result = low if lower else np.where(use_series, 1 - series, fraction)
+    at_zero, at_end = (0.0, 1.0) if lower else (1.0, 0.0)
+    bad = (a < 0) | (x < 0) | np.isnan(a) | np.isnan(x) | ((a == 0) & (x == 0))
+    bad |= np.isinf(a) & np.isinf(x)
+    result = np.where((x == 0) | np.isinf(a), at_zero, result)
+    result = np.where((np.isinf(x) & ~np.isinf(a)) | ((a == 0) & (x > 0)), at_end, result)
+    return np.where(bad, np.nan, result)
+
+
+def _series(a: Array, x: Array, wanted: Array) -> Array:
+    term = 1 / a
+    total, n = term.copy(), a.copy()
+    for _ in range(_LIMIT):
+        n = n + 1
+        term = term * x / n
+        total = total + term
+        if not np.any(wanted & (term > total * _EPSILON)):
+            break
+    return total
+
+
+def _fraction(a: Array, x: Array, wanted: Array) -> Array:
+    """Lentz's method for the continued fraction of the upper function."""
+    tiny = 1e-300
+    b = x + 1 - a
+    c = np.full_like(x, 1 / tiny)
+    d = 1 / np.where(b == 0, tiny, b)
+    value = d.copy()
+    for i in range(1, _LIMIT):
+        factor = -i * (i - a)
+        b = b + 2
+        d = factor * d + b
+        d = 1 / np.where(np.abs(d) < tiny, tiny, d)
+        c = b + factor / c
+        c = np.where(np.abs(c) < tiny, tiny, c)
+        change = c * d
+        value = value * change
+        if not np.any(wanted & (np.abs(change - 1) > 1e-16)):
+            break
+    return value
