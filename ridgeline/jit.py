@@ -117,8 +117,12 @@ class JitFunction:
         """How many times the function was traced."""
         return len(self._history)
 
-    def explain(self) -> str:
-        """Every signature and why it was traced; the graph and the program of the latest."""
+    def explain(self) -> None:
+        """Print every signature and why it was traced, and how the latest one is computed."""
+        print(self.explanation())
+
+    def explanation(self) -> str:
+        """What `explain` prints."""
         name = getattr(self.function, "__qualname__", repr(self.function))
         if not self._traces:
             return f"{name}: not called yet"

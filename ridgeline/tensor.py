@@ -40,8 +40,8 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.interop.exchange import Exchange
 from ridgeline.methods import TensorMethods
 from ridgeline.modes import modes
-from ridgeline.ops.elementwise import cast
-from ridgeline.ops.tracking import variable
+from ridgeline.ops.elementwise import cast, stop_gradient
+from ridgeline.ops.tracking import tag, variable
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
@@ -430,8 +430,8 @@ class Tensor(TensorMethods, Exchange):
 
     def clone(self) -> Tensor:
         """The same values in memory of their own."""
-        mode = self._resolved()[1].mode
-        return wrap(read(self), _result_mode(mode))
+        mode = _result_mode(self._resolved()[1].mode)
+        return wrap(tag(read(self)) if mode == GRAPH else read(self), mode)
 
     def contiguous(self) -> Tensor:
         """This tensor if its memory is in row-major order, else a copy that is."""
@@ -622,16 +622,20 @@ def write(target: T, value: Node, mode: int, what: str) -> T:
                 f"{what}: a value of shape {list(value.shape)} does not fit into {list(shape)}"
             )
         value = stretch(value, shape)
-    if mode >= GRAPH and not modes.gradients:
-        mode = CUT
+    tracked = modes.gradients and (mode >= GRAPH or track.mode == GRAPH)
     base = cell.node if cell.rare is None else _special(cell, cell)
+    if tracked:  # what must not let gradients pass is cut off before it is mixed in
+        value = stop_gradient(value) if mode == CUT else value
+        base = stop_gradient(base) if track.mode == CUT else base
     written = write_steps(base, target._steps, value) if target._steps else value
     stamp(written, here(3))
     cell.set(written)
-    if track.mode < LEAF:
-        track.mode = max(track.mode, mode) if mode < GRAPH or modes.gradients else track.mode
-    if track is not cell and cell.mode < GRAPH:
-        cell.mode = max(cell.mode, min(mode, CUT))
+    if tracked:
+        track.mode = GRAPH
+    elif track.mode == PLAIN and mode > PLAIN:
+        track.mode = CUT
+    if track is not cell and cell.mode == PLAIN and mode > PLAIN:
+        cell.mode = CUT
     execute.written(cell)
     return target
 
