@@ -113,6 +113,7 @@ class Scopes:
             waiting += self._code(current.__code__, current.__globals__)
             for name, cell in zip(current.__code__.co_freevars, current.__closure__ or ()):
                 self._closure(cell, name)
+                self._object(_contents(cell), current.__code__)
                 waiting.append(_contents(cell))
 
     def _closure(self, cell: types.CellType, name: str) -> None:

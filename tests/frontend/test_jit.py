@@ -1,0 +1,494 @@
+"""The contract of jit: a compiled call gives what the plain one gives, or raises, or re-traces."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn, optim
+from ridgeline.checking import CheckError
+from ridgeline.execute import CaptureError, LeakError
+
+SCALE = 2.0
+SETTINGS = {"shift": 1.0, "flags": [True, False]}
+
+
+def close(a, b, tolerance=1e-6):
+    np.testing.assert_allclose(
+        a.detach().numpy(), b.detach().numpy(), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_traced_once_and_replayed_without_python():
+    @rl.jit
+    def f(x, y):
+        return (x * y + 1.5).relu().sum(0), x - y
+
+    for seed in range(3):
+        rl.manual_seed(seed)
+        x, y = rl.randn(3, 4), rl.randn(3, 4)
+        total, difference = f(x, y)
+        close(total, (x * y + 1.5).relu().sum(0))
+        close(difference, x - y)
+    assert f.traces == 1
+
+
+def test_results_are_fresh():
+    f = rl.jit(lambda x: x + 1)
+    x = rl.zeros(3)
+    first, second = f(x), f(x)
+    first.add_(5)
+    assert second.tolist() == [1, 1, 1] and f(x).tolist() == [1, 1, 1]
+    same = rl.jit(lambda x: x.clone())
+    copy = same(x)
+    copy.add_(1)
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_batch_size_dtype_and_static_values():
+    @rl.jit
+    def f(x, power, *, flip=False):
+        return x.flip(0) if flip else x**power
+
+    assert f(rl.ones(2), 2).shape == (2,)
+    assert f(rl.ones(3), 2).shape == (3,)
+    assert f(rl.ones(3, dtype=rl.float64), 2).dtype is rl.float64
+    assert f(rl.tensor([1.0, 2.0]), 3).tolist() == [1, 8]
+    assert f(rl.tensor([1.0, 2.0]), 3, flip=True).tolist() == [2, 1]
+    assert f.traces == 5
+    assert f(rl.tensor([3.0, 4.0]), 3, flip=True).tolist() == [4, 3]
+    assert f.traces == 5
+    assert "argument" in f.explanation() and "first call" in f.explanation()
+
+
+class Point(NamedTuple):
+    x: rl.Tensor
+    y: rl.Tensor
+
+
+def test_nested_structures():
+    @rl.jit
+    def f(tree):
+        point = tree["points"][0]
+        return {"sum": point.x + point.y, "rest": [tree["k"] * point.x, 7, "text"]}
+
+    one, two = rl.ones(2), rl.full((2,), 2.0)
+    for _ in range(2):
+        result = f({"points": [Point(one, two)], "k": 3})
+        assert result["sum"].tolist() == [3, 3] and result["rest"][1:] == [7, "text"]
+        assert result["rest"][0].tolist() == [3, 3]
+    assert f.traces == 1
+
+
+def test_in_place_on_an_argument_and_on_a_view():
+    @rl.jit
+    def f(x):
+        x[0].add_(10)
+        x.mul_(2)
+        return x.sum()
+
+    x = rl.ones(2, 2)
+    seen = x.t()
+    assert f(x).item() == 48 and x.tolist() == [[22, 22], [2, 2]]
+    assert f(x).item() == 136 and seen.tolist() == [[64, 4], [64, 4]]
+    base = rl.zeros(3, 2, 2)
+    f(base[1])
+    assert base.sum().item() == 40 and base[0].sum().item() == 0
+
+
+def test_aliasing_arguments():
+    @rl.jit
+    def f(x, y):
+        x.add_(1)
+        return y * 2
+
+    x, y = rl.zeros(2), rl.zeros(2)
+    assert f(x, y).tolist() == [0, 0]
+    assert f(x, x).tolist() == [4, 4] and x.tolist() == [2, 2]
+    assert f(x, x[:]).tolist() == [6, 6]
+    assert f.traces == 2
+    assert f(y, x).tolist() == [6, 6] and f.traces == 2
+
+
+def test_returning_an_argument_or_a_view_of_one():
+    @rl.jit
+    def f(x):
+        x.add_(1)
+        return x, x[0], x.detach()
+
+    x = rl.zeros(2)
+    for expected in (1, 2):
+        same, view, plain = f(x)
+        assert same is x
+        view.add_(10)
+        assert x.tolist() == [expected + 10, expected] and plain.tolist() == x.tolist()
+        x[0] = expected
+
+
+def test_globals_and_closures():
+    global SCALE
+    shift = 1.0
+
+    @rl.jit
+    def f(x):
+        return helper(x) + shift
+
+    SCALE = 2.0
+    assert f(rl.ones(1)).item() == 3.0
+    SCALE = 5.0
+    assert f(rl.ones(1)).item() == 6.0 and f.traces == 2
+    shift = 10.0
+    assert f(rl.ones(1)).item() == 15.0 and f.traces == 3
+    assert "SCALE" in f.explanation() and "shift" in f.explanation()
+    SCALE = 2.0
+
+
+def helper(x):
+    return x * SCALE
+
+
+def test_containers_and_attributes_are_guarded_by_value():
+    class Options:
+        factor = 3.0
+
+    options = Options()
+    options.factor = 2.0
+
+    @rl.jit
+    def f(x):
+        return x * options.factor + SETTINGS["shift"]
+
+    SETTINGS["shift"] = 1.0
+    assert f(rl.ones(1)).item() == 3.0
+    SETTINGS["shift"] = 4.0
+    assert f(rl.ones(1)).item() == 6.0
+    options.factor = 7.0
+    assert f(rl.ones(1)).item() == 11.0
+    assert f.traces == 3
+
+
+def test_methods():
+    class Scaler:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @rl.jit
+        def run(self, x):
+            return x * self.factor
+
+    two, three = Scaler(2.0), Scaler(3.0)
+    assert two.run(rl.ones(1)).item() == 2 and three.run(rl.ones(1)).item() == 3
+    two.factor = 5.0
+    assert two.run(rl.ones(1)).item() == 5
+    bound = rl.jit(Scaler(4.0).run.function)
+    assert bound(rl.ones(1)).item() == 4
+
+
+def build(momentum=0.9, dropout=0.0, **options):
+    rl.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 3))
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=momentum, **options)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, optimizer, step
+
+
+def batches(count, size=5):
+    rl.manual_seed(1)
+    return [(rl.randn(size, 4), rl.randint(0, 3, (size,))) for _ in range(count)]
+
+
+def test_training_step_equals_the_plain_one():
+    plain_model, plain_optimizer, plain = build()
+    model, optimizer, step = build()
+    jitted = rl.jit(step)
+    for number, (x, y) in enumerate(batches(6)):
+        if number == 3:  # a new learning rate never re-traces
+            traces = jitted.traces
+            for group in (*optimizer.param_groups, *plain_optimizer.param_groups):
+                group["lr"] = 0.01
+        close(jitted(x, y), plain(x, y), 1e-5)
+    assert jitted.traces == traces <= 2
+    for ours, theirs in zip(model.parameters(), plain_model.parameters()):
+        close(ours, theirs, 1e-5)
+        close(ours.grad, theirs.grad, 1e-5)
+
+
+def test_changes_that_must_be_noticed():
+    changes = {
+        "batch": lambda m, o: None,
+        "eval": lambda m, o: m.eval(),
+        "train": lambda m, o: m.train(),
+        "momentum": lambda m, o: o.param_groups[0].update(momentum=0.5),
+        "no_momentum": lambda m, o: o.param_groups[0].update(momentum=0.0),
+        "nesterov": lambda m, o: o.param_groups[0].update(momentum=0.9, nesterov=True),
+        "weight_decay": lambda m, o: o.param_groups[0].update(weight_decay=0.1),
+        "layer": lambda m, o: setattr(m, "1", nn.Tanh()),
+        "frozen": lambda m, o: m[0].requires_grad_(False),
+    }
+    plain_model, plain_optimizer, plain = build()
+    model, optimizer, step = build()
+    jitted = rl.jit(step)
+    for number, (name, change) in enumerate(changes.items()):
+        change(plain_model, plain_optimizer)
+        change(model, optimizer)
+        for x, y in batches(2, 5 + number % 2):
+            close(jitted(x, y), plain(x, y), 2e-5)
+        for ours, theirs in zip(model.parameters(), plain_model.parameters()):
+            np.testing.assert_allclose(
+                ours.detach().numpy(), theirs.detach().numpy(), rtol=2e-5, atol=2e-5, err_msg=name
+            )
+
+
+def test_gradients_that_are_kept_between_calls():
+    w = rl.ones(2, requires_grad=True)
+
+    @rl.jit
+    def accumulate(x):
+        (w * x).sum().backward()
+
+    for _ in range(3):
+        accumulate(rl.full((2,), 2.0))
+    assert w.grad.tolist() == [6, 6]
+    held = w.grad
+    accumulate(rl.full((2,), 1.0))
+    assert held is w.grad and held.tolist() == [7, 7]
+    w.grad = None
+    accumulate(rl.full((2,), 1.0))
+    assert w.grad.tolist() == [1, 1] and held.tolist() == [7, 7]
+
+
+def test_gradients_flow_through_a_jitted_function():
+    rl.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    forward = rl.jit(lambda x: model(x))
+    x = rl.randn(5, 3, requires_grad=True)
+    for _ in range(2):
+        found = {}
+        for name, run in (("jit", forward), ("plain", model)):
+            for p in (*model.parameters(), x):
+                p.grad = None
+            (run(x * 2) ** 2).sum().backward()
+            found[name] = [p.grad for p in (*model.parameters(), x)]
+        for ours, theirs in zip(found["jit"], found["plain"]):
+            close(ours, theirs, 1e-5)
+    assert forward.traces == 1
+    first = rl.autograd.grad(forward(x).sum(), x, create_graph=True)[0]
+    second = rl.autograd.grad((first * first).sum(), x)[0]
+    want = rl.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+    close(second, rl.autograd.grad((want * want).sum(), x)[0], 1e-5)
+
+
+def test_no_grad_outside():
+    w = rl.ones(2, requires_grad=True)
+    f = rl.jit(lambda x: x * w)
+    assert f(rl.ones(2)).requires_grad
+    with rl.no_grad():
+        assert not f(rl.ones(2)).requires_grad
+    assert f.traces == 2
+
+
+def test_random_numbers_go_on_where_they_stood():
+    def draw(x):
+        return x + rl.rand(3), rl.randn(2)
+
+    jitted = rl.jit(draw)
+    x = rl.zeros(3)
+    rl.manual_seed(3)
+    plain = [t.tolist() for _ in range(3) for t in draw(x)]
+    rl.manual_seed(3)
+    found = [t.tolist() for _ in range(3) for t in jitted(x)]
+    assert np.allclose(np.concatenate(plain), np.concatenate(found), atol=1e-6)
+    assert found[0] != found[2] and jitted.traces == 1
+    with pytest.raises(rl.RidgelineError, match="seeded inside jit"):
+        rl.jit(lambda x: rl.manual_seed(0))(x)
+
+
+def test_dropout_differs_between_calls():
+    model, _, _ = build(dropout=0.5)
+    f = rl.jit(lambda x: model(x))
+    x = rl.ones(5, 4)
+    assert f(x).tolist() != f(x).tolist()
+    model.eval()
+    assert f(x).tolist() == f(x).tolist()
+
+
+@pytest.mark.parametrize(
+    "branch",
+    [
+        lambda x: x if x.sum() > 0 else -x,
+        lambda x: x * x.max().item(),
+        lambda x: x * float(x[0]),
+        lambda x: [v for v in x.tolist()],
+        lambda x: x.detach().numpy(),
+    ],
+)
+def test_values_cannot_be_read_while_tracing(branch):
+    with pytest.raises(CaptureError, match="RL0401") as caught:
+        rl.jit(branch)(rl.ones(2))
+    assert "test_jit.py" in str(caught.value) and "help" in str(caught.value)
+
+
+def test_values_that_do_not_depend_on_inputs_can_be_read():
+    @rl.jit
+    def f(x):
+        table = rl.tensor([1.0, 2.0])
+        return x * table.sum().item()
+
+    assert f(rl.ones(1)).item() == 3
+
+
+def test_an_exception_leaves_everything_as_it_was():
+    w = rl.ones(2, requires_grad=True)
+    state = rl.zeros(2)
+    rl.manual_seed(5)
+    before = rl.default_generator.get_state()
+
+    @rl.jit
+    def broken(x):
+        state.add_(1)
+        x.mul_(3)
+        (w * x).sum().backward()
+        rl.rand(3)
+        raise ValueError("on purpose")
+
+    x = rl.ones(2)
+    with pytest.raises(ValueError, match="on purpose"):
+        broken(x)
+    assert state.tolist() == [0, 0] and x.tolist() == [1, 1] and w.grad is None
+    assert rl.default_generator.get_state() == before
+    assert (x + 1).tolist() == [2, 2] and broken.traces == 0
+
+
+def test_tensors_that_leave_the_trace():
+    kept = []
+
+    @rl.jit
+    def f(x):
+        kept.append(x * 2)
+        return x + 1
+
+    assert f(rl.ones(2)).tolist() == [2, 2]
+    assert kept[0].tolist() == [2, 2], "what is kept gets its value"
+    f(rl.full((2,), 3.0))
+    assert [t.tolist() for t in kept] == [[2, 2], [6, 6]], "a changed list is traced again"
+
+    escaped = []
+
+    @rl.jit
+    def fails(x):
+        escaped.append(x * 2)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        fails(rl.ones(2))
+    with pytest.raises(LeakError):
+        escaped[0] + 1
+
+
+def test_state_made_on_the_first_call():
+    model, optimizer, step = build(momentum=0.9, dampening=0.5)
+    plain_model, _, plain = build(momentum=0.9, dampening=0.5)
+    jitted = rl.jit(step)
+    for x, y in batches(5):
+        close(jitted(x, y), plain(x, y), 1e-5)
+    assert jitted.traces <= 3
+
+
+def test_nested_jit_and_eager():
+    inner = rl.jit(lambda x: x * 2)
+    outer = rl.jit(lambda x: inner(x) + inner(x + 1))
+    assert outer(rl.ones(1)).item() == 6
+    with rl.eager():
+        assert outer(rl.ones(1)).item() == 6
+    assert outer.traces == 1
+
+
+def test_check_finds_what_guards_cannot_see():
+    hidden = iter([1.0, 1.0, 5.0, 5.0, 9.0, 9.0])
+    reader = type("Reader", (), {"read": lambda self: next(hidden)})()
+
+    @rl.jit(check=True)
+    def f(x):
+        return x * reader.read()
+
+    assert f(rl.ones(1)).item() == 1
+    with pytest.raises(CheckError, match="disagree"):
+        f(rl.ones(1))
+
+
+def test_check_passes_a_training_step():
+    model, optimizer, step = build(dropout=0.3)
+    checked = rl.jit(step, check=True)
+    for x, y in batches(3):
+        checked(x, y)
+
+
+def test_two_threads():
+    rl.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    f = rl.jit(lambda x: model(x))
+    inputs = [rl.randn(size, 4) for size in (2, 3, 2, 3)]
+    expected = [model(x).detach().numpy().copy() for x in inputs]
+    failures = []
+
+    def work(place):
+        try:
+            for _ in range(20):
+                np.testing.assert_allclose(
+                    f(inputs[place]).detach().numpy(), expected[place], rtol=1e-5, atol=1e-6
+                )
+                np.testing.assert_allclose(
+                    model(inputs[place]).detach().numpy(), expected[place], rtol=1e-5, atol=1e-6
+                )
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and f.traces == 2
+
+
+def test_traces_are_bounded():
+    f = rl.jit(lambda x: x + 1)
+    for size in range(40):
+        f(rl.ones(size % 36))
+    assert len(f._traces) <= 32
+
+
+def test_backward_cannot_leave_the_jitted_function():
+    w = rl.ones(2, requires_grad=True)
+
+    @rl.jit
+    def f(y):
+        y.sum().backward()
+
+    with pytest.raises(CaptureError, match="computed outside"):
+        f(w * 2)
+
+
+def test_shared_memory():
+    array = np.zeros(3)
+    x = rl.from_numpy(array)
+
+    @rl.jit
+    def f(x):
+        x.add_(1)
+        return x * 2
+
+    assert f(x).tolist() == [2, 2, 2] and array.tolist() == [1, 1, 1]
+    array[:] = 5
+    assert f(x).tolist() == [12, 12, 12] and array.tolist() == [6, 6, 6]
