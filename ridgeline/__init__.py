@@ -55,7 +55,9 @@ __version__ = "0.1.0"
 dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
 
-_SUBMODULES = frozenset(("array_api", "nn", "optim", "data", "models", "profile"))
+_SUBMODULES = frozenset((
+    "array_api", "data", "fft", "linalg", "models", "nn", "optim", "profile", "special",
+))  # fmt: skip
 _LAZY = {
     "grad": "ridgeline.transforms",
     "value_and_grad": "ridgeline.transforms",

@@ -16,7 +16,14 @@ from ridgeline.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import promote_types
-from ridgeline.functions.registry import AUGMENTED, OPERATORS, TABLE, UNARY_OPERATORS, Entry
+from ridgeline.functions.registry import (
+    AUGMENTED,
+    OPERATORS,
+    SHARED,
+    TABLE,
+    UNARY_OPERATORS,
+    Entry,
+)
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import Mark, describe, here, stamp
 from ridgeline.guards import Lifted
@@ -341,6 +348,14 @@ def make_unary(entry: Entry) -> Callable[[Tensor], Any]:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 NAMESPACES: dict[str, dict[str, Callable[..., Any]]] = {}  # functions of linalg, fft, special, …
+
+
+def namespace(name: str) -> dict[str, Callable[..., Any]]:
+    """The functions of a module such as `linalg`: its own, and those it shares with the top."""
+    shared = {key: FUNCTIONS[key] for key in SHARED.get(name, ()) if key in FUNCTIONS}
+    return shared | NAMESPACES.get(name, {})
+
+
 # methods that convert to an element type, and properties that are views
 CASTS = {
     "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,

@@ -1,0 +1,7 @@
+"""Discrete Fourier transforms, as in torch.fft; `fft.pyi` has the signatures."""
+
+from ridgeline import dispatch
+
+_names = dispatch.namespace("fft")
+globals().update(_names)
+__all__ = list(_names)

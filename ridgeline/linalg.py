@@ -1,0 +1,7 @@
+"""Linear algebra, as in torch.linalg; `linalg.pyi` has the signatures."""
+
+from ridgeline import dispatch
+
+_names = dispatch.namespace("linalg")
+globals().update(_names)
+__all__ = list(_names)

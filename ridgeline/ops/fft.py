@@ -1,0 +1,146 @@
+"""Discrete Fourier transforms as library calls: complex, real to half a spectrum, and back.
+
+Axes count from the end, so that batches in front do not matter. A transform is linear, and its
+transpose is a transform again; the three ops are closed under differentiation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeline.errors import DTypeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.complex import complex_of, real, real_of
+from ridgeline.ops.elementwise import apply, cast, full_like, iota, mul, select
+from ridgeline.ops.movement import pad
+from ridgeline.scalars import Array
+
+
+@dataclass(frozen=True, slots=True)
+class FourierAttrs(Attrs):
+    """The axes (negative), the sign of the exponent, a factor, and the length of a real result."""
+
+    axes: tuple[int, ...]
+    forward: bool
+    factor: float
+    length: int = 0
+
+
+def complex_transform(a: Node, axes: tuple[int, ...], forward: bool, factor: float) -> Node:
+    """The transform of complex values along some axes."""
+    return node(COMPLEX, (a,), FourierAttrs(axes, forward, factor))
+
+
+def half_transform(a: Node, axis: int, factor: float) -> Node:
+    """The first half of the spectrum of real values along one axis."""
+    return node(HALF, (a,), FourierAttrs((axis,), True, factor))
+
+
+def real_transform(a: Node, axis: int, length: int, factor: float) -> Node:
+    """The real signal of some length whose half spectrum is given."""
+    return node(REAL, (a,), FourierAttrs((axis,), False, factor, length))
+
+
+def _infer_complex(types: Sequence[TensorType], attrs: FourierAttrs) -> tuple[TensorType, ...]:
+    if types[0].dtype.kind != "complex":
+        raise DTypeError(f"expected a complex type, got {types[0].dtype.name}")
+    return (types[0],)
+
+
+def _resized(shape: tuple[Size, ...], axis: int, size: Size) -> tuple[Size, ...]:
+    place = axis + len(shape)
+    return (*shape[:place], size, *shape[place + 1 :])
+
+
+def _infer_half(types: Sequence[TensorType], attrs: FourierAttrs) -> tuple[TensorType, ...]:
+    source, axis = types[0], attrs.axes[0]
+    if source.dtype.kind != "float":
+        raise DTypeError(f"expected a real floating type, got {source.dtype.name}")
+    size = source.shape[axis]
+    assert isinstance(size, int), "transformed axes have known sizes"
+    shape = _resized(source.shape, axis, size // 2 + 1)
+    return (TensorType(shape, complex_of(source.dtype), source.device),)
+
+
+def _infer_real(types: Sequence[TensorType], attrs: FourierAttrs) -> tuple[TensorType, ...]:
+    source = types[0]
+    if source.dtype.kind != "complex":
+        raise DTypeError(f"expected a complex type, got {source.dtype.name}")
+    shape = _resized(source.shape, attrs.axes[0], attrs.length)
+    return (TensorType(shape, real_of(source.dtype), source.device),)
+
+
+def _complex_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs, source = current.attrs, inputs[0]
+    if 0 in source.shape:
+        return (source.copy(),)
+    if attrs.forward:
+        result = np.fft.fftn(source, axes=attrs.axes)
+    else:
+        result = np.fft.ifftn(source, axes=attrs.axes, norm="forward")
+    return ((result * attrs.factor).astype(current.dtype.numpy),)
+
+
+def _half_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs, source = current.attrs, inputs[0]
+    if 0 in source.shape:
+        return (np.zeros(current.shape, current.dtype.numpy),)
+    result = np.fft.rfft(source, axis=attrs.axes[0])
+    return ((result * attrs.factor).astype(current.dtype.numpy),)
+
+
+def _real_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    attrs, source = current.attrs, inputs[0]
+    if 0 in source.shape:
+        return (np.zeros(current.shape, current.dtype.numpy),)
+    result = np.fft.irfft(source, n=attrs.length, axis=attrs.axes[0], norm="forward")
+    return ((result * attrs.factor).astype(current.dtype.numpy),)
+
+
+def _complex_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, attrs = cotangents[0], current.attrs
+    if ct is None:
+        return [None]
+    return [complex_transform(ct, attrs.axes, not attrs.forward, attrs.factor)]
+
+
+def _half_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, attrs = cotangents[0], current.attrs
+    if ct is None:
+        return [None]
+    axis = attrs.axes[0] + len(ct.shape)
+    missing = current.inputs[0].shape[axis] - ct.shape[axis]  # type: ignore[operator]
+    zeros = (0,) * len(ct.shape)
+    high = tuple(missing if a == axis else 0 for a in range(len(ct.shape)))
+    whole = pad(ct, zeros, high)  # type: ignore[arg-type]
+    return [real(complex_transform(whole, attrs.axes, False, attrs.factor))]
+
+
+def _real_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    """Frequencies that stand for two (all but the first, and the last of an even length) count
+    twice."""
+    ct, attrs = cotangents[0], current.attrs
+    if ct is None:
+        return [None]
+    spectrum = half_transform(ct, attrs.axes[0], attrs.factor)
+    axis = attrs.axes[0] + len(spectrum.shape)
+    place = iota(spectrum.shape, axis, real_of(spectrum.dtype))
+    single = apply("eq", place, full_like(place, 0))
+    if attrs.length % 2 == 0:
+        single = apply("or", single, apply("eq", place, full_like(place, attrs.length // 2)))
+    weights = select(single, full_like(place, 1), full_like(place, 2))
+    return [mul(spectrum, cast(weights, spectrum.dtype))]
+
+
+def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    tangent = tangents[0]
+    return [None if tangent is None else node(current.op, (tangent,), current.attrs)]
+
+
+COMPLEX = Op("fourier", "opaque", _infer_complex, _complex_value, _complex_vjp, _jvp)
+HALF = Op("half_fourier", "opaque", _infer_half, _half_value, _half_vjp, _jvp)
+REAL = Op("real_fourier", "opaque", _infer_real, _real_value, _real_vjp, _jvp)
