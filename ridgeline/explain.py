@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import target
+from ridgeline.fusion.values import nbytes
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
 
 from ridgeline.runtime.buffer import Buffer
@@ -52,13 +54,20 @@ class KernelTime:
 
 
 def kernel_times(program: Program, inputs: Sequence[Buffer], rounds: int) -> list[KernelTime]:
-    """Median seconds of each kernel over some rounds."""
+    """Median seconds of each kernel and library call over some rounds, in order."""
     measured = [program.profile(inputs) for _ in range(max(rounds, 1))]
-    rows = kernel_rows(program)
-    return [
-        KernelTime(row.name, median(times), row.flops, row.nbytes, row.lines)
-        for row, *times in zip(rows, *measured)
-    ]
+    rows = {row.name: row for row in kernel_rows(program)}
+    found = []
+    for number, call in enumerate(program.layout.calls):
+        seconds = median(times[number] for times in measured)
+        if not hasattr(call, "symbol"):
+            node = program.order[call.node]
+            moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))
+            found.append(KernelTime(node.op.name, seconds, 0, moved, _lines([node])))
+        else:
+            row = rows[call.symbol]
+            found.append(KernelTime(row.name, seconds, row.flops, row.nbytes, row.lines))
+    return found
 
 
 def kernel_row(compiled: CompiledKernel) -> KernelRow:

@@ -305,12 +305,13 @@ class Rfactor(Step):
 
 
 def _folds_over(statement: Stmt, axis: str) -> frozenset[tuple[Buffer, ...]]:
-    """Accumulators that `statement` folds into under a reduce loop of an axis."""
+    """Accumulators from outside that `statement` folds into under a reduce loop of an axis."""
     found: set[tuple[Buffer, ...]] = set()
+    own = {s.buffer for s in ir.statements(statement) if isinstance(s, Alloc)}
     stack: list[tuple[Stmt, bool]] = [(statement, False)]
     while stack:
         current, under = stack.pop()
-        if isinstance(current, Reduce) and under:
+        if isinstance(current, Reduce) and under and current.buffers[0] not in own:
             found.add(current.buffers)
         elif isinstance(current, Seq):
             stack.extend((part, under) for part in current.body)

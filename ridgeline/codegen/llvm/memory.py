@@ -75,15 +75,13 @@ class MemoryEmitter(ScalarEmitter):
             return self._symbolic_terms(sizes, index)
         pairs: dict[Expr, int] = {}
         constant, stride = 0, 1
-        lanes: Offsets | None = (0,) * self.lane_count
-        for size, position in zip(reversed(sizes), reversed(index)):
-            if self.lanes_var is not None and self.lanes_var in free_vars(position):
-                split = over_lanes(position, self.lanes_var, self.lane_count)
-                if split is None:
-                    lanes = None
-                else:
-                    position = split[0]
-                    lanes = lanes and tuple(o + stride * d for o, d in zip(lanes, split[1]))
+        splits = self._over_lanes(index)
+        lanes: Offsets | None = None if splits is None else (0,) * self.lane_count
+        for place in range(len(index) - 1, -1, -1):
+            size, position = sizes[place], index[place]
+            if splits is not None and lanes is not None:
+                position = splits[place][0]
+                lanes = tuple(o + stride * d for o, d in zip(lanes, splits[place][1]))
             form = affine(position)
             if form is None:
                 pairs[position] = pairs.get(position, 0) + stride
@@ -96,22 +94,37 @@ class MemoryEmitter(ScalarEmitter):
             stride *= int(size.text)
         return [(atom, ir.index(step)) for atom, step in pairs.items()], constant, lanes
 
+    def _over_lanes(self, index: tuple[Expr, ...]) -> list[tuple[Expr, Offsets]] | None:
+        """What the lanes share of each index and what each adds; None if that is not known."""
+        found = []
+        for position in index:
+            if self.lanes_var is None:
+                split: tuple[Expr, Offsets] | None = (position, (0,) * self.lane_count)
+            else:
+                split = over_lanes(position, self.lanes_var, self.lane_count)
+            if split is None:
+                return None
+            found.append(split)
+        return found
+
     def _symbolic_terms(
         self, sizes: tuple[Expr, ...], index: tuple[Expr, ...]
     ) -> tuple[list[tuple[Expr, Expr]], int, Offsets | None]:
         """As `_terms`, with strides that are known at run time; lanes move along the last axis."""
         pairs: dict[Expr, Expr] = {}
+        splits = self._over_lanes(index)
+        if splits is not None and any(any(offsets) for _, offsets in splits[:-1]):
+            splits = None  # lanes may only move along the last axis, whose stride is known
         lanes: Offsets | None = (0,) * self.lane_count
         stride: Expr = ir.index(1)
-        for size, position in zip(reversed(sizes), reversed(index)):
-            if self.lanes_var is not None and self.lanes_var in free_vars(position):
-                split = over_lanes(position, self.lanes_var, self.lane_count)
-                if split is None or stride is not ir.index(1):
-                    lanes = None
-                else:
-                    position, lanes = split
+        for place in range(len(index) - 1, -1, -1):
+            position = index[place]
+            if splits is None:
+                lanes = None
+            elif place == len(index) - 1:
+                position, lanes = splits[place]
             pairs[position] = add(pairs.get(position, ir.index(0)), stride)
-            stride = mul(stride, size)
+            stride = mul(stride, sizes[place])
         return list(pairs.items()), 0, lanes
 
     def _offset(self, pairs: list[tuple[Expr, Expr]], base: Value, kind: str) -> Value:
@@ -239,7 +252,7 @@ class MemoryEmitter(ScalarEmitter):
     ) -> Value:
         """Lanes picked out of one wider load that touches no element they do not need."""
         needed = {o for o, on in zip(lanes, active) if on}
-        width = 1 << max(max(needed, default=0).bit_length(), 0)
+        width = max(1 << max(needed, default=0).bit_length(), 2)
         width = max(width, self.lane_count) if lanes == tuple(range(self.lane_count)) else width
         bits = tuple(i in needed for i in range(width))
         wide = self._masked(pointer, kind, width, bits, anchor)
