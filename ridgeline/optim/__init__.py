@@ -2,7 +2,28 @@
 
 from ridgeline.optim import lr_scheduler
 from ridgeline.optim.adam import Adam, AdamW
+from ridgeline.optim.adam_variants import LAMB, Adamax, Lion, NAdam, RAdam
+from ridgeline.optim.adaptive import Adadelta, Adagrad, RMSprop
 from ridgeline.optim.optimizer import Optimizer
+from ridgeline.optim.others import ASGD, Adafactor, Muon, Rprop
 from ridgeline.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "lr_scheduler"]
+__all__ = [
+    "ASGD",
+    "LAMB",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Lion",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+]

@@ -6,18 +6,16 @@ host; the moments stay in the parameter's type.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from ridgeline import dtypes
 from ridgeline.guards import ParamGroup
-from ridgeline.optim.optimizer import Optimizer, State, pair, scalar, zeros
+from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, pair, zeros
 from ridgeline.tensor import Tensor
 
 
 class Adam(Optimizer):
     """Steps along the mean gradient, divided by the root of its mean square."""
-
-    decoupled = False  # weight decay as part of the gradient
 
     def __init__(
         self,
@@ -29,12 +27,15 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        decoupled_weight_decay: bool = False,
+        **hints: Unpack[Hints],
     ) -> None:
         defaults = {
             "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
             "amsgrad": amsgrad, "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
         }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, defaults, hints)
 
     def _check(self, group: ParamGroup) -> None:
         super()._check(group)
@@ -44,7 +45,7 @@ class Adam(Optimizer):
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         state: State = {
-            "step": scalar(0.0),
+            "step": counter(),
             "exp_avg": zeros(parameter),
             "exp_avg_sq": zeros(parameter),
         }
@@ -60,7 +61,7 @@ class Adam(Optimizer):
         if group["maximize"]:
             gradient = -gradient
         if decay != 0:
-            if self.decoupled:
+            if group["decoupled_weight_decay"]:
                 parameter.mul_(1 - lr * decay)
             else:
                 gradient = gradient + decay * parameter
@@ -78,8 +79,6 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with weight decay applied to the parameter itself."""
 
-    decoupled = True
-
     def __init__(
         self,
         params: Any,
@@ -90,5 +89,16 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        **hints: Unpack[Hints],
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            decoupled_weight_decay=True,
+            **hints,
+        )

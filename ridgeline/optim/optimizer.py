@@ -9,7 +9,7 @@ become guards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -23,6 +23,15 @@ from ridgeline.tensor import Tensor, tensor
 State = dict[str, Any]
 
 
+class Hints(TypedDict, total=False):
+    """torch's hints on how to run an update; ours is always compiled into few kernels."""
+
+    foreach: bool | None
+    fused: bool | None
+    capturable: bool
+    differentiable: bool
+
+
 class OptimizerError(RidgelineError):
     """Parameters, settings or saved state that an optimizer cannot work with."""
 
@@ -32,8 +41,16 @@ class OptimizerError(RidgelineError):
 class Optimizer:
     """Holds parameters in groups, each with its own settings, and state per parameter."""
 
-    def __init__(self, params: Any, defaults: Mapping[str, Any]) -> None:
-        self.defaults = dict(defaults)
+    def __init__(
+        self, params: Any, defaults: Mapping[str, Any], hints: Mapping[str, Any] | None = None
+    ) -> None:
+        for name, value in (hints or {}).items():
+            if name not in Hints.__annotations__:
+                raise TypeError(f"{type(self).__name__} has no setting {name!r}")
+            if name == "differentiable" and value:
+                raise OptimizerError("an optimizer's step cannot be differentiated")
+        # whole numbers too are read lifted, so that lr=1 and lr=0.5 are one captured step
+        self.defaults = {k: _plain_number(v) for k, v in defaults.items()}
         self.param_groups: list[ParamGroup] = []
         self.state: dict[Tensor, State] = {}
         groups = _as_groups(params)
@@ -58,7 +75,7 @@ class Optimizer:
             known.add(id(parameter))
         group["params"] = members
         for key, value in self.defaults.items():
-            group.setdefault(key, value)
+            group[key] = _plain_number(group[key]) if key in group else value
         self._check(group)
         self.param_groups.append(group)
         # State exists from the start, so that a jitted step has the same inputs on every call.
@@ -155,8 +172,11 @@ class Optimizer:
             for parameter, number in zip(group["params"], saved["params"]):
                 entries = held.get(number, held.get(str(number)))
                 if entries is not None:
+                    expected = self._start(parameter, group)
                     fresh[parameter] = {
-                        key: _fitted(parameter, key, value) for key, value in entries.items()
+                        key: _fitted(parameter, expected, key, value)
+                        for key, value in entries.items()
+                        if value is not None
                     }
         for group, saved in zip(self.param_groups, groups):
             group.update({key: value for key, value in saved.items() if key != "params"})
@@ -173,13 +193,19 @@ class Optimizer:
 
 
 def scalar(value: float) -> Tensor:
-    """A counter of steps: a float32 scalar, as torch keeps it."""
+    """A number that is state: a float32 scalar, as torch keeps it."""
     return tensor(value, dtype=dtypes.float32)
 
 
-def zeros(parameter: Tensor) -> Tensor:
-    """State in the shape and type of a parameter, zero to begin with."""
-    return tensor(np.zeros(tuple(parameter.shape), parameter.dtype.numpy), dtype=parameter.dtype)
+def counter() -> Tensor:
+    """A count of steps, zero to begin with."""
+    return scalar(0.0)
+
+
+def zeros(parameter: Tensor, value: float = 0.0) -> Tensor:
+    """State in the shape and type of a parameter, with one value everywhere."""
+    filled = np.full(tuple(parameter.shape), value, parameter.dtype.numpy)
+    return tensor(filled, dtype=parameter.dtype)
 
 
 def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
@@ -189,6 +215,13 @@ def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
         guards.lifted(lambda place=place: dict.__getitem__(group, key)[place], value)  # type: ignore[misc]
         for place, value in enumerate(values)
     )
+
+
+def _plain_number(value: Any) -> Any:
+    """A setting that is a number, or a tuple of numbers, in floating form."""
+    if isinstance(value, tuple | list) and value and all(isinstance(v, int | float) for v in value):
+        return tuple(float(v) for v in value)
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _is_number(value: Any) -> bool:
@@ -223,14 +256,16 @@ def _check_parameter(parameter: Any, known: set[int]) -> None:
         )
 
 
-def _fitted(parameter: Tensor, key: str, value: Any) -> Any:
-    """A saved value as this parameter's state: a copy, in the parameter's type but for counters."""
+def _fitted(parameter: Tensor, expected: State, key: str, value: Any) -> Any:
+    """A saved value as this parameter's state: a copy, in the parameter's type but for scalars."""
     if not hasattr(value, "shape"):
         return value
-    array = value.detach().numpy() if hasattr(value, "detach") else value
-    if tuple(array.shape) not in (tuple(parameter.shape), ()) and key != "step":
+    own = expected.get(key)
+    wanted = tuple(parameter.shape if own is None else own.shape)
+    if tuple(value.shape) != wanted:
         raise ShapeError(
-            f"saved {key} has shape {list(array.shape)}, the parameter {list(parameter.shape)}"
+            f"saved {key} has shape {list(value.shape)}, here it is {list(wanted)}",
+            note=f"the parameter has shape {list(parameter.shape)}",
         )
-    keep = key == "step" or not parameter.dtype.is_differentiable
-    return tensor(array, dtype=None if keep else parameter.dtype)
+    array = value if isinstance(value, Tensor) else np.asarray(value)
+    return tensor(array, dtype=own.dtype if own is not None else parameter.dtype)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from ridgeline.guards import ParamGroup
-from ridgeline.optim.optimizer import Optimizer, OptimizerError, State, zeros
+from ridgeline.optim.optimizer import Hints, Optimizer, OptimizerError, State, zeros
 from ridgeline.tensor import Tensor
 
 
@@ -25,12 +25,13 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        **hints: Unpack[Hints],
     ) -> None:
         defaults = {
             "lr": lr, "momentum": momentum, "dampening": dampening,
             "weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize,
         }  # fmt: skip
-        super().__init__(params, defaults)
+        super().__init__(params, defaults, hints)
 
     def _check(self, group: ParamGroup) -> None:
         super()._check(group)

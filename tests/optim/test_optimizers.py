@@ -29,7 +29,54 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("Adam", {"lr": 0.1, "amsgrad": True, "maximize": True}),
     ("AdamW", {}),
     ("AdamW", {"lr": 0.1, "weight_decay": 0.3, "amsgrad": True}),
+    ("Adagrad", {}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.2, "initial_accumulator_value": 0.1}),
+    ("Adadelta", {"lr": 0.5, "weight_decay": 0.1}),
+    ("RMSprop", {"maximize": True}),
+    ("RMSprop", {"momentum": 0.8, "centered": True, "weight_decay": 0.1}),
+    ("Adamax", {"lr": 0.1, "weight_decay": 0.1}),
+    ("NAdam", {"weight_decay": 0.1}),
+    ("NAdam", {"lr": 0.1, "decoupled_weight_decay": True, "weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1}),
+    ("RAdam", {"betas": (0.8, 0.9), "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("ASGD", {"t0": 3, "lambd": 0.1, "weight_decay": 0.1}),
+    ("Rprop", {"lr": 0.1}),
+    ("Adafactor", {"weight_decay": 0.1}),
 ]
+
+
+@pytest.mark.parametrize("settings", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw"}])
+def test_muon_follows_torch_to_bfloat16(settings: dict[str, Any]) -> None:
+    """The iteration runs in bfloat16 on both sides, so only its digits can agree."""
+    ours, theirs = parameters("ours")[:2], parameters("torch")[:2]
+    mine = optim.Muon(ours, lr=0.1, **settings)
+    peer = torch.optim.Muon(theirs, lr=0.1, **settings)
+    for step in range(STEPS):
+        set_gradients(ours, step)
+        set_gradients(theirs, step)
+        mine.step()
+        peer.step()
+    for a, b in zip(ours, theirs):
+        assert np.allclose(as_array(a), b.detach().numpy(), atol=2e-2)
+    with pytest.raises(OptimizerError, match="updates matrices"):
+        optim.Muon(parameters("ours"))
+
+
+def test_lion_moves_by_the_sign() -> None:
+    weight = nn.Parameter(tensor([1.0, -2.0, 3.0]))
+    rule = optim.Lion([weight], lr=0.1, weight_decay=0.5)
+    weight.grad = tensor([0.5, -7.0, 0.0])
+    rule.step()
+    assert np.allclose(as_array(weight), [0.95 - 0.1, -1.9 + 0.1, 2.85])
+
+
+def test_lamb_step_has_the_norm_of_the_parameter() -> None:
+    weight = nn.Parameter(tensor([3.0, 4.0]))
+    rule = optim.LAMB([weight], lr=0.1)
+    weight.grad = tensor([1.0, -2.0])
+    rule.step()
+    moved = as_array(weight) - [3.0, 4.0]
+    assert np.isclose(np.linalg.norm(moved), 0.1 * 5, rtol=1e-4)
 
 
 def start() -> list[np.ndarray]:
@@ -159,11 +206,18 @@ def test_settings_move_the_guard_epoch() -> None:
         (lambda: optim.SGD(parameters("ours"), nesterov=True), "Nesterov"),
         (lambda: optim.SGD([*parameters("ours")[:1]] * 2, lr=0.1), "twice"),
         (lambda: optim.SGD([nn.Parameter(tensor([1.0])) * 2], lr=0.1), "not a leaf"),
+        (lambda: optim.Adam(parameters("ours"), differentiable=True), "differentiated"),
     ],
 )
 def test_mistakes_are_named(make: Any, message: str) -> None:
     with pytest.raises(OptimizerError, match=message):
         make()
+
+
+def test_torchs_hints_are_taken_and_wrong_names_are_not() -> None:
+    optim.Adam(parameters("ours"), foreach=True, fused=None, capturable=True)
+    with pytest.raises(TypeError, match="no setting 'fusde'"):
+        optim.Adam(parameters("ours"), fusde=True)  # type: ignore[call-arg]
 
 
 def test_state_of_another_optimizer_is_refused() -> None:
