@@ -170,21 +170,6 @@ def eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Node:
     return cast(same, dtype or defaults.dtype)
 
 
-@public(method=False)
-def one_hot(tensor: Node, num_classes: int) -> Node:
-    """1 where the class is, 0 elsewhere, along a new last axis."""
-    shape = (*tensor.shape, num_classes)
-    spread = stretch_last(tensor, shape)
-    return cast(apply("eq", iota(shape, len(shape) - 1, tensor.dtype), spread), dtypes.int64)
-
-
-def stretch_last(node: Node, shape: tuple[Size, ...]) -> Node:
-    """A node repeated along a new last axis."""
-    from ridgeline.ops.movement import broadcast
-
-    return broadcast(node, shape, tuple(range(len(node.shape))))
-
-
 def to_dtype(input: Node, dtype: DType) -> Node:
     """The input in another element type."""
     return cast(input, dtype)

@@ -51,7 +51,7 @@ def gather(source: Node, indices: Sequence[Node], axes: Sequence[int]) -> Node:
     """The elements of `source` at the places that `indices` name along `axes`."""
     if not indices:
         return source
-    _check_known(source, indices, axes)
+    check_known(source, indices, axes)
     return node(GATHER, (source, *indices), GatherAttrs(tuple(axes)))
 
 
@@ -59,7 +59,7 @@ def scatter(
     base: Node, updates: Node, indices: Sequence[Node], axes: Sequence[int], mode: str = "set"
 ) -> Node:
     """`base` with `updates` joined in at the places that `indices` name along `axes`."""
-    _check_known(base, indices, axes)
+    check_known(base, indices, axes)
     return node(SCATTER, (base, updates, *indices), ScatterAttrs(tuple(axes), mode))
 
 
@@ -81,7 +81,7 @@ def scatter_along(base: Node, updates: Node, index: Node, axis: int, mode: str =
     return scatter(base, updates, along(index, axis), range(len(base.shape)), mode)
 
 
-def _check_known(target: Node, indices: Sequence[Node], axes: Sequence[int]) -> None:
+def check_known(target: Node, indices: Sequence[Node], axes: Sequence[int]) -> None:
     """Indices that have values already are checked at once, on the user's own line."""
     for index, axis in zip(indices, axes):
         if index.buffer is not None:

@@ -43,7 +43,8 @@ def stable_order(array: Array, axis: int, descending: bool) -> Array:
     if not descending:
         return np.argsort(keys, axis=axis, kind="stable")
     turned = np.argsort(np.flip(keys, axis), axis=axis, kind="stable")
-    return array.shape[axis] - 1 - np.flip(turned, axis)
+    order: Array = array.shape[axis] - 1 - np.flip(turned, axis)
+    return order
 
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:

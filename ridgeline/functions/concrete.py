@@ -1,0 +1,60 @@
+"""Values that decide a shape: read now when uncompiled, an error while jit traces.
+
+`nonzero`, boolean masks and `unique` have results whose size depends on the numbers. Everything
+recorded so far is computed to learn it; jit has no numbers, so there it must be avoided.
+"""
+
+from __future__ import annotations
+
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.origins import describe, user_frame
+from ridgeline.modes import modes
+from ridgeline.scalars import Array
+
+
+def concrete(node: Node, what: str, remedy: str = "") -> Array:
+    """The value of a node, computed if need be; not to be written to."""
+    from ridgeline import execute
+    from ridgeline.tiers import compute
+
+    capture = modes.capture
+    if capture is not None:
+        if capture.depends(node):
+            raise _unknown(node, what, remedy)
+        return evaluate([node])[0]
+    if node.buffer is None:
+        execute.flush()
+    if node.buffer is None:
+        compute([node], [])
+    array: Array = node.buffer.array(node.dtype, node.shape)
+    return array
+
+
+def _unknown(node: Node, what: str, remedy: str) -> Exception:
+    from ridgeline.execute import CaptureError
+
+    frame = user_frame(2)
+    lines = [f"at {frame.f_code.co_filename}:{frame.f_lineno}"] if frame is not None else []
+    place = describe(node)
+    if place:
+        lines.append(f"the tensor {node.types[0]} was made at {place}")
+    return CaptureError(
+        f"the shape of {what} depends on values, which jit does not have while it traces",
+        note="\n".join(lines),
+        help=remedy or "choose with where(), or move this line out of the jitted function",
+    )
+
+
+def filled(array: Array, like: Node) -> Node:
+    """An array as a node that has its value, of the element type of `like`."""
+    return given(array, like.type)
+
+
+def given(array: Array, type: TensorType) -> Node:
+    """An array as a node that has its value; only the element type of `type` counts."""
+    from ridgeline import execute
+    from ridgeline.cells import filled_leaf
+
+    found = TensorType(array.shape, type.dtype, type.device)
+    return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy, copy=False)))

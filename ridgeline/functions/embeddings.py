@@ -1,0 +1,147 @@
+"""Rows of a table chosen by integers: embedding, bags of them, and one-hot vectors."""
+
+from __future__ import annotations
+
+import math
+
+from ridgeline import dtypes
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.arithmetic import div, mul, sub
+from ridgeline.functions.concrete import concrete
+from ridgeline.functions.places import as_index, flat, number, per_row, ramp
+from ridgeline.functions.reductions import norm
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops import gather as rows
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import add, apply, cast, full_like, select, stop_gradient
+from ridgeline.ops.reduce import sum_
+
+
+@public(method=False)
+def embedding(
+    input: Node,
+    weight: Node,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Node:
+    """Rows of `weight`; the row at padding_idx gets no gradient.
+
+    With `max_norm`, rows longer than that are read as if shortened.
+    """
+    if len(weight.shape) != 2:
+        raise ShapeError(f"embedding needs a matrix of rows, got shape {list(weight.shape)}")
+    places = as_index(input, "embedding")
+    table = weight if max_norm is None else _shortened(weight, max_norm, norm_type)
+    found = rows.gather(table, (places,), (0,))
+    if padding_idx is not None:
+        padding = _is_row(places, padding_idx, weight.shape[0])
+        found = select(per_row(padding, found), stop_gradient(found), found)
+    return _by_frequency(found, places, weight.shape[0]) if scale_grad_by_freq else found
+
+
+def _is_row(places: Node, row: int, size: Size) -> Node:
+    """True where an index names one row; a negative row counts from the end."""
+    found = row + size if row < 0 else row
+    return apply("eq", places, full_like(places, found))  # type: ignore[arg-type]
+
+
+def _shortened(weight: Node, max_norm: float, norm_type: float) -> Node:
+    """Rows scaled down to a norm of at most `max_norm`; the gradient passes as it is."""
+    lengths = norm(stop_gradient(weight), norm_type, 1, keepdim=True)
+    limit = full_like(lengths, float(max_norm))
+    ratio = div(limit, add(lengths, full_like(lengths, 1e-7)))
+    factor = select(apply("lt", limit, lengths), ratio, full_like(ratio, 1))
+    return add(weight, stop_gradient(sub(mul(weight, factor), weight)))
+
+
+def _by_frequency(found: Node, places: Node, size: Size) -> Node:
+    """The same rows, with gradients divided by how often each row was asked for."""
+    zeros, ones = number((size,), 0, found.dtype), number(places.shape, 1, found.dtype)
+    counts = rows.gather(rows.scatter(zeros, ones, (places,), (0,), "add"), (places,), (0,))
+    still = stop_gradient(found)
+    return add(still, div(sub(found, still), per_row(counts, found)))
+
+
+@public(method=False)
+def embedding_bag(
+    input: Node,
+    weight: Node,
+    offsets: Node | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Node | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Node:
+    """Sums, means or maxima over bags of rows of `weight`."""
+    if mode not in ("sum", "mean", "max"):
+        raise RidgelineError(f'embedding_bag knows modes "sum", "mean" and "max", not {mode!r}')
+    places, bags, count = _bags(input, offsets, include_last_offset)
+    found = embedding(places, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    if per_sample_weights is not None:
+        if mode != "sum":
+            raise RidgelineError('per_sample_weights need mode="sum"')
+        found = mul(found, movement.reshape(per_sample_weights, (*places.shape, 1)))
+    taking_part = full_like(places, 1)
+    if padding_idx is not None:
+        padding = _is_row(places, padding_idx, weight.shape[0])
+        taking_part = select(padding, full_like(places, 0), taking_part)
+        blank = full_like(found, -math.inf if mode == "max" else 0.0)
+        found = select(per_row(padding, found), blank, found)
+    sizes = rows.scatter(number((count,), 0, dtypes.int64), taking_part, (bags,), (0,), "add")
+    return _joined_bags(found, bags, sizes, mode)
+
+
+def _bags(input: Node, offsets: Node | None, include_last: bool) -> tuple[Node, Node, Size]:
+    """Flat indices, the bag that each belongs to, and how many bags there are."""
+    places = as_index(input, "embedding_bag")
+    if len(places.shape) == 2:
+        if offsets is not None:
+            raise RidgelineError("embedding_bag of a matrix of indices takes no offsets")
+        return flat(places), flat(ramp(places.shape, 0)), places.shape[0]
+    if offsets is None or len(places.shape) != 1:
+        raise RidgelineError("embedding_bag needs a matrix of indices, or a vector and offsets")
+    count = offsets.shape[0] - 1 if include_last else offsets.shape[0]
+    shape = (places.shape[0], offsets.shape[0])
+    starts = movement.broadcast(as_index(offsets, "embedding_bag"), shape, (1,))
+    begun = cast(apply("le", starts, ramp(shape, 0)), dtypes.int64)
+    bag = sub(sum_(begun, (1,)), 1)
+    return places, apply("min", bag, full_like(bag, count - 1)), count  # type: ignore[arg-type]
+
+
+def _joined_bags(found: Node, bags: Node, sizes: Node, mode: str) -> Node:
+    blank = number((sizes.shape[0], found.shape[1]), 0, found.dtype)
+    empty = per_row(apply("eq", sizes, full_like(sizes, 0)), blank)
+    if mode == "max":
+        best = rows.scatter(full_like(blank, -math.inf), found, (bags,), (0,), "max")
+        return select(empty, blank, best)
+    total = rows.scatter(blank, found, (bags,), (0,), "add")
+    if mode == "sum":
+        return total
+    count = per_row(cast(sizes, found.dtype), blank)
+    return div(total, select(empty, full_like(count, 1), count))
+
+
+@public(method=False)
+def one_hot(tensor: Node, num_classes: int = -1) -> Node:
+    """1 where the class is, 0 elsewhere, along a new last axis."""
+    places = as_index(tensor, "one_hot")
+    if num_classes < 0:
+        values = concrete(places, "one_hot without num_classes", "pass num_classes=")
+        if not values.size:
+            raise RidgelineError("one_hot of no elements needs num_classes")
+        num_classes = int(values.max()) + 1
+    elif num_classes == 0:
+        raise RidgelineError("one_hot needs at least one class")
+    shape = (*places.shape, num_classes)
+    rows.check_known(number(shape, 0, dtypes.int64), (places,), (len(shape) - 1,))
+    classes = ramp(shape, len(shape) - 1)
+    return cast(apply("eq", classes, per_row(places, classes)), dtypes.int64)

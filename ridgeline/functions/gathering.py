@@ -1,0 +1,89 @@
+"""Elements chosen by index tensors: gather, take and index_select."""
+
+from __future__ import annotations
+
+from ridgeline.errors import ShapeError
+from ridgeline.functions.operands import axis_of, broadcast_shapes, stretch
+from ridgeline.functions.places import (
+    as_index,
+    as_vector,
+    flat,
+    lined,
+    resized,
+    to_axis,
+    wrapped,
+)
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops import gather as rows
+from ridgeline.ops import movement
+
+
+def check_fits(index: Node, target: Node, free: int | None, what: str, name: str) -> None:
+    """An index for gather or scatter: the target's rank, and no longer except along `free`."""
+    shapes = f"shapes: index {list(index.shape)}, {name} {list(target.shape)}"
+    if len(index.shape) != len(target.shape):
+        raise ShapeError(
+            f"{what}: the index has {len(index.shape)} axes and the {name} {len(target.shape)}",
+            help=shapes,
+        )
+    for axis, (own, limit) in enumerate(zip(index.shape, target.shape)):
+        if axis != free and own > limit:  # type: ignore[operator]
+            raise ShapeError(
+                f"{what}: the index is longer than the {name} along axis {axis}: {own} > {limit}",
+                help=shapes,
+            )
+
+
+def none_of(like: Node, shape: tuple[Size, ...]) -> Node:
+    """A result without elements, through which gradients still flow (as zeros)."""
+    return movement.reshape(movement.slice_(flat(like), (0,), (0,), (1,)), shape)
+
+
+@public()
+def gather(input: Node, dim: int, index: Node, *, sparse_grad: bool = False) -> Node:
+    """input[index[i, j, …], j, …] for dim 0, and likewise along the other axes."""
+    axis = axis_of(dim, len(input.shape))
+    places = as_index(index, "gather")
+    if 0 in places.shape:  # an empty index may have any rank
+        return none_of(input, places.shape)
+    source, spread = lined(input), lined(places)
+    check_fits(spread, source, axis, "gather", "input")
+    return movement.reshape(rows.gather_along(source, spread, axis), places.shape)
+
+
+@public()
+def take_along_dim(input: Node, indices: Node, dim: int | None = None) -> Node:
+    """Elements at `indices` along an axis; the other axes broadcast."""
+    places = as_index(indices, "take_along_dim")
+    if dim is None:
+        return rows.gather_along(flat(input), wrapped(flat(places), flat(input).shape[0]), 0)
+    rank = len(input.shape)
+    axis = axis_of(dim, rank)
+    if len(places.shape) != rank:
+        raise ShapeError(
+            f"take_along_dim needs as many axes in both: {list(input.shape)} and "
+            f"{list(places.shape)}"
+        )
+    others = broadcast_shapes(resized(input.shape, axis, 1), resized(places.shape, axis, 1))
+    source = stretch(input, resized(others, axis, input.shape[axis]))
+    spread = stretch(places, resized(others, axis, places.shape[axis]))
+    return rows.gather_along(source, wrapped(spread, input.shape[axis]), axis)
+
+
+@public()
+def index_select(input: Node, dim: int, index: Node) -> Node:
+    """The slices at `index` along an axis."""
+    axis = axis_of(dim, len(input.shape))
+    places = as_vector(index, "index_select")
+    picked = to_axis(rows.gather(lined(input), (places,), (axis,)), axis)
+    return picked if input.shape else movement.reshape(picked, ())
+
+
+@public()
+def take(input: Node, index: Node) -> Node:
+    """Elements of the flattened input; negative indices count from the end."""
+    source = flat(input)
+    places = wrapped(as_index(index, "take"), source.shape[0])
+    return rows.gather(source, (places,), (0,))

@@ -1,0 +1,80 @@
+"""Helpers of the functions that take index tensors: checks, wrapping, ramps, moved axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size, product
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
+
+
+def as_index(index: Node, what: str) -> Node:
+    """An index tensor in int64; its values are checked where they are used."""
+    if not index.dtype.is_integer:
+        raise DTypeError(
+            f"{what} needs an integer index, got {index.dtype.name}", help="convert with .long()"
+        )
+    return cast(index, dtypes.int64)
+
+
+def as_vector(index: Node, what: str) -> Node:
+    """An index of at most one axis, in int64 and with exactly one."""
+    places = as_index(index, what)
+    if len(places.shape) > 1:
+        raise ShapeError(f"{what} needs a vector as index, got shape {list(places.shape)}")
+    return lined(places)
+
+
+def wrapped(index: Node, size: Size) -> Node:
+    """Negative indices counted from the end."""
+    below = apply("lt", index, full_like(index, 0))
+    return select(below, add(index, full_like(index, size)), index)  # type: ignore[arg-type]
+
+
+def lined(node: Node) -> Node:
+    """A 0-d node with one axis, which torch lets every dim= argument name."""
+    return node if node.shape else movement.reshape(node, (1,))
+
+
+def flat(node: Node) -> Node:
+    """All elements in one axis."""
+    return movement.reshape(node, (product(node.shape),))
+
+
+def ramp(shape: tuple[Size, ...], axis: int) -> Node:
+    """0, 1, 2 … along one axis, the same along the others."""
+    return iota(shape, axis, dtypes.int64)
+
+
+def number(shape: tuple[Size, ...], value: float, dtype: DType) -> Node:
+    """One literal repeated over a shape."""
+    return movement.broadcast_scalar(constant(value, dtype), shape)
+
+
+def resized(shape: Sequence[Size], axis: int, size: Size) -> tuple[Size, ...]:
+    """A shape with another size along one axis."""
+    return tuple(size if a == axis else s for a, s in enumerate(shape))
+
+
+def to_axis(picked: Node, axis: int, rank: int = 1) -> Node:
+    """The first `rank` axes moved so that they start at `axis`."""
+    total = len(picked.shape)
+    order = [*range(rank, rank + axis), *range(rank), *range(rank + axis, total)]
+    return movement.permute(picked, tuple(order))
+
+
+def from_axis(node: Node, axis: int, rank: int = 1) -> Node:
+    """The `rank` axes that start at `axis` moved to the front."""
+    inner = range(axis, axis + rank)
+    order = [*inner, *(a for a in range(len(node.shape)) if a not in inner)]
+    return movement.permute(node, tuple(order))
+
+
+def per_row(values: Node, like: Node) -> Node:
+    """Values for the leading axes repeated along the others of `like`."""
+    return movement.broadcast(values, like.shape, tuple(range(len(values.shape))))

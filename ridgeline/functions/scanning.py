@@ -1,0 +1,63 @@
+"""Running sums, products and extremes along an axis."""
+
+from __future__ import annotations
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.functions.operands import axis_of, floating
+from ridgeline.functions.places import lined
+from ridgeline.functions.reductions import ValuesIndices
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import cast, constant
+from ridgeline.ops.scan import extreme_scan, scan
+
+
+def _running(input: Node, monoid: str, dim: int, dtype: DType | None) -> Node:
+    axis = axis_of(dim, len(input.shape))
+    wanted = dtype or (input.dtype if input.dtype.is_differentiable else dtypes.int64)
+    x = cast(input, wanted)
+    if wanted is dtypes.bool_:
+        x = cast(x, dtypes.int64)
+    result = movement.reshape(scan(lined(x), monoid, axis), input.shape)
+    return cast(result, wanted)
+
+
+@public(inplace=True)
+def cumsum(input: Node, dim: int, *, dtype: DType | None = None) -> Node:
+    """The sum of each element and those before it along an axis."""
+    return _running(input, "sum", dim, dtype)
+
+
+@public(inplace=True)
+def cumprod(input: Node, dim: int, *, dtype: DType | None = None) -> Node:
+    """The product of each element and those before it along an axis."""
+    return _running(input, "prod", dim, dtype)
+
+
+@public(inplace=True)
+def logcumsumexp(input: Node, dim: int) -> Node:
+    """log(cumsum(exp(input))), without overflow."""
+    axis = axis_of(dim, len(input.shape))
+    x = lined(cast(input, floating(input.dtype)))
+    return movement.reshape(scan(x, "logaddexp", axis), input.shape)
+
+
+def _extremes(input: Node, monoid: str, dim: int) -> ValuesIndices:
+    axis = axis_of(dim, len(input.shape))
+    if not input.shape:
+        return ValuesIndices(input, constant(0, dtypes.int64))
+    return ValuesIndices(*extreme_scan(input, monoid, axis))
+
+
+@public()
+def cummax(input: Node, dim: int) -> ValuesIndices:
+    """The largest of each element and those before it, and where it stands."""
+    return _extremes(input, "max", dim)
+
+
+@public()
+def cummin(input: Node, dim: int) -> ValuesIndices:
+    """The smallest of each element and those before it, and where it stands."""
+    return _extremes(input, "min", dim)

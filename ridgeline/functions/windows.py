@@ -1,0 +1,157 @@
+"""Elements seen several times or turned: windows, strided views, repetition, rotation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.cells import known
+from ridgeline.errors import AxisError, RidgelineError, ShapeError
+from ridgeline.functions.concrete import concrete
+from ridgeline.functions.counting import indices
+from ridgeline.functions.gathering import index_select
+from ridgeline.functions.movement import flip, transpose
+from ridgeline.functions.operands import axis_of
+from ridgeline.functions.places import as_index, flat, lined, number, ramp, to_axis
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import product
+from ridgeline.ops import gather as rows
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import add, apply, cast
+
+
+@public(function=False)
+def unfold(input: Node, dimension: int, size: int, step: int) -> Node:
+    """Windows of `size` elements every `step` along an axis, as a new last axis."""
+    axis = axis_of(dimension, len(input.shape))
+    source = lined(input)
+    total = known(source.shape[axis])
+    if not 0 <= size <= total or step <= 0:
+        raise ShapeError(f"unfold: windows of {size} every {step} on an axis of size {total}")
+    shape = ((total - size) // step + 1, size)
+    start = apply("mul", ramp(shape, 0), number(shape, step, dtypes.int64))
+    picked = rows.gather(source, (add(start, ramp(shape, 1)),), (axis,))
+    rank = len(picked.shape)
+    moved = movement.permute(picked, (0, *range(2, rank), 1))
+    result = to_axis(moved, axis)
+    return result if input.shape else movement.reshape(result, (size,))
+
+
+def _memory(size: Sequence[int], stride: Sequence[int], offset: int, total: int) -> Node:
+    """The places in memory of a strided view, checked."""
+    shape = tuple(int(s) for s in size)
+    if len(shape) != len(stride):
+        raise ShapeError(f"as_strided: {len(shape)} sizes and {len(stride)} strides")
+    reach = offset + sum((s - 1) * by for s, by in zip(shape, stride))
+    if 0 not in shape and not 0 <= reach < total:
+        raise ShapeError(
+            f"as_strided: sizes {list(shape)}, strides {list(stride)} and offset {offset} reach "
+            f"beyond {total} elements"
+        )
+    place = number(shape, offset, dtypes.int64)
+    for axis, by in enumerate(stride):
+        along = apply("mul", ramp(shape, axis), number(shape, int(by), dtypes.int64))
+        place = add(place, along)
+    return place
+
+
+@public()
+def as_strided(
+    input: Node, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Node:
+    """The elements at strided places of the flattened input (a copy)."""
+    total = known(product(input.shape))
+    place = _memory(size, stride, storage_offset or 0, total)
+    return rows.gather(flat(input), (place,), (0,))
+
+
+@public()
+def as_strided_scatter(
+    input: Node,
+    src: Node,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Node:
+    """The input with the elements at strided places of its flattened form replaced."""
+    place = _memory(size, stride, storage_offset or 0, known(product(input.shape)))
+    if src.shape != place.shape:
+        raise ShapeError(f"as_strided_scatter needs {list(place.shape)}, got {list(src.shape)}")
+    written = rows.scatter(flat(input), cast(src, input.dtype), (place,), (0,))
+    return movement.reshape(written, input.shape)
+
+
+@public()
+def fliplr(input: Node) -> Node:
+    """Columns turned round."""
+    if len(input.shape) < 2:
+        raise ShapeError(f"fliplr needs at least 2 axes, got shape {list(input.shape)}")
+    return flip(input, 1)
+
+
+@public()
+def flipud(input: Node) -> Node:
+    """Rows turned round."""
+    if not input.shape:
+        raise ShapeError("flipud needs at least one axis")
+    return flip(input, 0)
+
+
+@public()
+def rot90(input: Node, k: int = 1, dims: Sequence[int] = (0, 1)) -> Node:
+    """A quarter turn, k times, from the first towards the second of two axes."""
+    rank = len(input.shape)
+    if len(dims) != 2 or axis_of(dims[0], rank) == axis_of(dims[1], rank):
+        raise AxisError(f"rot90 needs two different axes, got {tuple(dims)}")
+    first, second = dims
+    turns = k % 4
+    if turns == 0:
+        return movement.reshape(input, input.shape)
+    if turns == 2:
+        return flip(input, first, second)
+    turned = transpose(flip(input, second) if turns == 1 else input, first, second)
+    return flip(turned, second) if turns == 3 else turned
+
+
+@public()
+def repeat_interleave(
+    input: Node, repeats: int | Node, dim: int | None = None, *, output_size: int | None = None
+) -> Node:
+    """Every element (or slice along an axis) several times in a row."""
+    source = flat(input) if dim is None else input
+    axis = 0 if dim is None else axis_of(dim, len(input.shape))
+    source = lined(source)
+    size = known(source.shape[axis])
+    if isinstance(repeats, Node):
+        times = as_index(repeats, "repeat_interleave")
+        if known(product(times.shape)) != 1 or size == 1:
+            return _repeated(source, times, axis, output_size)
+        repeats = int(concrete(times, "repeat_interleave").reshape(()))
+    if repeats < 0:
+        raise RidgelineError(f"repeat_interleave needs counts of at least 0, got {repeats}")
+    before, after = source.shape[:axis], source.shape[axis + 1 :]
+    shape = (*before, size, repeats, *after)
+    axes = tuple(a if a <= axis else a + 1 for a in range(len(source.shape)))
+    wide = movement.broadcast(source, shape, axes)
+    return movement.reshape(wide, (*before, size * repeats, *after))
+
+
+def _repeated(source: Node, times: Node, axis: int, output_size: int | None) -> Node:
+    """Slices repeated as often as a vector says; its sum is the new size."""
+    if len(times.shape) > 1 or lined(times).shape != (source.shape[axis],):
+        raise ShapeError(
+            f"repeat_interleave: {list(times.shape)} counts for {source.shape[axis]} elements"
+        )
+    counts = concrete(
+        lined(times),
+        "repeat_interleave with a tensor of counts",
+        "repeat by an int, or gather with an index computed outside",
+    )
+    if counts.size and int(counts.min()) < 0:
+        raise RidgelineError(f"counts are at least 0, got {int(counts.min())}")
+    if output_size is not None and int(counts.sum()) != output_size:
+        raise ShapeError(f"the counts add up to {int(counts.sum())}, not to {output_size}")
+    return index_select(source, axis, indices(np.repeat(np.arange(counts.size), counts)))

@@ -1,0 +1,60 @@
+"""Binary search: where values would stand in sorted sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.scalars import Array
+
+
+@dataclass(frozen=True, slots=True)
+class SearchAttrs(Attrs):
+    """Whether equal elements of the sequence stand before the value."""
+
+    right: bool
+
+
+def search(sequence: Node, values: Node, right: bool) -> Node:
+    """How many elements of a sorted vector (or of each row) lie before each value."""
+    return node(SEARCH, (sequence, values), SearchAttrs(right))
+
+
+def _infer(types: Sequence[TensorType], attrs: SearchAttrs) -> tuple[TensorType, ...]:
+    sequence, values = types
+    if not sequence.shape or (len(sequence.shape) > 1 and sequence.shape[:-1] != values.shape[:-1]):
+        raise ShapeError(f"cannot search {list(values.shape)} in {list(sequence.shape)}")
+    if sequence.dtype is not values.dtype or sequence.dtype.is_complex:
+        raise DTypeError(f"cannot search {values.dtype.name} in {sequence.dtype.name}")
+    return (TensorType(values.shape, dtypes.int64, values.device),)
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    side: Literal["left", "right"] = "right" if current.attrs.right else "left"
+    narrow = inputs[0].dtype.kind == "V" or inputs[0].dtype == np.float16
+    sequence, values = (i.astype(np.float32) if narrow else i for i in inputs)
+    if sequence.ndim == 1:
+        return (np.searchsorted(sequence, values, side).astype(np.int64),)
+    rows = sequence.reshape(-1, sequence.shape[-1])
+    wanted = values.reshape(len(rows), values.shape[-1])
+    found = np.empty(wanted.shape, np.int64)
+    for row, line in enumerate(rows):
+        found[row] = np.searchsorted(line, wanted[row], side)
+    return (found.reshape(values.shape),)
+
+
+def _flat_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    return [None, None]
+
+
+def _flat_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    return [None]
+
+
+SEARCH = Op("search", "opaque", _infer, _value, _flat_vjp, _flat_jvp)
