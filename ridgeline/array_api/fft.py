@@ -1,0 +1,1 @@
+"""Linear algebra: the standard's extension."""
