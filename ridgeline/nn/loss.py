@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from ridgeline import dtypes
 from ridgeline.nn import functional
+from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.tensor import Tensor
 
@@ -233,3 +236,43 @@ class MultiLabelMarginLoss(_Loss):
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__(reduction)
+
+
+class LinearCrossEntropyLoss(Module):
+    """A linear layer and the cross-entropy of its scores, as one."""
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: Any = None,
+    ) -> None:
+        super().__init__()
+        self.in_features, self.num_classes = in_features, num_classes
+        self.out_features, self.reduction = tuple(out_features), reduction
+        self.ignore_index = -100 if ignore_index is None else ignore_index
+        self.label_smoothing = label_smoothing
+        scores = num_classes * math.prod(self.out_features)
+        self.linear = Linear(in_features, scores, bias, device, dtype)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        scores = self.linear(input)
+        lead = tuple(input.shape[:-1])
+        return functional.cross_entropy(
+            scores.reshape((*lead, self.num_classes, *self.out_features)),
+            target,
+            self.weight,
+            self.ignore_index,
+            self.reduction,
+            self.label_smoothing,
+        )

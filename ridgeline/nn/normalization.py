@@ -102,15 +102,15 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: dtypes.DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
             raise RidgelineError(f"{num_groups} groups do not divide {num_channels} channels")
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine
-        for name in ("weight", "bias"):
-            value = empty_parameter((num_channels,), dtype, device) if affine else None
-            self.register_parameter(name, value)
+        _affine(self, num_channels, affine, bias, dtype, device)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -143,13 +143,12 @@ class _RunningNorm(Module):
         track_running_stats: bool,
         device: Any,
         dtype: dtypes.DType | None,
+        bias: bool,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        for name in ("weight", "bias"):
-            value = empty_parameter((num_features,), dtype, device) if affine else None
-            self.register_parameter(name, value)
+        _affine(self, num_features, affine, bias, dtype, device)
         for name in ("running_mean", "running_var"):
             memory = np.zeros(num_features, (dtype or defaults.dtype).numpy)
             tracked = tensor(memory, dtype=dtype, device=device)
@@ -197,8 +196,12 @@ class _BatchNorm(_RunningNorm):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: dtypes.DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -249,8 +252,12 @@ class _InstanceNorm(_RunningNorm):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: dtypes.DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(
+            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
+        )
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -298,6 +305,15 @@ class LocalResponseNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+def _affine(
+    layer: Module, count: int, affine: bool, bias: bool, dtype: dtypes.DType | None, device: Any
+) -> None:
+    """Register a weight and a bias by channel, as far as they are wanted."""
+    for name, wanted in (("weight", affine), ("bias", affine and bias)):
+        value = empty_parameter((count,), dtype, device) if wanted else None
+        layer.register_parameter(name, value)
 
 
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -40,10 +40,10 @@ def kl_div(
     if log_target:
         losses = exp(target) * (target - input)
     else:
-        inside = where(target > 0, target, 1.0)  # y log y is 0 at y = 0
-        losses = where(target > 0, target * log(inside), 0.0) - target * input
+        inside = where(target == 0, 1.0, target)  # y log y is 0 at y = 0
+        losses = where(target == 0, 0.0, target * log(inside)) - target * input
     if reduction == "batchmean":
-        return losses.sum() / input.shape[0]
+        return losses.sum() / (input.shape[0] if input.shape else 1)
     return reduced(losses, reduction)
 
 

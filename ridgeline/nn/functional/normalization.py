@@ -55,7 +55,7 @@ def batch_norm(
         mean, variance = (_by_channel(v, rank) for v in (running_mean, running_var))
         return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
     count = _count(input, axes)
-    if count <= 1:
+    if count == 1:
         raise ShapeError(
             f"batch_norm cannot learn from one value per channel, got shape {list(input.shape)}",
             help="use a larger batch, or eval()",

@@ -1,0 +1,180 @@
+"""Attention with several heads, with torch's parameters and masks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ridgeline import dtypes
+from ridgeline.errors import RidgelineError
+from ridgeline.nn import functional, init
+from ridgeline.nn.linear import Linear
+from ridgeline.nn.module import Module
+from ridgeline.nn.parameter import Parameter, empty_parameter
+from ridgeline.public import cat, matmul, where
+from ridgeline.tensor import Tensor
+
+
+class MultiheadAttention(Module):
+    """Queries, keys and values projected, attended head by head, and projected back."""
+
+    in_proj_weight: Parameter | None
+    in_proj_bias: Parameter | None
+    bias_k: Parameter | None
+    bias_v: Parameter | None
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+            raise RidgelineError(
+                f"embed_dim {embed_dim} must be a multiple of num_heads {num_heads}"
+            )
+        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.batch_first, self.add_zero_attn = batch_first, add_zero_attn
+        self.head_dim = embed_dim // num_heads
+        joint = self.kdim == embed_dim and self.vdim == embed_dim
+        shapes = {
+            "q_proj_weight": None if joint else (embed_dim, embed_dim),
+            "k_proj_weight": None if joint else (embed_dim, self.kdim),
+            "v_proj_weight": None if joint else (embed_dim, self.vdim),
+            "in_proj_weight": (3 * embed_dim, embed_dim) if joint else None,
+            "in_proj_bias": (3 * embed_dim,) if bias else None,
+        }
+        for name, shape in shapes.items():
+            made = None if shape is None else empty_parameter(shape, dtype, device)
+            self.register_parameter(name, made)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        for name in ("bias_k", "bias_v"):
+            extra = empty_parameter((1, 1, embed_dim), dtype, device) if add_bias_kv else None
+            self.register_parameter(name, extra)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Projections by Glorot's uniform distribution, biases of zero."""
+        for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+            weight = getattr(self, name)
+            if weight is not None:
+                init.xavier_uniform_(weight)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
+        for extra in (self.bias_k, self.bias_v):
+            if extra is not None:
+                init.xavier_normal_(extra)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The attended values, and the attention weights if wanted.
+
+        In a boolean mask True marks what is left out, as torch has it here.
+        """
+        alone = len(query.shape) == 2
+        axis = 0 if self.batch_first else 1
+        if alone:
+            query, key, value = (t.unsqueeze(axis) for t in (query, key, value))
+            if key_padding_mask is not None:
+                key_padding_mask = key_padding_mask.unsqueeze(0)
+        if not self.batch_first:
+            query, key, value = (t.transpose(0, 1) for t in (query, key, value))
+        q, k, v = self._projected(query, key, value)
+        mask = self._mask(q, k, key_padding_mask, attn_mask)
+        q, k, v, mask = self._extended(q, k, v, mask)
+        result, weights = self._attended(q, k, v, mask)
+        result = self.out_proj(result)
+        if not self.batch_first:
+            result = result.transpose(0, 1)
+        if not need_weights:
+            return (result.squeeze(axis) if alone else result), None
+        weights = weights.mean(1) if average_attn_weights else weights
+        if alone:
+            return result.squeeze(axis), weights.squeeze(0)
+        return result, weights
+
+    def _projected(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        if self.in_proj_weight is not None:
+            weights = self.in_proj_weight.chunk(3)
+        else:
+            weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        inputs = (query, key, value)
+        return tuple(functional.linear(x, w, b) for x, w, b in zip(inputs, weights, biases))
+
+    def _mask(
+        self, q: Tensor, k: Tensor, padding: Tensor | None, attention: Tensor | None
+    ) -> Tensor | None:
+        """What to add to the scores [batch, heads, queries, keys]; None for nothing."""
+        batch, sources = int(q.shape[0]), int(k.shape[1])
+        parts = []
+        if attention is not None:
+            added = _additive(attention, q)
+            if len(added.shape) == 3:
+                added = added.reshape((batch, self.num_heads, -1, sources))
+            parts.append(added)
+        if padding is not None:
+            parts.append(_additive(padding, q).reshape((batch, 1, 1, sources)))
+        if not parts:
+            return None
+        return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+    def _extended(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The learned and the zero key and value put at the end, where the layer has them."""
+        batch, added = int(q.shape[0]), 0
+        if self.bias_k is not None and self.bias_v is not None:
+            shape = (batch, 1, self.embed_dim)
+            k = cat([k, self.bias_k.expand(shape)], 1)
+            v = cat([v, self.bias_v.expand(shape)], 1)
+            added += 1
+        if self.add_zero_attn:
+            k, v = (functional.pad(t, (0, 0, 0, 1)) for t in (k, v))
+            added += 1
+        if mask is not None and added:
+            mask = functional.pad(mask, (0, added))
+        return q, k, v, mask
+
+    def _attended(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        batch, length = int(q.shape[0]), int(q.shape[1])
+
+        def heads(t: Tensor) -> Tensor:
+            split = t.reshape((batch, int(t.shape[1]), self.num_heads, self.head_dim))
+            return split.transpose(1, 2)
+
+        scores = matmul(heads(q) / math.sqrt(self.head_dim), heads(k).transpose(-2, -1))
+        weights = functional.softmax(scores if mask is None else scores + mask, -1)
+        if self.dropout > 0 and self.training:
+            weights = functional.dropout(weights, self.dropout, True)
+        joined = matmul(weights, heads(v)).transpose(1, 2)
+        return joined.reshape((batch, length, self.embed_dim)), weights
+
+
+def _additive(mask: Tensor, like: Tensor) -> Tensor:
+    """A boolean mask, True where something is left out, as what to add to scores."""
+    if mask.dtype is not dtypes.bool_:
+        return mask.to(dtype=like.dtype)
+    return where(mask, -math.inf, 0.0).to(dtype=like.dtype)
