@@ -123,7 +123,7 @@ def _single(arguments: argparse.Namespace, limits: Sequence[tuple[str, float]]) 
 
 
 def _compare(arguments: argparse.Namespace, limits: Sequence[tuple[str, float]]) -> int:
-    from ridgeline.profile.compare import compare
+    from ridgeline.profile.comparison import compare
 
     before = _read([arguments.before], arguments.quiet)
     after = _read([arguments.after], arguments.quiet)

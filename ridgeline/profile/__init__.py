@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ridgeline.profile.compare import compare
+    from ridgeline.profile.comparison import compare
     from ridgeline.profile.diagnosis import diagnose
     from ridgeline.profile.report import Finding, Report
 
@@ -18,7 +18,7 @@ __all__ = ["Finding", "Report", "compare", "diagnose"]
 _HOMES = {
     "Finding": "ridgeline.profile.report",
     "Report": "ridgeline.profile.report",
-    "compare": "ridgeline.profile.compare",
+    "compare": "ridgeline.profile.comparison",
     "diagnose": "ridgeline.profile.diagnosis",
 }
 

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from ridgeline.profile.analysis.facts import Facts
+from ridgeline.profile.analysis.focus import focused
 from ridgeline.profile.report import Finding, RankReport, Report
 from ridgeline.profile.rules.engine import run_rules
 from ridgeline.profile.rules.table import standing
@@ -32,9 +33,12 @@ def diagnose(
 
 def examine(trace: Trace) -> RankReport:
     """Diagnose one trace in memory."""
+    trace, narrowed = focused(trace)
     facts = Facts(trace)
     outcome = run_rules(facts)
     warnings = list(trace.completeness.warnings())
+    if narrowed:
+        warnings.append(narrowed)
     if facts.steps.count < 3:
         warnings.append(
             f"only {facts.steps.count} steady step(s) recorded ({facts.steps.source}): call "

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ridgeline.profile.compare import Comparison
+from ridgeline.profile.comparison import Comparison
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
 
 WIDTH = 80

@@ -193,7 +193,7 @@ class Facts:
         return rows[inside]
 
     @cached_property
-    def _main_ops(self) -> iv.Intervals:
+    def main_ops(self) -> iv.Intervals:
         """Time of ops on the main thread; the marks of whole steps do not count."""
         ops = self.trace.ops
         rows = self.host_ops[ops.thread[self.host_ops] == self.steps.main_thread]
@@ -205,7 +205,7 @@ class Facts:
         looking up a guard takes time but carries no mark of its own."""
         if not len(spans):
             return spans
-        others = iv.subtract(self._main_ops, spans)
+        others = iv.subtract(self.main_ops, spans)
         bare = iv.complement(iv.merge((others, spans)), self.low, self.high)
         wide = iv.merge((spans, bare))
         return wide[np.unique(np.searchsorted(wide[:, 0], spans[:, 0], side="right") - 1)]

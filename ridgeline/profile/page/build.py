@@ -14,7 +14,7 @@ from typing import Any
 
 from ridgeline import __version__
 from ridgeline.profile.analysis.tables import Line, by_kernel, by_line, by_op, roofline_dots
-from ridgeline.profile.compare import Comparison
+from ridgeline.profile.comparison import Comparison
 from ridgeline.profile.page.roofline import roofline_svg
 from ridgeline.profile.page.timeline import timeline
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict

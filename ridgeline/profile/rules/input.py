@@ -266,8 +266,7 @@ def _starved(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match
     """D7: in most samples of the window the host works and the device does nothing."""
     samples = 200
     edges = np.linspace(facts.low, facts.high, samples + 1)
-    host = facts.spans(facts.trace.ops, _main_ops(facts))
-    host = iv.subtract(iv.merge((host, _python(facts))), facts.waiting)
+    host = iv.subtract(iv.merge((facts.main_ops, _python(facts))), facts.waiting)
     starved = 0
     for low, high in pairwise(edges.tolist()):
         length = high - low
@@ -283,14 +282,6 @@ def _starved(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match
         Evidence("device busy", percent(1 - facts.idle_share)),
     )
     return Match(idle, evidence, {"share": percent(share)}, idle=idle, confidence="medium")
-
-
-def _main_ops(facts: Facts) -> Ints:
-    """Ops of the main thread, annotations that span whole steps left out."""
-    rows = facts.host_ops[facts.trace.ops.thread[facts.host_ops] == facts.steps.main_thread]
-    mask = facts.trace.name_mask("ProfilerStep#", prefix=True)
-    own: Ints = rows[~mask[facts.trace.ops.name[rows]]]
-    return own
 
 
 def _python(facts: Facts) -> iv.Intervals:

@@ -54,11 +54,10 @@ def _headroom(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
         iv.measure(iv.clip(facts.busy, low, high)) / (high - low)
         for low, high in pairwise(steps.tolist())
     ]
-    host = facts.spans(facts.trace.ops, facts.host_ops)
     shares = {
         "device": float(np.percentile(busy, 95)),
         "memory": float(np.percentile(np.maximum(allocated, reserved), 95)) / total,
-        "host": iv.measure(iv.subtract(host, facts.waiting)) / facts.window,
+        "host": iv.measure(iv.subtract(facts.main_ops, facts.waiting)) / facts.window,
     }
     if max(shares.values()) >= limits["share"]:
         return None

@@ -30,11 +30,12 @@ class Interner(Generic[Item]):
 
 
 class Columns:
-    """Rows of numbers stored by column: the first two are start and duration."""
+    """Rows of numbers stored by column: start, duration, then integers by their width."""
 
-    def __init__(self, integers: int, floats: int = 2) -> None:
+    def __init__(self, integers: str, floats: int = 2) -> None:
+        """`integers` has one letter a column: `i` for 32 bits, `q` for 64."""
         self.floats = tuple(array("d") for _ in range(floats))
-        self.integers = tuple(array("q") for _ in range(integers))
+        self.integers = tuple(array(width) for width in integers)
 
     def add(self, start: float, duration: float, *integers: int) -> None:
         """Append one row."""
@@ -46,12 +47,20 @@ class Columns:
     def __len__(self) -> int:
         return len(self.floats[0])
 
+    def first(self) -> float:
+        """The earliest start."""
+        return float(np.frombuffer(self.floats[0], dtype=np.float64).min())
+
     def sorted(self, base: float) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
-        """Start and end relative to `base`, then the other columns; by start, longest first."""
+        """Start and end relative to `base`, then the other columns; by start, longest first.
+
+        Takes the columns: a large trace is never held twice.
+        """
         start = np.frombuffer(self.floats[0], dtype=np.float64) - base
         duration = np.frombuffer(self.floats[1], dtype=np.float64)
         order = np.lexsort((-duration, start))
-        more = [np.frombuffer(column, dtype=np.float64)[order] for column in self.floats[2:]]
-        whole = [np.frombuffer(column, dtype=np.int64)[order] for column in self.integers]
         start, duration = start[order], duration[order]
+        more = [np.frombuffer(column, dtype=np.float64)[order] for column in self.floats[2:]]
+        whole = [np.frombuffer(column, dtype=column.typecode)[order] for column in self.integers]
+        self.floats, self.integers = (), ()
         return [start, start + duration, *more], whole

@@ -162,6 +162,11 @@ class Trace:
     events: int = 0
     file_bytes: int = 0
 
+    @property
+    def rows(self) -> int:
+        """Events kept, in all tables."""
+        return len(self.ops) + len(self.calls) + len(self.gpu) + len(self.frames)
+
     def name_of(self, table: Table, row: int) -> str:
         """The name of one event."""
         return self.names[int(table.name[row])]

@@ -91,8 +91,8 @@ class TraceBuilder:
         self._threads: Interner[str] = Interner()
         self._arguments: Interner[OpArguments] = Interner()
         self._shapes: Interner[LaunchShape] = Interner()
-        self._ops, self._calls, self._frames = Columns(5), Columns(3), Columns(2)
-        self._gpu, self._memory = Columns(6, floats=3), Columns(1, floats=4)
+        self._ops, self._calls, self._frames = Columns("iiqqi"), Columns("iiq"), Columns("ii")
+        self._gpu, self._memory = Columns("iiqqqi", floats=3), Columns("i", floats=4)
         self.seen = self.left_out = self.unusable = 0
         self._stacks = False
         self._handlers: dict[str, Callable[[Event, float, float, dict[str, Any]], None]] = {
@@ -215,7 +215,7 @@ class TraceBuilder:
         if not self.kept:
             raise _nothing_usable(path, self.seen, completeness)
         tables = (self._ops, self._calls, self._gpu, self._frames)
-        base = min(min(table.floats[0]) for table in tables if len(table))
+        base = min(table.first() for table in tables if len(table))
         (ops, ops_end), ops_ids = self._ops.sorted(base)
         (calls, calls_end), calls_ids = self._calls.sorted(base)
         (gpu, gpu_end, sizes), gpu_ids = self._gpu.sorted(base)

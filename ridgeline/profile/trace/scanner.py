@@ -20,9 +20,11 @@ from ridgeline.profile.trace.errors import TraceFormatError
 CHUNK = 1 << 20
 # One event longer than this is taken for damage, so that memory stays bounded.
 LONGEST_VALUE = 16 << 20
+_DELIMITERS = frozenset(" \t\r\n,]}")
 _SPACE = re.compile(r"[ \t\r\n]*")
 _COMMA = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
-_NEXT_EVENT = re.compile(r"\}\s*,\s*(?=\{\s*\")")
+# Fields that begin an event and no object inside one.
+_NEXT_EVENT = re.compile(r"\}\s*,\s*(?=\{\s*\"(?:ph|name|cat|ts|pid|tid)\")")
 # A stray byte-order mark is common in files that passed through Windows tools.
 _START = re.compile(r"\ufeff?[ \t\r\n]*")
 
@@ -93,8 +95,9 @@ class Scanner:
                 if self._hopeless(error) or not self._more():
                     raise
                 continue
-            # A bare number may go on in the next chunk.
-            if end == len(self._text) and isinstance(value, (int, float)) and self._more():
+            # A bare number may go on in the next chunk: only a delimiter ends it for sure.
+            ends = self._text[end : end + 1]
+            if isinstance(value, (int, float)) and ends not in _DELIMITERS and self._more():
                 continue
             self._at = end
             return value
@@ -103,9 +106,13 @@ class Scanner:
         """Whether more text cannot mend the value: wrong well before the end, or far too long."""
         if len(self._text) - self._at > LONGEST_VALUE:
             return True
-        if not isinstance(error, JSONDecodeError) or error.msg.startswith("Unterminated"):
-            return False
-        return error.pos < len(self._text) - 16
+        if isinstance(error, StopIteration):
+            return int(error.value) < len(self._text) - 16
+        if isinstance(error, JSONDecodeError):
+            unfinished = error.msg.startswith("Unterminated")
+            return not unfinished and error.pos < len(self._text) - 16
+        # Plain value errors are numbers too long to be any; deep nesting may still end.
+        return not isinstance(error, RecursionError)
 
     def _document(self) -> Iterator[dict[str, Any]]:
         self._more()
@@ -173,7 +180,9 @@ class Scanner:
                 return
             try:
                 event = self._value()
-            except (ValueError, StopIteration, RecursionError):
+            except (ValueError, StopIteration, RecursionError) as error:
+                if self._ended and not self._hopeless(error):
+                    raise _EndOfInput from None
                 self._resynchronise()
                 continue
             if isinstance(event, dict):

@@ -1,0 +1,195 @@
+"""Files as users have them: compressed, cut off, foreign, empty, of several ranks, hostile."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import pytest
+from builder import H200, TraceText, busy_program
+from conftest import TRACES, fired
+
+from ridgeline.errors import RidgelineError
+from ridgeline.profile import diagnose
+from ridgeline.profile.analysis.focus import focused
+from ridgeline.profile.trace.reader import read_trace
+
+
+def code_of(path) -> str:
+    with pytest.raises(RidgelineError) as caught:
+        diagnose(path)
+    return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", "RL0702"),
+        (b"not json", "RL0702"),
+        (b"PK\x03\x04rest", "RL0702"),
+        (b"SQLite format 3\x00", "RL0702"),
+        (b"\x80\x04pickle", "RL0702"),
+        (b"<!DOCTYPE html>", "RL0702"),
+        (b'{"a": 1}', "RL0703"),
+        (b'{"traceEvents": []}', "RL0704"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "x", "ts": 1, "dur": 1}]}',
+            "RL0703",
+        ),
+        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "na', "RL0704"),
+        (gzip.compress(b"plain text"), "RL0702"),
+    ],
+)
+def test_unusable_files_have_a_clear_error(tmp_path, content, code):
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    assert code_of(path) == code
+
+
+def test_missing_file_and_empty_directory(tmp_path):
+    assert code_of(tmp_path / "nowhere.json") == "RL0701"
+    assert code_of(tmp_path) == "RL0701"
+
+
+@pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
+def test_a_cut_file_gives_a_partial_result_that_says_so(tmp_path, part):
+    whole = gzip.decompress((TRACES / "no_workers.cuda.planted.json.gz").read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[: int(len(whole) * part)])
+    report = diagnose(path)
+    assert report.partial and "cut off" in report.main.warnings[0]
+
+
+def test_a_cut_gzip_gives_a_partial_result(tmp_path):
+    packed = (TRACES / "tiny_kernels.cuda.planted.json.gz").read_bytes()
+    path = tmp_path / "cut.json.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    assert diagnose(path).partial
+
+
+def test_a_corrupt_gzip_does_not_crash(tmp_path):
+    packed = bytearray((TRACES / "tiny_kernels.cuda.planted.json.gz").read_bytes())
+    packed[len(packed) // 2] ^= 0xFF
+    path = tmp_path / "bad.json.gz"
+    path.write_bytes(packed)
+    assert diagnose(path).partial
+
+
+def test_ranks_of_a_directory_are_merged(tmp_path):
+    for name in ("no_workers.cuda.planted", "no_workers.cuda.repaired"):
+        shutil.copy(TRACES / f"{name}.json.gz", tmp_path)
+    report = diagnose(tmp_path)
+    assert [rank.rank for rank in report.ranks] == [0, 1]
+    assert report.findings[0].rule == "D2" and report.findings[0].ranks[0][0] == 0
+    assert report.main.rank == 0
+
+
+def test_rank_numbers_come_from_the_file(tmp_path):
+    info = {"backend": "nccl", "rank": 5, "world_size": 8}
+    trace = TraceText(H200, distributedInfo=info).steps(4, 100)
+    trace.kernel("k", 10, 380, launch=1)
+    assert diagnose(trace.write(tmp_path / "a.json")).main.rank == 5
+
+
+def test_without_shapes_and_stacks_rules_that_need_them_say_so(tmp_path):
+    whole = json.loads(gzip.decompress((TRACES / "no_tf32.cuda.planted.json.gz").read_bytes()))
+    whole["traceEvents"] = [
+        {**event, "args": {k: v for k, v in event.get("args", {}).items() if "Input" not in k}}
+        for event in whole["traceEvents"]
+        if event.get("cat") != "python_function"
+    ]
+    path = tmp_path / "bare.json"
+    path.write_text(json.dumps(whole))
+    rank = diagnose(path).main
+    reasons = {item.rule: item.reason for item in rank.unchecked}
+    assert "record_shapes" in reasons["C2"] and not rank.warnings
+
+
+def test_steps_are_inferred_where_they_are_not_marked(tmp_path):
+    trace = TraceText(H200)
+    for number in range(6):
+        trace.annotation("Optimizer.step#SGD.step", number * 1000 + 900, 50)
+        trace.kernel("k", number * 1000 + 8, 900, launch=number * 1000 + 2)
+    verdict = diagnose(trace.write(tmp_path / "a.json")).main.verdict
+    assert verdict.source == "optimizer steps"
+    assert verdict.step == pytest.approx(1e-3, rel=0.1)
+
+
+def test_one_step_is_diagnosed_with_a_warning(tmp_path):
+    report = diagnose(busy_program(steps=1).write(tmp_path / "a.json"))
+    assert "only 1 steady step" in report.main.warnings[0]
+
+
+def test_warm_up_is_dropped(tmp_path):
+    trace = TraceText(H200)
+    for number, (start, length) in enumerate(
+        [(0, 9000), (9000, 4000), (13000, 1000), (14000, 1000), (15000, 1000)]
+    ):
+        trace.annotation(f"ProfilerStep#{number}", start, length)
+        trace.kernel("k", start + 5, length - 10, launch=start + 1)
+    verdict = diagnose(trace.write(tmp_path / "a.json")).main.verdict
+    assert verdict.dropped == 2 and verdict.step == pytest.approx(1e-3, rel=0.05)
+
+
+def test_a_host_that_runs_ahead_is_measured_by_the_device(tmp_path):
+    """Steps of 100 µs on the host launch kernels of 1000 µs each."""
+    trace = TraceText(H200).steps(8, 100)
+    for number in range(8):
+        trace.kernel("k", 50 + number * 1000, 1000, launch=number * 100 + 5)
+    verdict = diagnose(trace.write(tmp_path / "a.json")).main.verdict
+    assert verdict.step == pytest.approx(1e-3, rel=0.01) and verdict.busy == pytest.approx(
+        1, abs=0.01
+    )
+
+
+def test_events_beyond_the_limit_are_left_out_and_counted(tmp_path):
+    trace = read_trace(busy_program(steps=50).write(tmp_path / "a.json"), most_events=60)
+    assert trace.completeness.left_out_events > 0
+    assert any("partial" in line for line in trace.completeness.warnings())
+
+
+def test_a_long_recording_is_narrowed_to_its_first_steps(tmp_path):
+    trace = read_trace(busy_program(steps=50).write(tmp_path / "a.json"))
+    narrow, note = focused(trace, most=60)
+    assert narrow.rows <= 60 and "of 50 steps" in note
+    assert len(narrow.gpu) == len(narrow.calls) > 0
+    assert focused(trace)[0] is trace
+
+
+HOSTILE = [
+    {"ts": "soon"}, {"ts": None}, {"ts": float("inf")}, {"dur": -5}, {"dur": "long"}, {"name": 7},
+    {"args": [1]}, {"args": {"Input Dims": 3, "Input type": {"a": 1}}}, {"cat": ["kernel"]},
+    {"args": {"Input Dims": [[-1, 1 << 80]], "Input type": ["float"]}}, {"pid": [1], "tid": {}},
+    {"args": {"correlation": "x", "grid": [1, "a"], "block": 5, "stream": 1 << 90}},
+    {"args": {"Sequence number": 1.5e300, "External id": -(1 << 70)}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "category", ["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "python_function"]
+)
+def test_hostile_fields_do_not_crash(tmp_path, category):
+    trace = busy_program()
+    plain = {
+        "ph": "X",
+        "cat": category,
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": 1500,
+        "dur": 3,
+    }
+    trace.events += [{**plain, **change} for change in HOSTILE]
+    assert diagnose(trace.write(tmp_path / "a.json")).main.verdict.steps > 0
+
+
+def test_control_characters_never_reach_the_terminal(tmp_path):
+    trace = busy_program()
+    trace.op("aten::\x1b[31mred\x07", 10, 5)
+    read = read_trace(trace.write(tmp_path / "a.json"))
+    assert all(name.isprintable() for name in read.names)
+
+
+def test_empty_repaired_pair_has_no_rule_left_over(recorded):
+    assert fired(recorded("no_tf32.cuda.repaired")) <= {"K1", "K3"}
