@@ -149,15 +149,24 @@ def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     return {_SPELLINGS.get(k, k) if k not in names else k: v for k, v in kwargs.items()}
 
 
+def _starred(body: Callable[..., Any]) -> str:
+    """The name of a body's `*dims` or `*shape`, which callers may also pass by keyword."""
+    listed = inspect.signature(body).parameters.values()
+    return next((p.name for p in listed if p.kind is p.VAR_POSITIONAL), "")
+
+
 def make_function(entry: Entry) -> Callable[..., Any]:
     """The public form of a body."""
     body, name = entry.body, entry.name
     names = frozenset(inspect.signature(body).parameters)
+    starred = _starred(body)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         operands = Operands()
         if kwargs:
             kwargs = _respelled(kwargs, names)
+            if starred in kwargs:
+                args = (*args, kwargs.pop(starred))
         values, named = operands.nodes(args, kwargs)
         try:
             result = body(*values, **named)
@@ -192,13 +201,15 @@ def make_view(entry: Entry) -> Callable[..., Any]:
     """The public form of a body whose result shares memory with its first argument."""
     body, name = entry.body, entry.name
     names = frozenset(inspect.signature(body).parameters)
+    starred = _starred(body)
     must_view = name in ("view", "view_as")
+    may_copy = must_view or name in ("reshape", "reshape_as", "flatten", "ravel", "unflatten")
 
     def viewed(source: Tensor, base: Node, result: Any) -> Any:
         if isinstance(result, tuple):
             return tuple(viewed(source, base, part) for part in result)
         steps = steps_between(result, base)
-        if steps and source._steps and any(op is RESHAPE for op, _ in steps):
+        if may_copy and steps and source._steps and any(op is RESHAPE for op, _ in steps):
             shape = source._cell.node.types[0].shape
             if strides_of(shape, source._steps + steps) is None:
                 if must_view:
@@ -217,6 +228,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
             raise DTypeError(f"{name} needs a tensor, not {type(input).__name__}")
         base = read(input)
         others = Operands()
+        if starred in kwargs:
+            args = (*args, kwargs.pop(starred))
         values = [others.take(a) for a in args]
         named = {k: others.take(v) for k, v in _respelled(kwargs, names).items()}
         try:

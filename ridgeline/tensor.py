@@ -7,7 +7,6 @@ more than nodes (memory, gradients, Python values) is here.
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
@@ -33,7 +32,7 @@ from ridgeline.cells import (
 )
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, GradientError, RidgelineError, ShapeError
-from ridgeline.functions.indexing import getitem
+from ridgeline.functions.indexing import getitem, is_basic
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
@@ -403,12 +402,20 @@ class Tensor(TensorMethods, Exchange):
     # ---- indexing and writing -------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Tensor:
-        plain = tuple(map(_plain_index, index)) if isinstance(index, tuple) else _plain_index(index)
+        if not is_basic(index):
+            from ridgeline.subscripts import pick
+
+            return pick(self, index)
         source = read(self)
-        return as_view(self, source, getitem(source, plain))
+        return as_view(self, source, getitem(source, index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self[index].copy_(value)
+        if is_basic(index):
+            self[index].copy_(value)
+        else:
+            from ridgeline.subscripts import assign
+
+            assign(self, index, value)
 
     def copy_(self: T, src: Any, non_blocking: bool = False) -> T:
         """Write other values, broadcast and converted, into this memory."""
@@ -497,14 +504,6 @@ def _unpickle(
 ) -> T:
     array = np.frombuffer(values, dtype.numpy).reshape(shape).copy()
     return from_array(array, dtype).as_subclass(cls).requires_grad_(requires_grad)
-
-
-def _plain_index(part: Any) -> Any:
-    if isinstance(part, Tensor):
-        if part.dim() == 0 and part.dtype.is_integer:
-            return int(part)
-        return part
-    return operator.index(part) if isinstance(part, np.integer) else part
 
 
 def python_values(array: Array, dtype: DType) -> Any:

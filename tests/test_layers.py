@@ -21,7 +21,7 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random array_api interop",
+    "jit random array_api interop subscripts",
     "nn",
     "optim data",
     "models",

@@ -1,23 +1,52 @@
-"""Basic indexing: ints, slices, None and the ellipsis, as a chain of movement ops."""
+"""Indexing: `getitem` for ints, slices, None and the ellipsis, `pick` and `put_at` for tensors.
+
+Basic indices are a chain of movement ops, and so a view. Index tensors gather: their common shape
+takes the place of the axes they index, or comes first where those do not stand side by side.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ridgeline import dtypes
 from ridgeline.cells import known
-from ridgeline.errors import AxisError, RidgelineError
+from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
+from ridgeline.functions.counting import places_of
 from ridgeline.functions.movement import checked_index
+from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
+from ridgeline.functions.places import as_index, from_axis, to_axis, wrapped
+from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
+from ridgeline.ops import gather as rows
 from ridgeline.ops import movement
+
+_MASKS = (dtypes.bool_, dtypes.uint8)  # torch still reads uint8 as a mask
+
+
+def is_basic(index: Any) -> bool:
+    """True for ints, slices, None and the ellipsis, and tuples of them."""
+    if type(index) is tuple:
+        return all(_is_basic_part(part) for part in index)
+    return _is_basic_part(index)
+
+
+def _is_basic_part(part: Any) -> bool:
+    kind = type(part)
+    return (
+        kind is int or kind is slice or part is None or part is Ellipsis
+        or (isinstance(part, int | np.integer) and not isinstance(part, bool))
+    )  # fmt: skip
 
 
 def getitem(input: Node, index: Any) -> Node:
     """`input[index]` for basic indices."""
     parts = list(index) if isinstance(index, tuple) else [index]
-    parts = _fill_ellipsis(parts, len(input.shape))
+    used = sum(part is not None and part is not Ellipsis for part in parts)
+    parts = fill_ellipsis(parts, used, len(input.shape))
     starts: list[int] = []
     sizes: list[Size] = []
     steps: list[int] = []
@@ -41,19 +70,8 @@ def getitem(input: Node, index: Any) -> Node:
     return movement.reshape(cut, tuple(shape))
 
 
-def _fill_ellipsis(parts: list[Any], rank: int) -> list[Any]:
-    """The index with one entry per axis (and those for None): `...` and the end filled up."""
-    used = 0
-    for part in parts:
-        if part is None or part is Ellipsis:
-            continue
-        whole = isinstance(part, int | np.integer) and not isinstance(part, bool)
-        if not whole and not isinstance(part, slice):
-            raise RidgelineError(
-                f"indexing with {type(part).__name__} is not supported here",
-                help="use ints, slices, None and ...; where() selects by a mask",
-            )
-        used += 1
+def fill_ellipsis(parts: list[Any], used: int, rank: int) -> list[Any]:
+    """The index with an entry for every axis: `...` and the end filled up with whole slices."""
     if used > rank:
         raise AxisError(f"{used} indices for a tensor with {rank} axes")
     dots = [place for place, part in enumerate(parts) if part is Ellipsis]
@@ -70,5 +88,92 @@ def _range(part: slice, size: Size) -> tuple[int, Size, int]:
         raise RidgelineError(
             f"slices need a positive step, not {part.step}", help="use flip() to turn an axis round"
         )
-    start, stop, step = part.indices(known(size))
+    try:
+        start, stop, step = part.indices(known(size))
+    except TypeError as error:
+        raise DTypeError(f"slices take ints: {part}", note=str(error)) from None
     return start, len(range(start, stop, step)), step
+
+
+def _per_axis(input: Node, picks: Sequence[Node | None]) -> list[Node | None]:
+    """One index or None for every axis: masks become the places where they hold."""
+    found: list[Node | None] = []
+    for index in picks:
+        axis = len(found)
+        if index is None:
+            found.append(None)
+        elif index.dtype in _MASKS:
+            found += _mask_places(input, index, axis)
+        else:
+            if axis >= len(input.shape):
+                raise AxisError(f"too many indices for a tensor with {len(input.shape)} axes")
+            found.append(wrapped(as_index(index, "indexing"), input.shape[axis], axis))
+    if len(found) > len(input.shape):
+        raise AxisError(f"{len(found)} indices for a tensor with {len(input.shape)} axes")
+    return found + [None] * (len(input.shape) - len(found))
+
+
+def _mask_places(input: Node, mask: Node, axis: int) -> list[Node]:
+    covered = input.shape[axis : axis + len(mask.shape)]
+    if mask.shape != covered:
+        raise ShapeError(
+            f"a mask of shape {list(mask.shape)} does not fit axes {axis} to "
+            f"{axis + len(mask.shape) - 1} of shape {list(input.shape)}"
+        )
+    remedy = "use where(mask, x, y), which keeps the shape, or nonzero_static(size=...)"
+    return places_of(mask, "indexing with a mask", remedy)
+
+
+class _Picks:
+    """Index arrays of one shape, the axes they index, and where their result belongs."""
+
+    def __init__(self, input: Node, picks: Sequence[Node | None]) -> None:
+        listed = _per_axis(input, picks)
+        self.axes = tuple(axis for axis, index in enumerate(listed) if index is not None)
+        chosen = [index for index in listed if index is not None]
+        self.shape = broadcast_shapes(*[index.shape for index in chosen]) if chosen else ()
+        self.indices = [stretch(index, self.shape) for index in chosen]
+        together = all(b == a + 1 for a, b in zip(self.axes, self.axes[1:]))
+        self.place = self.axes[0] if together and self.axes else 0
+        self.rest = tuple(s for axis, s in enumerate(input.shape) if axis not in self.axes)
+
+    @property
+    def result(self) -> tuple[Size, ...]:
+        """The shape of what is indexed."""
+        return (*self.rest[: self.place], *self.shape, *self.rest[self.place :])
+
+
+def pick(input: Node, picks: Sequence[Node | None]) -> Node:
+    """`input[picks]` for index tensors and masks; None keeps an axis whole."""
+    found = _Picks(input, picks)
+    if not found.axes:
+        return input
+    gathered = rows.gather(input, found.indices, found.axes)
+    return to_axis(gathered, found.place, len(found.shape))
+
+
+@public(inplace=True)
+def index_put(
+    input: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False
+) -> Node:
+    """The input with values written (or added) where index tensors and masks point."""
+    found = _Picks(input, indices)
+    source = as_node(values, input.dtype)
+    if not found.axes:
+        return stretch(source, input.shape)
+    while len(source.shape) > len(found.result) and source.shape[0] == 1:
+        source = movement.reshape(source, source.shape[1:])
+    if broadcast_shapes(source.shape, found.result) != found.result:
+        raise ShapeError(
+            f"values of shape {list(source.shape)} do not fit into the indexed shape "
+            f"{list(found.result)}"
+        )
+    updates = from_axis(stretch(source, found.result), found.place, len(found.shape))
+    mode = "add" if accumulate else "set"
+    return rows.scatter(input, updates, found.indices, found.axes, mode)
+
+
+@public(function=False, name="_pick")
+def pick_listed(input: Node, indices: Sequence[Node | None]) -> Node:
+    """What `x[i, mask, …]` gives, with one index (or None) per axis."""
+    return pick(input, indices)

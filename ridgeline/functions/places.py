@@ -11,6 +11,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
+from ridgeline.ops.gather import check_range
 
 
 def as_index(index: Node, what: str) -> Node:
@@ -30,8 +31,12 @@ def as_vector(index: Node, what: str) -> Node:
     return lined(places)
 
 
-def wrapped(index: Node, size: Size) -> Node:
-    """Negative indices counted from the end."""
+def wrapped(index: Node, size: Size, axis: int = 0) -> Node:
+    """Negative indices counted from the end; known ones are checked, and left if none is."""
+    if index.buffer is not None:
+        values = index.buffer.array(index.dtype, index.shape)
+        if check_range(values, size, axis, index, negative=True):
+            return index
     below = apply("lt", index, full_like(index, 0))
     return select(below, add(index, full_like(index, size)), index)  # type: ignore[arg-type]
 

@@ -45,7 +45,8 @@ def public(
 
     def register(body: Body) -> Body:
         own = name or body.__name__.rstrip("_")
-        key = f"{namespace}.{own}" if namespace else own
+        # a method may differ from the function of its name, as torch's where() and unfold() do
+        key = f"{namespace}.{own}" if namespace else own if function else f"Tensor.{own}"
         TABLE[key] = Entry(
             own, body, function, method and not namespace, view, inplace, creation, aliases,
             namespace,

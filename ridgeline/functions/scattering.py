@@ -242,3 +242,10 @@ def masked_scatter(input: Node, mask: Node, source: Node) -> Node:
         source = number((1,), 0, source.dtype)
     taken = movement.reshape(rows.gather(flat(source), (place,), (0,)), shape)
     return select(test, taken, base)
+
+
+@public(function=False, inplace=True)
+def masked_write(input: Node, mask: Node, value: Operand) -> Node:
+    """The input with values, which broadcast against it, where the mask holds."""
+    test = stretch(mask, input.shape)
+    return select(test, stretch(as_node(value, input.dtype), input.shape), input)

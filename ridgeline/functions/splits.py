@@ -132,11 +132,10 @@ def dstack(tensors: Sequence[Node]) -> Node:
 # torch's names for views that are copied instead
 _COPIES = (
     "expand", "diagonal", "narrow", "permute", "split_with_sizes", "unbind", "unfold", "squeeze",
-    "unsqueeze", "transpose", "t", "as_strided", "view", "split", "detach",
+    "unsqueeze", "transpose", "t", "as_strided", "view", "split",
 )  # fmt: skip
 for _name in _COPIES:
-    if _name in TABLE:
-        public(name=f"{_name}_copy", method=False)(TABLE[_name].body)
+    public(name=f"{_name}_copy", method=False)((TABLE.get(_name) or TABLE[f"Tensor.{_name}"]).body)
 for _name in ("chunk", "split"):
     public(name=f"unsafe_{_name}")(TABLE[_name].body)
 

@@ -86,20 +86,23 @@ def check_known(target: Node, indices: Sequence[Node], axes: Sequence[int]) -> N
     for index, axis in zip(indices, axes):
         if index.buffer is not None:
             array = index.buffer.array(index.dtype, index.shape)
-            _check_range(array, target.shape[axis], axis, index)
+            check_range(array, target.shape[axis], axis, index)
 
 
-def _check_range(index: Array, size: Size, axis: int, made: Node) -> None:
+def check_range(index: Array, size: Size, axis: int, made: Node, negative: bool = False) -> bool:
+    """Raise for an index outside an axis; True where none counts from the end."""
     if not index.size or not isinstance(size, int):
-        return
+        return not negative or not index.size
     low, high = int(index.min()), int(index.max())
-    if low >= 0 and high < size:
-        return
+    if (low >= (-size if negative else 0)) and high < size:
+        return low >= 0
     place = describe(made)
     raise IndexRangeError(
-        f"index {low if low < 0 else high} is outside axis {axis} of size {size}",
+        f"index {high if high >= size else low} is outside axis {axis} of size {size}",
         note=f"recorded at {place}" if place else "",
-        help=f"indices run from 0 to {size - 1}" if size else "the axis has no elements",
+        help=f"indices run from {-size if negative else 0} to {size - 1}"
+        if size
+        else ("the axis has no elements"),
     )
 
 
@@ -145,15 +148,15 @@ def _rows(array: Array, axes: tuple[int, ...]) -> Array:
 def _gather_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     source, indices = inputs[0], inputs[1:]
     for axis, index in zip(current.attrs.axes, indices):
-        _check_range(index, source.shape[axis], axis, current)
-    return (np.ascontiguousarray(_rows(source, current.attrs.axes)[tuple(indices)]),)
+        check_range(index, source.shape[axis], axis, current)
+    return (np.asarray(_rows(source, current.attrs.axes)[tuple(indices)]),)
 
 
 def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     base, updates, indices = inputs[0], inputs[1], tuple(inputs[2:])
     attrs = current.attrs
     for axis, index in zip(attrs.axes, indices):
-        _check_range(index, base.shape[axis], axis, current)
+        check_range(index, base.shape[axis], axis, current)
     narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4
     result = base.astype(np.float32) if narrow else base.copy()
     rows = _rows(result, attrs.axes)
