@@ -60,7 +60,9 @@ def load(layer: nn.Module, theirs: torch.nn.Module) -> None:
 
 def results(output: Any) -> list[Any]:
     """The tensors of an output, in order."""
-    return list(output) if isinstance(output, tuple | list) else [output]
+    if not isinstance(output, tuple | list):
+        return [output]
+    return [part for member in output for part in results(member)]
 
 
 def number(value: Any) -> Any:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-import ridgeline.nn.functional as functional
 from ridgeline import nn
-from tests.nn.oracle import compare
+from tests.nn.oracle import assert_as_good, compare, number, ours, wide
 
 Inputs = Callable[[], tuple[Any, ...]]
 
@@ -113,6 +112,25 @@ case("PoissonNLLLoss", lambda: (torch.randn(4, 3, requires_grad=True), torch.ran
 case("MarginRankingLoss", lambda: (torch.randn(5, requires_grad=True), torch.randn(5),
      torch.randn(5).sign()), 0.3)  # fmt: skip
 case("TripletMarginLoss", lambda: tuple(torch.randn(4, 3, requires_grad=True) for _ in range(3)))
+for recurrent in ("RNN", "LSTM", "GRU"):
+    case(recurrent, x(5, 2, 3), 3, 4)
+    case(recurrent, x(2, 5, 3), 3, 4, num_layers=2, bidirectional=True, batch_first=True,
+         label="deep")  # fmt: skip
+    case(recurrent + "Cell", x(2, 3), 3, 4)
+case("LSTM", x(5, 2, 3), 3, 4, proj_size=2, label="projected")
+SELF = lambda: (torch.randn(4, 2, 6, requires_grad=True),) * 3  # noqa: E731
+case("MultiheadAttention", SELF, 6, 3)
+case("MultiheadAttention", SELF, 6, 2, add_bias_kv=True, add_zero_attn=True, batch_first=True,
+     label="extended")  # fmt: skip
+case("MultiheadAttention", lambda: (torch.randn(4, 2, 6), torch.randn(5, 2, 3),
+     torch.randn(5, 2, 4)), 6, 2, kdim=3, vdim=4, label="crossed")  # fmt: skip
+case("TransformerEncoderLayer", x(4, 2, 6), 6, 2, 8, 0.0)
+case("TransformerEncoderLayer", x(2, 4, 6), 6, 2, 8, 0.0, "gelu", batch_first=True,
+     norm_first=True, label="first")  # fmt: skip
+case("TransformerDecoderLayer", lambda: (torch.randn(4, 2, 6), torch.randn(5, 2, 6)), 6, 2, 8, 0.0)
+case("Transformer", lambda: (torch.randn(4, 2, 6), torch.randn(5, 2, 6)), 6, 2, 1, 1, 8, 0.0)
+case("LinearCrossEntropyLoss", lambda: (torch.randn(6, 5, requires_grad=True),
+     torch.randint(0, 4, (6,))), 5, 4, bias=True)  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CASES)
@@ -121,9 +139,6 @@ def test_layer(key: str) -> None:
     torch.manual_seed(0)
     theirs = getattr(torch.nn, name)(*args, **kwargs)
     layer = getattr(nn, name)(*args, **kwargs)
-    wanted = getattr(layer, "function", "")
-    if wanted and not hasattr(functional, wanted):
-        pytest.skip(f"nn.functional.{wanted} does not exist yet")
     compare(layer, theirs, *inputs())
 
 
@@ -132,3 +147,48 @@ def test_evaluation_uses_running_statistics() -> None:
     theirs, layer = torch.nn.BatchNorm1d(3), nn.BatchNorm1d(3)
     theirs(torch.randn(10, 3) * 2 + 1)
     compare(layer.eval(), theirs.eval(), torch.randn(4, 3, requires_grad=True))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest", "nearest-exact", "area"])
+@pytest.mark.parametrize("sizes", [{"size": (7, 9)}, {"scale_factor": 1.7}, {"size": (3, 2)}])
+def test_interpolate(mode: str, sizes: dict[str, Any]) -> None:
+    image = torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(0))
+    options = [{}]
+    if mode in ("bilinear", "bicubic"):
+        options += [{"align_corners": True}, {"antialias": True}]
+    for extra in options:
+        theirs, exact = (
+            torch.nn.functional.interpolate(i, mode=mode, **sizes, **extra).numpy()
+            for i in (image, image.double())
+        )
+        got = nn.functional.interpolate(ours(image), mode=mode, **sizes, **extra)
+        assert_as_good(number(got), theirs, exact, f"{mode} {sizes} {extra}")
+
+
+def test_windows_and_back() -> None:
+    image = torch.randn(2, 3, 7, 6, requires_grad=True)
+    for settings in ((3, 1, 0, 1), ((2, 3), 1, (1, 2), 2), (2, 2, 1, (1, 2))):
+        columns = torch.nn.functional.unfold(image, *settings)
+        mine = nn.functional.unfold(ours(image), *settings)
+        assert (number(mine) == columns.detach().numpy()).all()
+        back = torch.nn.functional.fold(columns, (7, 6), *settings)
+        assert abs(number(nn.functional.fold(mine, (7, 6), *settings)) - number(back)).max() < 1e-5
+
+
+@pytest.mark.parametrize("settings", [{}, {"is_causal": True}, {"enable_gqa": True}])
+def test_attention(settings: dict[str, Any]) -> None:
+    torch.manual_seed(2)
+    heads = 2 if "enable_gqa" in settings else 4
+    q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, heads, 6, 8), torch.randn(2, heads, 6, 3)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    theirs, exact = attend(q, k, v, **settings), attend(*map(wide, (q, k, v)), **settings)
+    mine = nn.functional.scaled_dot_product_attention(*map(ours, (q, k, v)), **settings)
+    assert_as_good(number(mine), number(theirs), number(exact), "attention")
+
+
+def test_a_row_that_attends_to_nothing_gives_zeros() -> None:
+    q = torch.randn(1, 1, 2, 4)
+    mask = torch.tensor([[True, False], [False, False]])
+    mine = nn.functional.scaled_dot_product_attention(*[ours(q)] * 3, attn_mask=ours(mask))
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+    assert abs(number(mine) - theirs.numpy()).max() < 1e-6
