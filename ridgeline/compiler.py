@@ -26,15 +26,19 @@ from ridgeline.codegen.llvm.native import (
     target,
 )
 from ridgeline.config import config
+from ridgeline.dtypes import bool_
+from ridgeline.errors import IndexRangeError
 from ridgeline.fusion.groups import Fusion, Group, Roofline, fuse
 from ridgeline.fusion.values import choose_values, in_memory, nbytes
 from ridgeline.graph.copying import onto_fresh_leaves
+from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, proj, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.loops.schedule import replay
+from ridgeline.ops.index_checks import index_flag
 from ridgeline.runtime.arena import LiveRange, plan_arena
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.executor import Plan, Step
@@ -78,6 +82,7 @@ class Layout:
     arena: tuple[tuple[int, int], ...]
     arena_bytes: int
     peak_live: int
+    checked: bool = False  # the last output is a flag: an index was out of range
 
 
 @dataclass(slots=True)
@@ -113,7 +118,19 @@ class Program:
                 part.run(addresses)
             else:
                 self._call(part, held)
+        if layout.checked:
+            flag = held[layout.returns[-1]].array(bool_, ())
+            if flag:
+                self._report(inputs)
+            return [held[slot] for slot in layout.returns[:-1]]
         return [held[slot] for slot in layout.returns]
+
+    def _report(self, inputs: Sequence[Buffer]) -> None:
+        """Raise for the index that is out of range: the definition of the op names it."""
+        outputs, leaves = self.source
+        env = {n: b.array(n.dtype, _known(n.shape)) for n, b in zip(leaves, inputs)}
+        evaluate(outputs, env)
+        raise IndexRangeError("an index is out of range")
 
     def profile(self, inputs: Sequence[Buffer]) -> list[float]:
         """Run once and give the seconds of every kernel and library call, in order."""
@@ -337,8 +354,10 @@ def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
 
 
 def _load_or_compile(
-    key: object, outputs: tuple[Node, ...], inputs: tuple[Node, ...]
+    key: object, results: tuple[Node, ...], inputs: tuple[Node, ...]
 ) -> Program:
+    flag = index_flag(results, inputs)
+    outputs = results if flag is None else (*results, flag)
     cache = ObjectCache("programs")
     digest = blake2b(f"{compiler_fingerprint()}{key!r}".encode(), digest_size=20).hexdigest()
     stored = cache.get(digest)
@@ -353,10 +372,10 @@ def _load_or_compile(
                 _addresses[call.symbol] = loaded.address(call.symbol)
     else:
         stages = lower_graph(outputs, inputs)
-        layout = lay_out(stages, inputs)
+        layout = replace(lay_out(stages, inputs), checked=flag is not None)
         code = _compile_kernels([k.kernel for k in stages.kernels])
         cache.put(digest, json.dumps(_layout_data(layout)).encode() + b"\n" + code)
-    types = tuple(o.type for o in outputs)
+    types = tuple(o.type for o in results)
     return Program(layout, tuple(_parts(layout)), types, (outputs, inputs), stages)
 
 

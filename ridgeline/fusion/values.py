@@ -38,7 +38,7 @@ def on_host(node: Node) -> bool:
 
     Their NumPy value runs between kernels.
     """
-    if node.op.family in ("opaque", "gather"):
+    if node.op.family == "opaque":
         return True
     types = [*node.types, *(i.type for i in node.inputs)]
     return node.op is not PROJ and any(
@@ -80,7 +80,9 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
         sites[node] = set()
         for user in users[node]:
             sites[node] |= {user} if user in stored else sites[user]
-        if is_input(node) or node in stored or node.op.family != "pointwise" or on_host(node):
+        if is_input(node) or node in stored or on_host(node):
+            continue
+        if node.op.family not in ("pointwise", "gather"):
             continue
         if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
             stored.add(node)

@@ -16,7 +16,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op, proj
 from ridgeline.graph.sizes import Size, bounds, symbols
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, lt, mul, op, sub
+from ridgeline.loops.build import add, cast, lt, maximum, minimum, mul, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_buffers, sequence
@@ -26,6 +26,8 @@ from ridgeline.loops.views import (
 )  # fmt: skip
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, STOP_GRADIENT
+from ridgeline.ops.gather import GATHER
+from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 
@@ -325,7 +327,28 @@ class GroupLowering:
             return [(inputs[0], through_pad(node, index, self.ranges)[0])]
         if node.op is CONCAT:
             return [(i, at) for i, at, _ in self._pieces(node, index)]
+        if node.op is GATHER:
+            return self._gathered(node, index)
         return [(i, index) for i in inputs]
+
+    def _gathered(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
+        """The index elements, and once those are known, the element they name."""
+        source, axes = node.inputs[0], node.attrs.axes
+        rank = len(node.inputs[1].shape)
+        pointers = [(i, index[:rank]) for i in node.inputs[1:]]
+        if any(p not in self.memo for p in pointers):
+            return pointers
+        places: dict[int, Expr] = {}
+        for axis, pointer in zip(axes, pointers):
+            place = self.memo[pointer]
+            if not stays_below(pointer[0], source.shape[axis]):
+                # a wrong index is reported after the run, and must not touch foreign memory
+                last = sub(size_expr(source.shape[axis]), ir.index(1))
+                place = maximum(minimum(place, last), ir.index(0))
+            places[axis] = place
+        rest = iter(index[rank:])
+        return [*pointers, (source, tuple(places[a] if a in places else next(rest)
+                                          for a in range(len(source.shape))))]
 
     def _pieces(self, node: Node, index: Index) -> list[tuple[Node, Index, Expr]]:
         axis = node.attrs.axis
@@ -358,6 +381,8 @@ class GroupLowering:
             for (_, _, here), value in zip(reversed(pieces[:-1]), reversed(operands[:-1])):
                 result = op("guarded", here, value, _only_where_not(here, result))
             return result
+        if node.op is GATHER:
+            return operands[-1]
         if node.op.family == "movement" or node.op is STOP_GRADIENT:
             return operands[0]
         if node.op is CONSTANT:

@@ -13,6 +13,7 @@ from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.ops import contract as C
 from ridgeline.ops import elementwise as E
+from ridgeline.ops import gather as G
 from ridgeline.ops import movement as M
 from ridgeline.ops import reduce as R
 
@@ -202,7 +203,18 @@ def _windows(rng: random.Random, pool: list[Node]) -> Node | None:
     return C.contract(a, w, attrs)
 
 
+def _gather(rng: random.Random, pool: list[Node]) -> Node | None:
+    """Elements of one tensor at places computed from another."""
+    a, b = rng.choice(pool), rng.choice(pool)
+    if not a.shape:
+        return None
+    axis = rng.randrange(len(a.shape))
+    size = a.shape[axis]
+    assert isinstance(size, int)
+    return G.gather(a, [E.cast(E.apply("mod", b, E.full_like(b, size)), dtypes.int64)], [axis])
+
+
 _STEPS: tuple[Callable[[random.Random, list[Node]], Node | None], ...] = (
     _unary, _binary, _binary, _broadcast, _permute, _reshape, _slice, _pad, _concat, _reduce,
-    _reduce, _argmax, _matmul, _windows,
+    _reduce, _argmax, _matmul, _windows, _gather,
 )  # fmt: skip

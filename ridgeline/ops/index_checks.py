@@ -1,0 +1,46 @@
+"""Indices that a program computes: which are surely in range, and a flag for the others.
+
+Kernels clamp an index they are not sure of, so that a wrong one never touches foreign memory; the
+flag, computed beside the results, tells that the results must not be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline.graph.node import Node, topological
+from ridgeline.graph.sizes import Size, bounds
+from ridgeline.ops.elementwise import CONSTANT, IOTA, apply, full_like
+from ridgeline.ops.gather import GATHER
+from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE, reshape
+from ridgeline.ops.reduce import reduce
+
+
+def stays_below(index: Node, size: Size) -> bool:
+    """True if every element of an index array is known to lie in 0 … size-1."""
+    while index.op in (BROADCAST, PERMUTE, RESHAPE, SLICE):
+        index = index.inputs[0]
+    limit = bounds(size)[0]
+    if index.op is IOTA:
+        return bounds(index.shape[index.attrs.axis])[1] <= limit
+    return index.op is CONSTANT and 0 <= index.attrs.value < limit
+
+
+def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
+    """A scalar that is true if any index of the graph's kernels is out of range."""
+    given = set(inputs)
+    checks: dict[tuple[Node, Size], None] = {}
+    for node in topological(outputs, stop=given.__contains__):
+        if node.op is GATHER and node not in given:
+            for index, axis in zip(node.inputs[1:], node.attrs.axes):
+                size = node.inputs[0].shape[axis]
+                if not stays_below(index, size):
+                    checks[index, size] = None
+    flag: Node | None = None
+    for index, size in checks:
+        assert isinstance(size, int), "sizes are known when a program is made"
+        low = apply("lt", index, full_like(index, 0))
+        wrong = apply("or", low, apply("le", full_like(index, size), index))
+        here = reduce(wrong, "any", tuple(range(len(index.shape))))
+        flag = reshape(here, ()) if flag is None else apply("or", flag, reshape(here, ()))
+    return flag
