@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
-from weakref import ref
 
+from ridgeline import execute
 from ridgeline.cells import CUT, GRAPH, LEAF, rare
 from ridgeline.custom import Function, FunctionContext
 from ridgeline.differentiate import Watcher, ones_like, reverse
 from ridgeline.errors import GradientError
 from ridgeline.functions.operands import stretch
+from ridgeline.graph.node import LEAF as LEAF_OP
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.modes import (
@@ -90,12 +91,26 @@ def _check_root(root: Tensor) -> None:
         )
 
 
-def _spend(roots: Sequence[Tensor]) -> None:
+def _spend(roots: Sequence[Tensor], order: Sequence[Node]) -> None:
     """The graph above these roots is not needed again."""
     for root in roots:
         track = root._resolved()[1]
         if track.mode == GRAPH:
             rare(track).spent = True
+    if modes.capture is None:
+        execute.spend(set(order))
+
+
+def _check_history(order: Sequence[Node]) -> None:
+    """Raise where a graph goes through a tensor whose own graph was let go."""
+    for node in order:
+        if node.op is LEAF_OP and node in execute.let_go:
+            place = describe(node)
+            raise GradientError(
+                "the graph behind one of the tensors was let go by an earlier backward()",
+                note=f"the tensor is {node.types[0]}" + (f", made at {place}" if place else ""),
+                help="pass retain_graph=True to the earlier call, or compute the tensor again",
+            )
 
 
 def _watchers(order: Sequence[Node], mode: int) -> dict[Node, Watcher]:
@@ -150,6 +165,7 @@ def backward(
     for cotangent in cotangents:
         stamp(cotangent, mark)
     order = topological(outputs)
+    _check_history(order)
     if modes.capture is not None:
         modes.capture.check_backward(order)
     mode = GRAPH if create_graph else CUT
@@ -164,7 +180,7 @@ def backward(
     for owner, total in totals.values():
         _add_gradient(owner, _hooked(owner, total, mode) if owner.is_leaf else total, create_graph)
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots)
+        _spend(roots, order)
 
 
 def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node, Tensor]:
@@ -218,6 +234,7 @@ def grad(
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
     order = topological(nodes)
+    _check_history(order)
     mode = GRAPH if create_graph else CUT
     keys = [_keys_of(tensor, order) for tensor in wanted]
     flat = [key for group in keys for key in group]
@@ -227,7 +244,7 @@ def grad(
         found = [part for _ in group if (part := next(parts)) is not None]
         results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots)
+        _spend(roots, order)
     return tuple(results)
 
 
@@ -258,13 +275,3 @@ def _joined(
     if tensor._resolved()[1].mode == LEAF:
         total = _hooked(tensor, total, mode)
     return wrap(total, mode)
-
-
-def leaf_reference(tensor: Tensor) -> ref[Tensor]:
-    """A weak reference to a leaf; gradients never keep a model alive."""
-    return ref(tensor)
-
-
-def gradients_enabled() -> bool:
-    """True where results of tracked operands require gradients."""
-    return modes.gradients

@@ -85,6 +85,9 @@ class _Rule:
             found.append(None if part is None else read(part.to(source.dtype)))
         return found
 
+    def reads(self) -> Sequence[Node]:
+        return [read(saved) for saved in self.context._saved if saved is not None]
+
     def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
         rule = getattr(self.function, "jvp", None)
         if rule is None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ridgeline.errors import GradientError
-from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.node import PROJ, Node, leaf, topological
 from ridgeline.graph.origins import describe, inherit
 from ridgeline.ops.elementwise import STOP_GRADIENT, full_like
 from ridgeline.ops.elementwise import add as add_nodes
-from ridgeline.ops.tracking import VARIABLE
+from ridgeline.ops.tracking import CUSTOM, VARIABLE
 
 Watcher = Callable[[Node, Node], Node]
 
@@ -159,22 +159,18 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
     refers to. Elementwise work is not kept: the backward pass repeats it inside its own kernels,
     which is cheaper than writing it to memory, so what it was computed from is kept instead.
     """
-    from ridgeline.graph.node import leaf
-
-    order = topological(roots)
+    # below a value that exists already, an earlier flush kept what is needed
+    order = topological(roots, lambda n: n.buffer is not None)
     below = set(order)
     needed: dict[Node, None] = {}
+    seen: set[Node] = set()  # shared by all rules, or a long chain would be walked again and again
     for current in order:
         differentiable = current.types[0].dtype.is_differentiable
         if not current.inputs or not differentiable or current.op is PROJ or _ends(current):
             continue
-        if current.op.vjp is None:
+        if current.op.vjp is None or current.buffer is not None:
             continue
-        placeholder: list[Node | None] = [
-            leaf(t) if t.dtype.is_differentiable else None for t in current.types
-        ]
-        stack = [part for part in current.op.vjp(current, placeholder) if part is not None]
-        seen: set[Node] = set()
+        stack = _gradient_of(current)
         while stack:
             node = stack.pop()
             if node in seen or node in needed:
@@ -188,3 +184,14 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
 
 
 _REPEATED = ("pointwise", "movement")
+
+
+def _gradient_of(current: Node) -> list[Node]:
+    """What one node's rule gives for a placeholder; a user's own rule is not run for this."""
+    if current.op is CUSTOM:
+        return list(current.attrs.rule.reads())
+    placeholder: list[Node | None] = [
+        leaf(t) if t.dtype.is_differentiable else None for t in current.types
+    ]
+    assert current.op.vjp is not None
+    return [part for part in current.op.vjp(current, placeholder) if part is not None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,8 @@ MOST_PENDING = 8192  # recorded ops after which a flush happens by itself
 MOST_HELD = 1 << 30  # bytes of new data kept alive by recorded work after which it happens too
 
 _lock = threading.RLock()
+# Leaves that stand for tensors whose graph was let go after backward().
+let_go: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 class CaptureError(RidgelineError):
@@ -67,8 +69,13 @@ def record(cell: Cell) -> None:
         return
     pending = modes.pending
     pending.append(weakref.ref(cell))
-    if len(pending) >= MOST_PENDING:
-        flush()
+    if cell.mode != GRAPH:  # tracked work keeps its history anyway, so a flush would free nothing
+        modes.recorded += 1
+        if modes.recorded >= MOST_PENDING:
+            flush()
+    if len(pending) > modes.most_listed:
+        modes.pending = [r for r in pending if r() is not None]
+        modes.most_listed = MOST_PENDING + 2 * len(modes.pending)
 
 
 def hold(nbytes: int) -> None:
@@ -80,33 +87,47 @@ def hold(nbytes: int) -> None:
 
 def flush() -> None:
     """Compute everything this thread has recorded and somebody still holds."""
-    realize(())
+    if modes.capture is None:
+        realize(())
 
 
 def realize(cells: Sequence[Cell]) -> None:
     """Compute some cells, together with all pending ones of this thread."""
     waiting = modes.pending
     modes.pending = []
-    modes.held_bytes = 0
+    modes.held_bytes = modes.recorded = 0
     live = {cell: None for ref in waiting if (cell := ref()) is not None}
     live.update(dict.fromkeys(cells))
     with _lock:
         wanted = {cell: cell.node for cell in live if cell.node.buffer is None}
-        tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH]
+        tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH and not _spent(cell)]
         if wanted:
             compute(list(dict.fromkeys(wanted.values())), tracked)
         for cell, node in wanted.items():
             settle(cell, node)
 
 
+def _spent(cell: Cell) -> bool:
+    return cell.rare is not None and cell.rare.spent
+
+
+def spend(nodes: Set[Node]) -> None:
+    """backward() went through these nodes: pending tensors among them need no graph any more."""
+    for reference in modes.pending:
+        cell = reference()
+        if cell is not None and cell.mode == GRAPH and cell.node in nodes:
+            rare(cell).spent = True
+
+
 def settle(cell: Cell, node: Node) -> None:
     """Forget how a computed value came about, unless gradients may still flow through it."""
-    spent = cell.rare is not None and cell.rare.spent
-    if cell.node is not node or (cell.mode == GRAPH and not spent):
+    if cell.node is not node or (cell.mode == GRAPH and not _spent(cell)):
         return
     made = filled_leaf(node.types[0], node.buffer)
     made.origins = node.origins
     cell.node = made
+    if cell.mode == GRAPH:
+        let_go.add(made)
     if cell.mode == CUT:
         cell.mode = PLAIN
     if cell.rare is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ridgeline.checking import checked_call
 from ridgeline.config import config
@@ -20,6 +20,7 @@ from ridgeline.guards import epoch
 from ridgeline.modes import modes
 from ridgeline.pytree import flatten
 from ridgeline.tensor import Tensor
+from ridgeline.tiers import Interpreted
 from ridgeline.trace import Trace, signature_of
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class JitFunction:
         """The program that ran last."""
         if not self._traces:
             raise CaptureError("this function has not been called yet, so it has no program")
-        return self._traces[0].program
+        return compiled(self._traces[0])
 
     def profile(self, *args: Any, rounds: int = 9, **kwargs: Any) -> list[KernelTime]:
         """Median seconds of every kernel on these arguments, with its exact FLOPs and bytes.
@@ -110,7 +111,7 @@ class JitFunction:
         trace = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
         from ridgeline.explain import kernel_times  # loads the compiler
 
-        return kernel_times(trace.program, trace.live_buffers(leaves), rounds)
+        return kernel_times(compiled(trace), trace.live_buffers(leaves), rounds)
 
     @property
     def traces(self) -> int:
@@ -162,6 +163,16 @@ def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:
         elif place and any(args[i]._cell is cell for i in range(place)):
             return False
     return True
+
+
+def compiled(trace: Trace) -> Program:
+    """The compiled program of a trace, which has none where the interpreter is pinned."""
+    if isinstance(trace.program, Interpreted):
+        raise CaptureError(
+            "there is no compiled program: config.tier pins the interpreter",
+            help='set config.tier to "auto" or "compiled"',
+        )
+    return cast("Program", trace.program)
 
 
 def jit(function: Callable[..., Any] | None = None, *, check: bool = False) -> Any:

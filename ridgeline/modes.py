@@ -28,7 +28,10 @@ class Modes(threading.local):
     def __init__(self) -> None:
         # weak references to the cells recorded and not yet computed, in program order
         self.pending: list[Any] = []
-        self.held_bytes: int = 0  # memory that recorded work keeps alive, see execute.py
+        # how much has piled up since the last flush, see execute.py
+        self.held_bytes: int = 0
+        self.recorded: int = 0
+        self.most_listed: int = 1 << 14
 
 
 modes = Modes()

@@ -26,11 +26,13 @@ class TagAttrs(Attrs):
 
 
 class Rule(Protocol):
-    """A gradient rule for some outputs of some inputs, as nodes."""
+    """A gradient rule for some outputs of some inputs, as nodes; `reads` are those it keeps."""
 
     def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]: ...
 
     def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]: ...
+
+    def reads(self) -> Sequence[Node]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,9 @@ def numbers(shape: Sequence[int], seed: int = 0, kind: str = "float64") -> np.nd
         return random.random(tuple(shape)) < 0.5
     if kind.startswith(("int", "uint")):
         return random.integers(1, 9, tuple(shape)).astype(kind)
-    return random.uniform(0.2, 1.7, tuple(shape)).astype(kind) * random.choice([-1, 1], tuple(shape))
+    return random.uniform(0.2, 1.7, tuple(shape)).astype(kind) * random.choice(
+        [-1, 1], tuple(shape)
+    )
 
 
 def flat(result: Any) -> list[Any]:
@@ -109,7 +111,7 @@ def _second(first: list[Any], leaves: list[Any], tolerance: float) -> None:
     ]
     if not usable:
         return
-    sums = [sum(((p[i] * p[i]).sum() for p in usable)) for i in (0, 1)]
+    sums = [sum((p[i] * p[i]).sum() for p in usable) for i in (0, 1)]
     found = [
         library.autograd.grad(total, [leaf[i] for leaf in leaves], allow_unused=True)
         for i, (library, total) in enumerate(zip((rl, torch), sums))

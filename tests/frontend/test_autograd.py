@@ -152,6 +152,9 @@ def test_retain_graph_and_second_backward():
     assert x.grad.tolist() == [4.0, 4.0]
     with pytest.raises(GradientError, match="ran through this tensor before"):
         y.backward()
+    y.item()
+    with pytest.raises(GradientError, match="let go"):
+        (y * 2).backward()
 
 
 def test_errors():
@@ -166,9 +169,7 @@ def test_errors():
         (x * 2).backward(rl.ones(2))
     with pytest.raises(GradientError, match="does not depend on one of the inputs"):
         rl.autograd.grad(x.sum(), rl.ones(1, requires_grad=True))
-    assert rl.autograd.grad(
-        x.sum(), rl.ones(1, requires_grad=True), allow_unused=True
-    ) == (None,)
+    assert rl.autograd.grad(x.sum(), rl.ones(1, requires_grad=True), allow_unused=True) == (None,)
     with pytest.raises(GradientError, match="leaf"):
         (x * 2).requires_grad_(False)
 
@@ -285,7 +286,8 @@ def test_vjp_and_jvp_against_torch():
     tx, ty, tv, tu = map(torch.tensor, arrays)
     rx, ry, rv, ru = map(rl.tensor, arrays)
     for mine, other in zip(
-        rl.jvp(function(rl), (rx, ry), (rv, ru)), torch.func.jvp(function(torch), (tx, ty), (tv, tu))
+        rl.jvp(function(rl), (rx, ry), (rv, ru)),
+        torch.func.jvp(function(torch), (tx, ty), (tv, tu)),
     ):
         for got, want in zip(mine, other):
             same(got, want)

@@ -318,7 +318,8 @@ def test_other_products():
 
 CONVOLUTIONS = [
     {}, {"stride": 2}, {"padding": 1}, {"padding": (1, 2), "stride": (2, 1)}, {"dilation": 2},
-    {"groups": 2}, {"padding": "same"}, {"stride": 3, "padding": 2, "dilation": (1, 2), "groups": 2},
+    {"groups": 2}, {"padding": "same"},
+    {"stride": 3, "padding": 2, "dilation": (1, 2), "groups": 2},
 ]  # fmt: skip
 
 
@@ -335,7 +336,9 @@ def test_other_convolutions():
           [numbers((2, 3, 9)), numbers((4, 3, 3))])  # fmt: skip
     agree(lambda lib, x, w: functional(lib).conv3d(x, w, padding=1),
           [numbers((1, 2, 3, 4, 3)), numbers((2, 2, 2, 2, 2))], tolerance=1e-8)  # fmt: skip
-    agree(lambda lib, x, w: functional(lib).conv2d(x, w), [numbers((3, 5, 5)), numbers((2, 3, 3, 3))])
+    agree(
+        lambda lib, x, w: functional(lib).conv2d(x, w), [numbers((3, 5, 5)), numbers((2, 3, 3, 3))]
+    )
 
 
 POOLS = [

@@ -329,7 +329,7 @@ def test_dropout_differs_between_calls():
         lambda x: x if x.sum() > 0 else -x,
         lambda x: x * x.max().item(),
         lambda x: x * float(x[0]),
-        lambda x: [v for v in x.tolist()],
+        lambda x: x.tolist(),
         lambda x: x.detach().numpy(),
     ],
 )
@@ -397,8 +397,8 @@ def test_tensors_that_leave_the_trace():
 
 
 def test_state_made_on_the_first_call():
-    model, optimizer, step = build(momentum=0.9, dampening=0.5)
-    plain_model, _, plain = build(momentum=0.9, dampening=0.5)
+    _, _, step = build(momentum=0.9, dampening=0.5)
+    _, _, plain = build(momentum=0.9, dampening=0.5)
     jitted = rl.jit(step)
     for x, y in batches(5):
         close(jitted(x, y), plain(x, y), 1e-5)
@@ -428,7 +428,7 @@ def test_check_finds_what_guards_cannot_see():
 
 
 def test_check_passes_a_training_step():
-    model, optimizer, step = build(dropout=0.3)
+    _, _, step = build(dropout=0.3)
     checked = rl.jit(step, check=True)
     for x, y in batches(3):
         checked(x, y)
