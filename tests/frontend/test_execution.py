@@ -1,0 +1,251 @@
+"""Deferred, eager and pinned tiers agree; work runs once; memory stays bounded."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import execute, tiers
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.printer import format_graph
+from ridgeline.runtime.buffer import pool
+from ridgeline.tensor import read
+
+
+def program(x):
+    y = (x @ x.t()).softmax(-1)
+    z = y.mean(0) * 3 - x.sum(1).exp()
+    return (z**2).sum() + y[0, 1:].amax()
+
+
+def gradients(run):
+    rl.manual_seed(0)
+    x = rl.rand(6, 5, dtype=rl.float64, requires_grad=True)
+    value = run(x)
+    value.backward()
+    return value.item(), x.grad.tolist()
+
+
+def test_ways_to_run_agree():
+    expected = gradients(program)
+    with rl.eager():
+        value, gradient = gradients(program)
+        assert value == pytest.approx(expected[0], rel=1e-12)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-10)
+    for tier in ("interpreter", "compiled"):
+        with rl.config.override(tier=tier):
+            value, gradient = gradients(program)
+            assert value == pytest.approx(expected[0], rel=1e-12)
+            np.testing.assert_allclose(gradient, expected[1], rtol=1e-10)
+    value, gradient = gradients(rl.jit(program))
+    assert value == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-10)
+
+
+def test_exact_inputs_give_equal_results_everywhere():
+    def exact(x, y):
+        return ((x @ y) * 2 - x.sum(1, keepdim=True)).relu().sum(0), x.amax(1), y.t()[0]
+
+    x = rl.arange(12, dtype=rl.float32).reshape(3, 4) - 5
+    y = rl.arange(20, dtype=rl.float32).reshape(4, 5) - 7
+    expected = [t.tolist() for t in exact(x, y)]
+    with rl.eager():
+        assert [t.tolist() for t in exact(x, y)] == expected
+    with rl.config.override(tier="compiled"):
+        assert [t.tolist() for t in exact(x, y)] == expected
+    assert [t.tolist() for t in rl.jit(exact)(x, y)] == expected
+
+
+def test_nothing_runs_before_it_is_read(monkeypatch):
+    computed = []
+    monkeypatch.setattr(execute, "compute", lambda roots, tracked: (
+        computed.append(len(roots)), tiers.compute(roots, tracked)))  # fmt: skip
+    x = rl.ones(3)
+    y = x + 1
+    z = y * 2
+    assert not computed
+    assert z.tolist() == [4, 4, 4]
+    assert y.tolist() == [2, 2, 2] and x.tolist() == [1, 1, 1]
+    assert len(computed) == 1, "one flush computed everything that was pending"
+    with rl.eager():
+        y + 1
+        z + 1
+    assert len(computed) == 3
+
+
+def counting(monkeypatch):
+    runs = {}
+
+    def counted(roots, given=None):
+        from ridgeline.graph.node import topological
+
+        for node in topological(roots, lambda n: n.buffer is not None):
+            if node.buffer is None and node.inputs:
+                runs[node] = runs.get(node, 0) + 1
+        return evaluate(roots, given)
+
+    monkeypatch.setattr(tiers, "evaluate", counted)
+    return runs
+
+
+def test_a_flush_between_forward_and_backward_repeats_only_elementwise_work(monkeypatch):
+    runs = counting(monkeypatch)
+    w1 = rl.randn(4, 5, requires_grad=True)
+    w2 = rl.randn(5, 3, requires_grad=True)
+    loss = ((rl.randn(2, 4) @ w1).tanh() @ w2).softmax(-1)[:, 0].log().mean()
+    loss.item()
+    loss.backward()
+    assert w1.grad.shape == (4, 5) and np.isfinite(w1.grad.numpy()).all()
+    w2.grad.tolist()
+    repeated = {n.op.name for n, count in runs.items() if count > 1}
+    assert not repeated & {"contract", "reduce"}
+
+
+def test_memory_stays_bounded_in_loops():
+    x = rl.zeros(1 << 14)
+    gc.collect()
+    x.tolist()
+    start = pool.in_use
+    for _ in range(50):
+        x = x + 1
+        x.sum().item()
+    gc.collect()
+    assert pool.in_use <= start + 4 * (1 << 16) + 4096
+    assert x[0].item() == 50
+
+
+def test_recording_alone_stays_bounded():
+    x = rl.zeros(4)
+    for _ in range(3 * execute.MOST_PENDING):
+        x = x + 1
+    depth, node = 0, x._cell.node
+    while node.inputs:
+        depth, node = depth + 1, node.inputs[0]
+    assert depth <= execute.MOST_PENDING
+    assert x[0].item() == 3 * execute.MOST_PENDING
+
+
+def test_training_loop_keeps_constant_memory():
+    w = rl.randn(64, 64, requires_grad=True)
+    losses = []
+    for step in range(30):
+        loss = (rl.randn(8, 64) @ w).tanh().square().mean()
+        loss.backward()
+        with rl.no_grad():
+            w.sub_(w.grad * 0.1)
+        w.grad = None
+        execute.flush()
+        losses.append(loss)
+        if step == 5:
+            gc.collect()
+            start, nodes = pool.in_use, count_nodes()
+    gc.collect()
+    assert pool.in_use <= start + 64 * 1024
+    assert count_nodes() <= nodes + 30 * 20
+    assert len(losses) == 30 and losses[-1].item() < losses[0].item()
+
+
+def count_nodes():
+    from ridgeline.graph import node
+
+    return len(node._table)
+
+
+DEPTH = 100_000
+
+
+def test_a_hundred_thousand_ops_deep():
+    w = rl.ones(2, requires_grad=True)
+    x = w
+    for _ in range(DEPTH // 2):
+        x = x * 1
+        x = x + 1
+    node = read(x)
+    assert format_graph([node], at_most=5).count("\n") == 6
+    assert len(format_graph([node], origins=False).splitlines()) > DEPTH
+    x.sum().backward()
+    assert w.grad.tolist() == [1, 1]
+    assert x.tolist() == [DEPTH // 2 + 1] * 2
+
+
+def test_deep_graphs_without_gradients():
+    x = rl.ones(2)
+    pending, execute.MOST_PENDING = execute.MOST_PENDING, 10 * DEPTH
+    try:
+        y = x
+        for _ in range(DEPTH):
+            y = y + x
+        assert y.tolist() == [DEPTH + 1] * 2
+        tangent = rl.jvp(lambda v: _chain(v, 2000), (x,), (x,))[1]
+        assert tangent.tolist() == [2001, 2001]
+    finally:
+        execute.MOST_PENDING = pending
+
+
+def _chain(v, length):
+    total = v
+    for _ in range(length):
+        total = total + v
+    return total
+
+
+def test_threads_record_independently():
+    results = {}
+
+    def work(name):
+        with rl.no_grad():
+            x = rl.full((100,), float(name))
+            for _ in range(200):
+                x = x + 1
+            results[name] = x.sum().item()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {n: 100.0 * (n + 200) for n in range(4)}
+    assert rl.is_grad_enabled()
+
+
+def test_copies_and_pickles():
+    x = rl.tensor([[1.0, 2.0]], requires_grad=True)
+    (x * x).sum().backward()
+    twin = copy.deepcopy(x)
+    assert twin.requires_grad and twin.is_leaf and twin.grad.tolist() == [[2.0, 4.0]]
+    with rl.no_grad():
+        twin.add_(1)
+    assert x.tolist() == [[1.0, 2.0]]
+    for value in (x, rl.arange(3), rl.ones(2, dtype=rl.bfloat16), rl.tensor(True)):
+        back = pickle.loads(pickle.dumps(value))
+        assert back.tolist() == value.tolist() and back.dtype is value.dtype
+        assert back.requires_grad == value.requires_grad
+    shallow = copy.copy(rl.ones(2))
+    assert shallow.tolist() == [1, 1]
+
+
+def test_scalars_do_not_change_the_structure():
+    x = rl.rand(50, 50)
+    x.tolist()
+    before = len(tiers._pieces)
+    for number in range(5):
+        (x * (0.1 + number) - 0.5**number).sum().item()
+    assert len(tiers._pieces) <= before + 1
+
+
+def test_import_is_light():
+    code = (
+        "import sys, time; t = time.perf_counter(); import ridgeline; "
+        "heavy = [m for m in ('llvmlite', 'rich', 'torch', 'safetensors') if m in sys.modules]; "
+        "x = ridgeline.ones(2) + 1; assert x.tolist() == [2, 2]; assert not heavy, heavy; "
+        "assert 'llvmlite' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
