@@ -7,11 +7,13 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from ridgeline.errors import RidgelineError
 from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.analysis.focus import focused
 from ridgeline.profile.report import Finding, RankReport, Report
 from ridgeline.profile.rules.engine import run_rules
 from ridgeline.profile.rules.table import standing
+from ridgeline.profile.trace.errors import EmptyTraceError, ForeignTraceError, TraceFormatError
 from ridgeline.profile.trace.files import trace_files
 from ridgeline.profile.trace.model import Trace
 from ridgeline.profile.trace.reader import read_trace
@@ -27,8 +29,31 @@ def diagnose(
     `progress` is called with the number of bytes read since the last call.
     """
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    files = trace_files([Path(path) for path in given])
-    return combine([examine(read_trace(path, progress)) for path in files])
+    named = [Path(path) for path in given]
+    ranks: list[RankReport] = []
+    skipped: list[str] = []
+    failure: RidgelineError | None = None
+    for path in trace_files(named):
+        try:
+            rank = examine(read_trace(path, progress))
+        except (TraceFormatError, ForeignTraceError, EmptyTraceError) as error:
+            # What merely lies in a directory need not be a trace; what was named must be.
+            if path in named:
+                raise
+            skipped.append(f"{path.name} skipped: {error.message}")
+            failure = failure or error
+            continue
+        ranks = _keep_slowest(ranks, rank)
+    if failure is not None and not ranks:
+        raise failure
+    return replace(combine(ranks), skipped=tuple(skipped))
+
+
+def _keep_slowest(ranks: list[RankReport], rank: RankReport) -> list[RankReport]:
+    """Add a rank; only the slowest keeps its events, so that memory does not grow with ranks."""
+    if all(rank.verdict.step > other.verdict.step for other in ranks):
+        return [*(replace(other, facts=None, matches={}) for other in ranks), rank]
+    return [*ranks, replace(rank, facts=None, matches={})]
 
 
 def examine(trace: Trace) -> RankReport:

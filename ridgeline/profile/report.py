@@ -72,7 +72,8 @@ class RankReport:
     unchecked: tuple[Unchecked, ...]
     warnings: tuple[str, ...]
     events: int
-    facts: Facts = field(repr=False, compare=False)
+    facts: Facts | None = field(repr=False, compare=False)
+    """The trace itself, kept for the slowest rank only."""
     matches: dict[str, Match] = field(repr=False, compare=False)
 
 
@@ -82,6 +83,8 @@ class Report:
 
     ranks: tuple[RankReport, ...]
     findings: tuple[Finding, ...]
+    skipped: tuple[str, ...] = ()
+    """Files of a directory that are no traces, and why."""
 
     @property
     def main(self) -> RankReport:
@@ -102,6 +105,7 @@ class Report:
         return {
             "schema": SCHEMA,
             "partial": self.partial,
+            "skipped": list(self.skipped),
             "findings": [asdict(finding) for finding in self.findings],
             "ranks": [_rank_dict(rank) for rank in self.ranks],
         }

@@ -69,6 +69,7 @@ def _warnings(report: Report) -> Iterable[str]:
     for rank in report.ranks:
         prefix = f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
         yield from (prefix + line for line in rank.warnings)
+    yield from report.skipped
 
 
 def _headline(rank: RankReport) -> Text:

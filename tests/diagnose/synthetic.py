@@ -1,4 +1,4 @@
-"""Built traces for rules that no recorded program plants: one that fires each, one that must not."""
+"""Built traces for rules that no recorded program plants: one that fires, one that must not."""
 
 from __future__ import annotations
 

@@ -15,7 +15,19 @@ from ridgeline.profile.page.build import report_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync", "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr", "--window-size=1100,900", "--dump-dom"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-sync",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--enable-logging=stderr",
+    "--window-size=1100,900",
+    "--dump-dom",
+]
 
 # Zooms, moves, selects, switches the theme, opens help; leaves what it saw in the title. Frames
 # are drawn at once, because a browser without a screen has no frame clock to wait for.

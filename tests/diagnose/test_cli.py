@@ -46,10 +46,14 @@ def test_json_is_for_programs(capsys):
 @pytest.mark.parametrize(
     ("limits", "code"),
     [
-        (["S1:0.05"], 1), (["s1"], 1), (["any:0.3"], 1), (["S1:0.99"], 0), (["D1:0.05"], 0),
+        (["S1:0.05"], 1),
+        (["s1"], 1),
+        (["any:0.3"], 1),
+        (["S1:0.99"], 0),
+        (["D1:0.05"], 0),
         (["D1", "S1:0.1"], 1),
     ],
-)  # fmt: skip
+)
 def test_fail_on_sets_the_exit_code(capsys, limits, code):
     options = [part for limit in limits for part in ("--fail-on", limit)]
     assert main(["diagnose", PLANTED, *options]) == code
@@ -59,11 +63,16 @@ def test_fail_on_sets_the_exit_code(capsys, limits, code):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [], ["--before", PLANTED], ["--before", PLANTED, "--after", REPAIRED, PLANTED],
-        [PLANTED, "--fail-on", "Z9"], [PLANTED, "--fail-on", "D1:2"], [PLANTED, "--fail-on", "D1:x"],
-        [PLANTED, "--html", "/nowhere/at/all.html"], ["no-such-file.json"],
+        [],
+        ["--before", PLANTED],
+        ["--before", PLANTED, "--after", REPAIRED, PLANTED],
+        [PLANTED, "--fail-on", "Z9"],
+        [PLANTED, "--fail-on", "D1:2"],
+        [PLANTED, "--fail-on", "D1:x"],
+        [PLANTED, "--html", "/nowhere/at/all.html"],
+        ["no-such-file.json"],
     ],
-)  # fmt: skip
+)
 def test_wrong_usage_is_an_error_with_a_code(capsys, arguments):
     assert main(["diagnose", *arguments]) == 2
     assert "error RL07" in capsys.readouterr().err
@@ -139,9 +148,14 @@ def test_gpu_verbs(capsys, arguments, expected):
 
 @pytest.mark.parametrize(
     "arguments",
-    ["occupancy --threads 64 --registers 32", "peak --gpu Voodoo", "littles-law --sms 1",
-     "amdahl --share 2 --speedup 2", "intensity --flops 1 --bytes 1 --gpu H200 --dtype int3"],
-)  # fmt: skip
+    [
+        "occupancy --threads 64 --registers 32",
+        "peak --gpu Voodoo",
+        "littles-law --sms 1",
+        "amdahl --share 2 --speedup 2",
+        "intensity --flops 1 --bytes 1 --gpu H200 --dtype int3",
+    ],
+)
 def test_gpu_verbs_refuse_nonsense(capsys, arguments):
     assert main(["gpu", *arguments.split()]) == 2
     assert "RL0711" in capsys.readouterr().err

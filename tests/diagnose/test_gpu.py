@@ -94,13 +94,23 @@ def test_peak_and_roofline():
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        ("NVIDIA H200", "H200"), ("NVIDIA H100 80GB HBM3", "H100 SXM"), ("NVIDIA H100 PCIe", "H100 PCIe"),
-        ("NVIDIA A100-SXM4-80GB", "A100 80GB"), ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
-        ("Tesla V100-SXM2-16GB", "V100"), ("Tesla T4", "T4"), ("NVIDIA A10", "A10"), ("NVIDIA A10G", None),
-        ("NVIDIA L4", "L4"), ("NVIDIA L40S", "L40S"), ("NVIDIA GeForce RTX 4090", "RTX 4090"),
-        ("NVIDIA B200", "B200"), ("Jetson Nano", "Jetson Nano"), ("Radeon", None),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA H100 80GB HBM3", "H100 SXM"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80GB"),
+        ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA A10", "A10"),
+        ("NVIDIA A10G", None),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA B200", "B200"),
+        ("Jetson Nano", "Jetson Nano"),
+        ("Radeon", None),
     ],
-)  # fmt: skip
+)
 def test_device_names(name, model):
     found = find(name)
     assert (found.name if found else None) == model

@@ -85,6 +85,22 @@ def test_ranks_of_a_directory_are_merged(tmp_path):
     assert report.main.rank == 0
 
 
+def test_other_files_in_a_directory_are_skipped_with_a_word(tmp_path):
+    busy_program().write(tmp_path / "rank0.json")
+    (tmp_path / "settings.json").write_text('{"a": 1}')
+    report = diagnose(tmp_path)
+    assert len(report.ranks) == 1 and "settings.json skipped" in report.skipped[0]
+    assert code_of([tmp_path / "rank0.json", tmp_path / "settings.json"]) == "RL0703"
+
+
+def test_only_the_slowest_rank_keeps_its_trace(tmp_path):
+    for rank, length in enumerate((900, 1100, 1000)):
+        busy_program(length=length).write(tmp_path / f"rank{rank}.json")
+    report = diagnose(tmp_path)
+    assert [rank.facts is not None for rank in report.ranks] == [False, True, False]
+    assert report.main.rank == 1
+
+
 def test_rank_numbers_come_from_the_file(tmp_path):
     info = {"backend": "nccl", "rank": 5, "world_size": 8}
     trace = TraceText(H200, distributedInfo=info).steps(4, 100)

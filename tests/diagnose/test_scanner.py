@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 
@@ -15,9 +16,11 @@ from ridgeline.profile.trace.scanner import Scanner
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
-)  # fmt: skip
+)
 events = st.lists(st.dictionaries(st.text(max_size=5), values, max_size=4), max_size=6)
 headers = st.dictionaries(
     st.text(max_size=6).filter(lambda k: k != "traceEvents"), values, max_size=3
@@ -111,7 +114,5 @@ def test_what_is_no_json_says_so(text):
 @given(st.binary(max_size=200))
 def test_any_bytes_end_well(data):
     scanner = Scanner(io.BytesIO(b'{"traceEvents": [' + data))
-    try:
+    with contextlib.suppress(TraceFormatError):
         list(scanner)
-    except TraceFormatError:
-        pass

@@ -16,7 +16,7 @@ from ridgeline import __version__
 from ridgeline.profile.analysis.tables import Line, by_kernel, by_line, by_op, roofline_dots
 from ridgeline.profile.comparison import Comparison
 from ridgeline.profile.page.roofline import roofline_svg
-from ridgeline.profile.page.timeline import timeline
+from ridgeline.profile.page.timeline import facts_of, timeline
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
 from ridgeline.profile.rules.table import BY_ID
 from ridgeline.profile.terminal import duration, share, unrecorded
@@ -98,6 +98,7 @@ def _header(report: Report, main: RankReport) -> str:
 
 def _warnings(report: Report) -> str:
     lines = [escape(line) for rank in report.ranks for line in rank.warnings]
+    lines += [escape(line) for line in report.skipped]
     return "".join(f'<p class="warning">{line}</p>' for line in lines)
 
 
@@ -231,8 +232,9 @@ def _findings_section(report: Report) -> str:
 
 
 def _roofline_section(rank: RankReport) -> str:
-    gpu = rank.facts.gpu_model
-    svg = roofline_svg(roofline_dots(rank.facts), gpu) if gpu is not None else ""
+    facts = facts_of(rank)
+    gpu = facts.gpu_model
+    svg = roofline_svg(roofline_dots(facts), gpu) if gpu is not None else ""
     if gpu is None or not svg:
         return ""
     return (
@@ -260,11 +262,12 @@ def _table(title: str, lines: list[Line]) -> str:
 
 
 def _tables_section(rank: RankReport) -> str:
-    where = "device" if rank.facts.has_gpu else "host"
+    facts = facts_of(rank)
+    where = "device" if facts.has_gpu else "host"
     tables = (
-        _table("By your code", by_line(rank.facts))
-        + _table("By op", by_op(rank.facts))
-        + _table("By kernel", by_kernel(rank.facts))
+        _table("By your code", by_line(facts))
+        + _table("By op", by_op(facts))
+        + _table("By kernel", by_kernel(facts))
     )
     return (
         f'<section id="tables"><h2>Where {where} time goes</h2><div class="columns">{tables}</div>'

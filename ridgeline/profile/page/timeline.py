@@ -29,9 +29,16 @@ class _Names:
         return list(self._numbers)
 
 
+def facts_of(rank: RankReport) -> Facts:
+    """The trace of the slowest rank, the only one that is drawn."""
+    if rank.facts is None:
+        raise ValueError("only the slowest rank keeps its trace")
+    return rank.facts
+
+
 def timeline(rank: RankReport) -> dict[str, Any]:
     """Lanes, names and the findings' spans; times are microseconds from the first steady step."""
-    facts, names = rank.facts, _Names()
+    facts, names = facts_of(rank), _Names()
     end = _end(facts)
     lanes = [_host_lane(facts, names, end), *_device_lanes(facts, names, end)]
     spans = {
