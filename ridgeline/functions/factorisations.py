@@ -234,9 +234,11 @@ def cholesky_ex(A: Node, *, upper: bool = False, check_errors: bool = False) -> 
 def cholesky_solve(B: Node, L: Node, upper: bool = False) -> Node:
     """The solution X of A X = B, from the Cholesky factor of A."""
     right, factor = _batched(B, L, "cholesky_solve")
-    low = adjoint(factor) if upper else factor
-    half = ops.solve_triangular(low, right, False, False)
-    return ops.solve_triangular(adjoint(low), half, True, False)
+    # one triangle is read, but as in torch the gradient is that of the whole product
+    fixed = stop_gradient(factor)
+    whole = apply("add", ops.mask(fixed, 1 if upper else -1), apply("sub", factor, fixed))
+    low = adjoint(whole) if upper else whole
+    return ops.solve(matmul(low, adjoint(low)), right)
 
 
 @public()

@@ -24,8 +24,8 @@ from ridgeline.graph.node import Node
 from ridgeline.ops import decompositions, spectra
 from ridgeline.ops import linalg as ops
 from ridgeline.ops.complex import conj, real, real_of
-from ridgeline.ops.elementwise import apply, cast, full_like, select, stop_gradient
-from ridgeline.ops.movement import reshape
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
+from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.ops.reduce import expand_back, reduce
 
 Dims = int | Sequence[int] | None
@@ -71,12 +71,10 @@ def _vector_norm(x: Node, ord: float, axes: Sequence[int]) -> Node:
 
 
 def _powered(sizes: Node, ord: float) -> Node:
-    """|x| ** p with a derivative of 0 (not NaN) at 0 for p < 1."""
+    """|x| ** p with a derivative of 0 (not NaN) at 0."""
     zero = apply("eq", sizes, full_like(sizes, 0))
-    if ord < 0:
-        return power(sizes, ord)
     safe = select(zero, full_like(sizes, 1), sizes)
-    return select(zero, full_like(sizes, 0), power(safe, ord))
+    return select(zero, full_like(sizes, 0 if ord > 0 else math.inf), power(safe, ord))
 
 
 def _rooted(total: Node, ord: float) -> Node:
@@ -251,7 +249,8 @@ def _matrix_power(input: Node, n: int) -> Node:
     base = ops.inverse(input)[0] if n < 0 else input
     count = n if n >= 0 else -n
     if count == 0:
-        return ops.eye_like(base)
+        never = broadcast_scalar(constant(False, dtypes.bool_), base.shape)
+        return select(never, base, ops.eye_like(base))  # a gradient of zeros, not none
     result: Node | None = None
     while count:
         if count & 1:

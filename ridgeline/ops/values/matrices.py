@@ -15,7 +15,7 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
     packed = a.copy()
     rows, columns = a.shape[-2:]
     count = min(rows, columns)
-    flat = packed.reshape(-1, rows, columns)
+    flat = packed.reshape(math.prod(a.shape[:-2]), rows, columns)
     pivots = np.zeros((flat.shape[0], count), np.int32)
     info = np.zeros(flat.shape[0], np.int32)
     batch = np.arange(flat.shape[0])
@@ -37,7 +37,7 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
 
 def order_of(pivots: Array, rows: int) -> Array:
     """The row order that a list of exchanges leads to."""
-    flat = pivots.reshape(-1, pivots.shape[-1])
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     order = np.tile(np.arange(rows), (flat.shape[0], 1))
     batch = np.arange(flat.shape[0])
     for k in range(flat.shape[1]):
@@ -57,7 +57,7 @@ def permutation(pivots: Array, rows: int) -> Array:
 def cholesky(a: Array) -> tuple[Array, Array]:
     """Lower factors, and the order of the first minor that is not positive (0 if all are)."""
     size = a.shape[-1]
-    flat = a.reshape(-1, size, size)
+    flat = a.reshape(math.prod(a.shape[:-2]), size, size)
     factors, info = np.zeros_like(flat), np.zeros(flat.shape[0], np.int32)
     for number, matrix in enumerate(flat):
         try:
