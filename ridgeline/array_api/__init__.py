@@ -1,3 +1,4 @@
+# ruff: noqa: F401  (a namespace)
 """The Array API standard, version 2025.12, over the same ops as the rest of the framework.
 
 `Tensor.__array_namespace__()` gives this module. Its functions take any tensor, follow the
@@ -27,6 +28,7 @@ from ridgeline.array_api.creation import (
     zeros,
     zeros_like,
 )
+from ridgeline.array_api.edges import expm1, floor_divide, round, sign, tanh
 from ridgeline.array_api.elementwise import (
     abs,
     acos,
@@ -52,9 +54,7 @@ from ridgeline.array_api.elementwise import (
     divide,
     equal,
     exp,
-    expm1,
     floor,
-    floor_divide,
     greater,
     greater_equal,
     hypot,
@@ -84,8 +84,6 @@ from ridgeline.array_api.elementwise import (
     real,
     reciprocal,
     remainder,
-    round,
-    sign,
     signbit,
     sin,
     sinh,
@@ -93,7 +91,6 @@ from ridgeline.array_api.elementwise import (
     square,
     subtract,
     tan,
-    tanh,
     trunc,
 )
 from ridgeline.array_api.info import Info, __array_namespace_info__
@@ -147,6 +144,7 @@ from ridgeline.array_api.statistics import (
     var,
 )
 from ridgeline.array_api.types import can_cast, finfo, iinfo, isdtype, result_type
+from ridgeline.dtypes import bool_ as bool
 from ridgeline.dtypes import (
     complex64,
     complex128,
@@ -161,8 +159,6 @@ from ridgeline.dtypes import (
     uint32,
     uint64,
 )
-from ridgeline.dtypes import bool_ as bool
 
 __array_api_version__ = "2025.12"
 newaxis = None
-

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ridgeline.array_api.types import KindError, is_number, promote, require, weak
 from ridgeline.dispatch import FUNCTIONS
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
-from ridgeline.array_api.types import KindError, is_number, promote, require, weak
 from ridgeline.tensor import Tensor, wrap_operand
 
 

@@ -225,9 +225,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Array:
     return call("triu", x, k)
 
 
-def astype(
-    x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None
-) -> Array:
+def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None) -> Array:
     """The values in another element type."""
     check_device(device)
     need_array("astype", x)

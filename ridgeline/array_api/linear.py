@@ -38,9 +38,7 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Array:
     if not -min(a.ndim, b.ndim) <= axis < 0 and not (axis >= 0 and a.ndim == b.ndim > axis):
         raise SizeError(f"vecdot: axis {axis} does not exist in both operands")
     if a.shape[axis] != b.shape[axis]:
-        raise SizeError(
-            f"vecdot: {list(a.shape)} and {list(b.shape)} differ along axis {axis}"
-        )
+        raise SizeError(f"vecdot: {list(a.shape)} and {list(b.shape)} differ along axis {axis}")
     left = call("conj", a) if a.dtype.kind == "complex" else a
     place = axis if axis < 0 else axis - a.ndim
     products = call("mul", left, b)

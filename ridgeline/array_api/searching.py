@@ -115,9 +115,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Array:
     return call("take_along_dim", x, picks, axis)
 
 
-def sort(
-    x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> Array:
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The values in order along an axis."""
     require("sort", need_array("sort", x).dtype, REAL)
     return as_array(FUNCTIONS["sort"](x, dim=axis, descending=descending, stable=stable)[0])
