@@ -84,15 +84,14 @@ def fill_ellipsis(parts: list[Any], used: int, rank: int) -> list[Any]:
 def _range(part: slice, size: Size) -> tuple[int, Size, int]:
     if part == slice(None):
         return 0, size, 1
-    if part.step is not None and part.step <= 0:
-        raise RidgelineError(
-            f"slices need a positive step, not {part.step}", help="use flip() to turn an axis round"
-        )
+    if part.step == 0:
+        raise RidgelineError("slices need a step that is not 0")
     try:
         start, stop, step = part.indices(known(size))
     except TypeError as error:
         raise DTypeError(f"slices take ints: {part}", note=str(error)) from None
-    return start, len(range(start, stop, step)), step
+    count = len(range(start, stop, step))
+    return start if count else 0, count, step
 
 
 def _per_axis(input: Node, picks: Sequence[Node | None]) -> list[Node | None]:
