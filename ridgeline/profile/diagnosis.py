@@ -66,7 +66,8 @@ def examine(trace: Trace) -> RankReport:
         warnings.append(narrowed)
     if facts.steps.count < 3:
         warnings.append(
-            f"only {facts.steps.count} steady step(s) recorded ({facts.steps.source}): call "
+            f"only {facts.steps.count} steady step{'s' * (facts.steps.count != 1)} recorded "
+            f"({facts.steps.source}): call "
             "prof.step() in the loop and record ten or more"
         )
     return RankReport(

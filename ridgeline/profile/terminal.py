@@ -76,7 +76,9 @@ def _headline(rank: RankReport) -> Text:
     v = rank.verdict
     line = Text()
     line.append(f"step {duration(v.step)}", style="bold")
-    line.append(f" ± {duration(v.spread)} · {v.steps} steady steps ({v.source}")
+    line.append(
+        f" ± {duration(v.spread)} · {v.steps} steady step{'s' * (v.steps != 1)} ({v.source}"
+    )
     line.append(f", {v.dropped} dropped as warm-up)" if v.dropped else ")")
     busy = f" · busy {share(v.busy)}" if v.has_gpu else ""
     line.append(f"\n{rank.device}{busy} · {rank.path}", style="dim")
@@ -86,7 +88,7 @@ def _headline(rank: RankReport) -> Text:
 def _parts(v: Verdict) -> list[tuple[str, float, str]]:
     """(label, seconds, style) of the split of a step."""
     parts = []
-    if v.has_gpu:
+    if v.limit > 0:
         parts.append(("at the machine's limit (modelled)", v.limit, "green"))
     parts += [(rule, seconds, _FAMILY_STYLES[rule[0]]) for rule, seconds in v.lost]
     if v.profiler > 0:
@@ -110,7 +112,7 @@ def _strip(v: Verdict) -> Text:
 def _legend(v: Verdict) -> list[Text]:
     lost = sum(seconds for _, seconds in v.lost)
     first = Text("  ")
-    if v.has_gpu:
+    if v.limit > 0:
         first.append(f"limit {duration(v.limit)} {share(v.limit / v.step)}", style="green")
         first.append(" (modelled) · ")
     first.append(f"lost {duration(lost)} {share(lost / v.step)}", style="bold")

@@ -173,6 +173,23 @@ def test_a_long_recording_is_narrowed_to_its_first_steps(tmp_path):
     assert focused(trace)[0] is trace
 
 
+def test_kernels_alone_are_a_trace_too(tmp_path):
+    """Recorded with ProfilerActivity.CUDA only, and no calls."""
+    trace = busy_program()
+    trace.events = [event for event in trace.events if event["cat"] == "kernel"]
+    verdict = diagnose(trace.write(tmp_path / "a.json")).main.verdict
+    assert verdict.busy > 0.9 and verdict.step == pytest.approx(5.98e-3, rel=0.01)
+
+
+def test_an_unknown_gpu_gets_no_modelled_limit(tmp_path):
+    whole = gzip.decompress((TRACES / "well_tuned.cuda.planted.json.gz").read_bytes())
+    path = tmp_path / "a.json"
+    path.write_bytes(whole.replace(b"NVIDIA H200", b"Card X"))
+    rank = diagnose(path).main
+    assert rank.verdict.limit == 0
+    assert {item.rule for item in rank.unchecked} >= {"C1", "C2", "K1"}
+
+
 HOSTILE = [
     {"ts": "soon"}, {"ts": None}, {"ts": float("inf")}, {"dur": -5}, {"dur": "long"}, {"name": 7},
     {"args": [1]}, {"args": {"Input Dims": 3, "Input type": {"a": 1}}}, {"cat": ["kernel"]},

@@ -79,8 +79,9 @@ def _device_boundaries(trace: Trace, links: Links, host: Floats) -> Floats:
     gpu = trace.gpu
     if not len(gpu):
         return host
-    launched = np.full(len(gpu), -np.inf)
     known = links.call_of_gpu >= 0
+    # Work launched before the recording began has no call; without any calls, a start must do.
+    launched = np.full(len(gpu), -np.inf) if known.any() else gpu.start.copy()
     launched[known] = trace.calls.start[links.call_of_gpu[known]]
     order = np.argsort(launched, kind="stable")
     done = np.maximum.accumulate(gpu.end[order])

@@ -104,7 +104,7 @@ def _warnings(report: Report) -> str:
 
 def _segments(v: Verdict) -> list[tuple[str, str, float]]:
     """(class, label, seconds) of the parts of a step."""
-    parts = [("limit", "at the machine's limit (modelled)", v.limit)] if v.has_gpu else []
+    parts = [("limit", "at the machine's limit (modelled)", v.limit)] if v.limit > 0 else []
     parts += [(f"f-{rule[0]}", f"{rule} {BY_ID[rule].title}", seconds) for rule, seconds in v.lost]
     if v.profiler > 0:
         parts.append(("profiler", "the profiler itself (modelled)", v.profiler))

@@ -155,6 +155,8 @@ def _verdict(
 def _limit(facts: Facts, findings: tuple[Finding, ...], matches: dict[str, Match]) -> float:
     """What is left when every finding's promise comes true: the modelled floor of work no rule
     claims, and of claimed kernels the part their finding does not promise to save."""
+    if facts.gpu_model is None:
+        return 0.0
     claimed = np.zeros(len(facts.trace.gpu), dtype=np.bool_)
     total = 0.0
     for finding in findings:

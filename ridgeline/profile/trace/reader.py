@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.profile.trace.columns import Columns, Interner
-from ridgeline.profile.trace.errors import EmptyTraceError, ForeignTraceError
+from ridgeline.profile.trace.errors import EmptyTraceError, ForeignTraceError, TraceFormatError
 from ridgeline.profile.trace.files import opened
 from ridgeline.profile.trace.frames import is_user_frame
 from ridgeline.profile.trace.model import (
@@ -290,8 +290,11 @@ def read_trace(
     with opened(path, progress) as stream:
         scanner = Scanner(stream)
         add = builder.add
-        for event in scanner:
-            add(event)
+        try:
+            for event in scanner:
+                add(event)
+        except TraceFormatError as error:
+            raise TraceFormatError(f"{path}: {error.message}", note=error.note) from None
     if "traceEvents" not in scanner.header and not builder.seen and scanner.header:
         raise ForeignTraceError(
             f"{path} is JSON, but has no traceEvents",
