@@ -25,7 +25,7 @@ from ridgeline.functions.registry import (
     Entry,
 )
 from ridgeline.graph.node import PROJ, Node, node, proj
-from ridgeline.graph.origins import Mark, describe, here, stamp
+from ridgeline.graph.origins import Mark, describe, here, running, stamp
 from ridgeline.guards import Lifted
 from ridgeline.modes import modes
 from ridgeline.ops.elementwise import cast, stop_gradient
@@ -90,12 +90,32 @@ class Operands:
 def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> RidgelineError:
     """The error with what is known of the operands: types and where they were made."""
     lines = [error.note] if error.note else []
+    if running.module_path:
+        lines.append(f"in module {running.module_path}")
     for number, operand in enumerate(tensors):
         place = describe(operand._cell.node)
         made = f", made at {place}" if place else ""
         lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
     error.note = "\n".join(lines)
     return error
+
+
+def check_tensors(
+    body: Callable[..., Any], name: str, values: Sequence[Any], named: dict[str, Any]
+) -> None:
+    """Raise a clear error where something else stands in for a tensor; asked after a failure."""
+    try:
+        given = inspect.signature(body).bind(*values, **named).arguments
+    except TypeError:
+        return  # the call itself was wrong, and Python's message says how
+    for parameter in inspect.signature(body).parameters.values():
+        value = given.get(parameter.name)
+        if parameter.annotation == "Node" and parameter.name in given:
+            if not isinstance(value, Node):
+                raise DTypeError(
+                    f"{name} needs a tensor for {parameter.name!r}, got {type(value).__name__}",
+                    help="make one with ridgeline.tensor(...)",
+                ) from None
 
 
 def finish(
@@ -172,6 +192,9 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             result = body(*values, **named)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
+        except (AttributeError, TypeError):
+            check_tensors(body, name, values, named)
+            raise
         return finish(result, operands.mode, here(), values, operands.shared)
 
     return _dressed(function, entry)

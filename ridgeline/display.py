@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,35 +59,41 @@ def _corners(values: Array) -> Array:
 
 
 def _element_texts(shown: Array) -> Any:
+    """Every element as text, padded to the width of the finite, non-zero ones, as torch does."""
     kind = shown.dtype.kind
     if kind == "f":
         write = _float_writer(shown)
     elif kind == "c":
-        write = lambda v: f"{v.real:.4f}{v.imag:+.4f}j"  # noqa: E731
+        write = _write_complex
     else:
         write = str
-    texts = np.array([write(v) for v in shown.reshape(-1).tolist()], dtype=object)
+    flat = shown.reshape(-1)
+    texts = [write(v) for v in flat.tolist()]
     if shown.ndim:  # a scalar is not padded
-        width = max((len(t) for t in texts), default=0)
-        texts = np.array([t.rjust(width) for t in texts], dtype=object)
-    return texts.reshape(shown.shape)
+        counts = np.isfinite(flat) & (flat != 0) if kind == "f" else np.ones(flat.shape, bool)
+        width = max((len(t) for t, counted in zip(texts, counts) if counted), default=0)
+        texts = [t.rjust(width) for t in texts]
+    return np.array(texts, dtype=object).reshape(shown.shape)
 
 
-def _float_writer(shown: Array) -> Any:
-    """Integers as `1.`, moderate numbers with four digits, others in scientific form."""
+def _write_complex(value: complex) -> str:
+    return f"{value.real:.{PRECISION}f}{value.imag:+.{PRECISION}f}j"
+
+
+def _float_writer(shown: Array) -> Callable[[float], str]:
+    """Whole numbers as `1.`, moderate ones with four digits, a wide range in scientific form."""
     finite = np.abs(shown[np.isfinite(shown)].astype(np.float64))
     nonzero = finite[finite > 0]
-    if (
-        finite.size
-        and np.all(finite == np.rint(finite))
-        and (not nonzero.size or nonzero.max() < 1e8)
-    ):
+    whole = bool(np.all(nonzero == np.rint(nonzero)))
+    wide = False
+    if nonzero.size:
+        low, high = nonzero.min(), nonzero.max()
+        wide = bool(high / low > 1000 or high > 1e8 or (not whole and low < 1e-4))
+    if wide:
+        return lambda v: f"{v:.{PRECISION}e}" if math.isfinite(v) else str(v)
+    if whole:
         return lambda v: f"{v:.0f}." if math.isfinite(v) else str(v)
-    wide = nonzero.size and (
-        nonzero.max() / nonzero.min() > 1000 or nonzero.max() > 1e8 or nonzero.min() < 1e-4
-    )
-    style = "e" if wide else "f"
-    return lambda v: f"{v:.{PRECISION}{style}}" if math.isfinite(v) else str(v)
+    return lambda v: f"{v:.{PRECISION}f}" if math.isfinite(v) else str(v)
 
 
 def _nested(values: Array, texts: Any, indent: int, summarise: bool) -> str:
@@ -114,6 +121,6 @@ def _row(texts: list[str], indent: int, cut: bool) -> str:
     if cut:
         texts = [*texts[:EDGE], " ...", *texts[EDGE:]]
     width = max(len(t) for t in texts) + 2
-    per_line = max(1, (WIDTH - indent) // width)
+    per_line = max(1, (WIDTH - indent + 1) // width)
     lines = [", ".join(texts[i : i + per_line]) for i in range(0, len(texts), per_line)]
     return "[" + (",\n" + " " * indent).join(lines) + "]"

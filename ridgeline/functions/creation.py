@@ -11,7 +11,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -40,6 +40,8 @@ def iinfo(dtype: DType) -> Any:
 
 def filled(shape: tuple[Size, ...], value: Operand, dtype: DType) -> Node:
     """One value repeated over a shape."""
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise ShapeError(f"sizes cannot be negative: {list(shape)}")
     return stretch(as_node(value, dtype), shape)
 
 
