@@ -56,7 +56,8 @@ dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
 
 _SUBMODULES = frozenset((
-    "array_api", "data", "fft", "linalg", "models", "nn", "optim", "profile", "special",
+    "array_api", "data", "fft", "linalg", "masked", "models", "nn", "optim", "profile", "signal",
+    "special",
 ))  # fmt: skip
 _LAZY = {
     "grad": "ridgeline.transforms",

@@ -170,6 +170,8 @@ def baddbmm(
 
 def _plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
     scaled = product if _is_one(alpha) else mul(product, alpha)
+    if isinstance(beta, int) and not beta:  # NaN and infinities of the input do not count
+        return scaled
     return add(scaled, input if _is_one(beta) else mul(input, beta))
 
 
@@ -309,6 +311,11 @@ def _without_repeated(
     return dropped, [labels[i] for i in kept]
 
 
+def _summed(node: Node, place: int) -> Node:
+    shape = tuple(1 if a == place else s for a, s in enumerate(node.shape))
+    return reshape(sum_(node, (place,)), shape)
+
+
 @public(method=False)
 def tensordot(a: Node, b: Node, dims: int | Sequence[Sequence[int]] = 2) -> Node:
     """Contraction over some axes of both operands."""
@@ -319,6 +326,11 @@ def tensordot(a: Node, b: Node, dims: int | Sequence[Sequence[int]] = 2) -> Node
         left = [d % len(a.shape) for d in dims[0]]
         right = [d % len(b.shape) for d in dims[1]]
     same_type(a, b, "tensordot")
+    for i, j in zip(left, right):  # an axis of size 1 stands for any size, as in torch
+        if a.shape[i] == 1 != b.shape[j]:
+            b = _summed(b, j)
+        elif b.shape[j] == 1 != a.shape[i]:
+            a = _summed(a, i)
     if [a.shape[i] for i in left] != [b.shape[i] for i in right]:
         raise ShapeError(f"tensordot: axes {dims} differ in {list(a.shape)} and {list(b.shape)}")
     names = [chr(ord("a") + i) for i in range(len(a.shape) + len(b.shape))]

@@ -54,10 +54,11 @@ def vector_norm(
 
 
 def _vector_norm(x: Node, ord: float, axes: Sequence[int]) -> Node:
+    if ord == 0:  # through sign, whose derivative is zero, where that of a comparison is none
+        ones = apply("sign", abs(x))
+        return reduce(select(apply("isnan", ones), full_like(ones, 1), ones), "sum", axes)
     if not axes:
-        return abs(x) if ord else cast(apply("ne", x, full_like(x, 0)), real_of(x.dtype))
-    if ord == 0:
-        return reduce(cast(apply("ne", x, full_like(x, 0)), real_of(x.dtype)), "sum", axes)
+        return abs(x)
     if ord == 2:
         return _euclidean(x, axes)
     sizes = abs(x)

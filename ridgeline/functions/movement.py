@@ -216,10 +216,14 @@ def drop(input: Node, axis: int) -> Node:
 
 
 @public(view=True)
-def narrow(input: Node, dim: int, start: int, length: int) -> Node:
+def narrow(input: Node, dim: int, start: int | Node, length: int) -> Node:
     """`length` elements from `start` along an axis."""
     axis = axis_of(dim, len(input.shape))
     size = known(input.shape[axis])
+    if isinstance(start, Node):
+        from ridgeline.functions.concrete import concrete
+
+        start = int(concrete(start, "narrow from a tensor", "start from an int").reshape(()))
     first = start + size if start < 0 else start
     if not (first >= 0 and length >= 0 and first + length <= size):
         raise ShapeError(
@@ -295,11 +299,13 @@ def joined(tensors: Sequence[Node], what: str) -> list[Node]:
 def cat(tensors: Sequence[Node], dim: int = 0) -> Node:
     """Tensors one after the other along an axis."""
     parts = joined(list(tensors), "cat")
-    # torch leaves out empty vectors, whatever the others' shapes
-    kept = [p for p in parts if p.shape != (0,)] or parts[:1]
-    if not kept[0].shape:
+    # torch lets empty vectors stand for empty parts, whatever the others' shapes
+    like = next((p for p in parts if p.shape != (0,)), parts[0])
+    if not like.shape:
         raise ShapeError("cat needs tensors with at least one axis", help="use stack() for scalars")
-    axis = axis_of(dim, len(kept[0].shape))
+    axis = axis_of(dim, len(like.shape))
+    empty = tuple(0 if a == axis else s for a, s in enumerate(like.shape))
+    kept = [movement.reshape(p, empty) if p.shape == (0,) else p for p in parts]
     if any(len(p.shape) != len(kept[0].shape) for p in kept):
         raise ShapeError(f"cat needs equal numbers of axes, got {[list(p.shape) for p in kept]}")
     return movement.concat(kept, axis)
@@ -393,7 +399,9 @@ def pad(
 ) -> Node:
     """Elements put around (or, where negative, taken away): pairs from the last axis backwards."""
     if mode != "constant":
-        raise RidgelineError(f'pad knows mode "constant" here, not {mode!r}')
+        from ridgeline.functions.padding import pad_by_mode
+
+        return pad_by_mode(input, pad, mode)
     rank = len(input.shape)
     if len(pad) % 2 or len(pad) > 2 * rank:
         raise ShapeError(f"pad needs pairs for at most {rank} axes, got {tuple(pad)}")

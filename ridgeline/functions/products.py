@@ -178,6 +178,8 @@ def chain_matmul(*matrices: Node) -> Node:
 @public(namespace="linalg", name="vander")
 def linalg_vander(x: Node, *, N: int | None = None) -> Node:
     """The powers 0, 1, … of vectors as rows."""
+    if not x.shape:
+        x = reshape(x, (1,))
     count = known(x.shape[-1]) if N is None else N
     columns = [full_like(x, 1)]
     for _ in range(count - 1):
@@ -274,7 +276,7 @@ def cov(
             norm = sub(total, div(mul(correction, sum(mul(weights, aweights))), total))
         norm = maximum(norm, 0)
     result = div(product, norm)
-    return reshape(result, ()) if len(input.shape) < 2 else result
+    return reshape(result, ()) if known(matrix.shape[0]) == 1 else result
 
 
 def _weights(matrix: Node, fweights: Node | None, aweights: Node | None) -> Node | None:

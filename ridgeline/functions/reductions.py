@@ -10,7 +10,6 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
 from ridgeline.functions.arithmetic import add, div, mul, sub, truth
-from ridgeline.functions.arithmetic import pow as power
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -146,13 +145,15 @@ class VarMean(NamedTuple):
 @public(method=False)
 def var_mean(
     input: Node,
-    dim: Dims = None,
+    dim: Dims | bool = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
     correction: float | None = None,
 ) -> VarMean:
     """The variance and the mean."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
     spread = var(input, dim, unbiased, keepdim, correction=correction)
     return VarMean(spread, mean(input, dim, keepdim))
 
@@ -160,13 +161,15 @@ def var_mean(
 @public(method=False)
 def std_mean(
     input: Node,
-    dim: Dims = None,
+    dim: Dims | bool = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
     *,
     correction: float | None = None,
 ) -> VarMean:
     """The standard deviation and the mean."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
     spread = std(input, dim, unbiased, keepdim, correction=correction)
     return VarMean(spread, mean(input, dim, keepdim))
 
@@ -290,29 +293,16 @@ def norm(
     dtype: DType | None = None,
 ) -> Node:
     """The vector norm of order p over some axes."""
+    from ridgeline.functions.matrices import matrix_norm, vector_norm
+
     x = input if dtype is None else cast(input, dtype)
     require_float(x, "norm")
-    if p in ("fro", None, 2):
-        return _euclidean(x, dim, keepdim)
-    if not isinstance(p, int | float):
-        raise RidgelineError(f"norm of order {p!r} is not defined here", help="use a number")
-    if p == math.inf:
-        return amax(abs(x), dim, keepdim)
-    if p == -math.inf:
-        return amin(abs(x), dim, keepdim)
-    if p == 0:
-        return sum(cast(truth(x), x.dtype), dim, keepdim)
-    if p == 1:
-        return sum(abs(x), dim, keepdim)
-    return power(sum(power(abs(x), p), dim, keepdim), 1.0 / p)
-
-
-def _euclidean(x: Node, dim: Dims, keepdim: bool) -> Node:
-    """sqrt of the sum of squares, with a gradient of 0 (not NaN) at the origin."""
-    squares = sum(apply("mul", x, x), dim, keepdim)
-    zero = apply("eq", squares, full_like(squares, 0))
-    safe = select(zero, full_like(squares, 1), squares)
-    return select(zero, full_like(squares, 0), apply("sqrt", safe))
+    if p == "nuc":
+        axes = axes_of(dim, len(x.shape)) if dim is None or isinstance(dim, int) else tuple(dim)
+        return matrix_norm(x, "nuc", axes, keepdim)
+    if p is not None and p != "fro" and not isinstance(p, int | float):
+        raise RidgelineError(f"norm of order {p!r} is not defined", help="use a number")
+    return vector_norm(x, 2 if p in ("fro", None) else p, dim, keepdim)  # type: ignore[arg-type]
 
 
 def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
@@ -325,9 +315,7 @@ def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
 def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """exp(input), divided by its sum along an axis."""
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
-    if not x.shape:
-        return full_like(x, 1)
-    axes = (_softmax_axis(dim, len(x.shape)),)
+    axes = (_softmax_axis(dim, len(x.shape)),) if x.shape else ()
     grown = apply("exp", _shifted(x, axes)[0])
     total = reduce(grown, "sum", axes)
     return apply("div", grown, expand_back(total, x.shape, axes))
@@ -337,9 +325,7 @@ def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
 def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """The logarithm of the softmax, without overflow."""
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
-    if not x.shape:
-        return full_like(x, 0)
-    axes = (_softmax_axis(dim, len(x.shape)),)
+    axes = (_softmax_axis(dim, len(x.shape)),) if x.shape else ()
     shifted, _ = _shifted(x, axes)
     total = apply("log", reduce(apply("exp", shifted), "sum", axes))
     return apply("sub", shifted, expand_back(total, x.shape, axes))

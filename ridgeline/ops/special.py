@@ -328,6 +328,11 @@ GCD = Op(
     lambda current, inputs: (np.gcd(*inputs),),
 )
 NEXT_AFTER = Op(
-    "nextafter", "opaque", lambda types, attrs: _infer(_REAL, "nextafter", types), _next_after_value
+    "nextafter",
+    "opaque",
+    lambda types, attrs: _infer(_REAL, "nextafter", types),
+    _next_after_value,
+    vjp_from(lambda current, i, t: t if i == 0 else None),
+    jvp_from(lambda current, i, t: t if i == 0 else None),
 )
 SPLIT_EXPONENT = Op("frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp)

@@ -1,0 +1,69 @@
+"""Padding by reflection, repetition and wrapping: slices and their mirror images, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline.cells import known
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.movement import cut, flip
+from ridgeline.graph.node import Node
+from ridgeline.ops.movement import broadcast, concat
+
+MODES = ("reflect", "replicate", "circular")
+
+
+def padded(x: Node, axis: int, low: int, high: int, mode: str) -> Node:
+    """The input with elements of its own put before and after along one axis.
+
+    Negative amounts take elements away, after the positive ones were added.
+    """
+    if mode not in MODES:
+        raise RidgelineError(f'pad knows the modes "constant" and {MODES}, not {mode!r}')
+    size = known(x.shape[axis])
+    left, right = max(low, 0), max(high, 0)
+    limit = {"reflect": size - 1, "circular": size, "replicate": left + right}[mode]
+    if left > limit or right > limit or (size == 0 and (left or right)):
+        raise ShapeError(
+            f"cannot pad an axis of {size} by {(low, high)} in mode {mode!r}",
+            help=f"at most {max(limit, 0)} elements can be added on each side",
+        )
+    before, after = _borders(x, axis, size, left, right, mode)
+    grown = concat([p for p in (before, x, after) if p is not None], axis)
+    kept = size + low + high
+    if kept < 0:
+        raise ShapeError(f"pad {(low, high)} takes more than axis {axis} of {list(x.shape)} has")
+    return cut(grown, axis, max(-low, 0), kept)
+
+
+def _borders(
+    x: Node, axis: int, size: int, low: int, high: int, mode: str
+) -> tuple[Node | None, Node | None]:
+    if mode == "reflect":
+        before = flip(cut(x, axis, 1, low), (axis,)) if low else None
+        after = flip(cut(x, axis, size - 1 - high, high), (axis,)) if high else None
+    elif mode == "circular":
+        before = cut(x, axis, size - low, low) if low else None
+        after = cut(x, axis, 0, high) if high else None
+    else:
+        before = _repeated(cut(x, axis, 0, 1), axis, low) if low else None
+        after = _repeated(cut(x, axis, size - 1, 1), axis, high) if high else None
+    return before, after
+
+
+def _repeated(x: Node, axis: int, count: int) -> Node:
+    shape = tuple(count if a == axis else s for a, s in enumerate(x.shape))
+    return broadcast(x, shape, tuple(range(len(shape))))
+
+
+def pad_by_mode(x: Node, pad: Sequence[int], mode: str) -> Node:
+    """Pairs of amounts from the last axis backwards."""
+    rank = len(x.shape)
+    if len(pad) % 2 or len(pad) // 2 > max(rank - 1, 0):
+        raise ShapeError(
+            f"pad {tuple(pad)} does not fit shape {list(x.shape)} in mode {mode!r}",
+            help="give pairs for the last axes, not for the first",
+        )
+    for place in range(len(pad) // 2):
+        x = padded(x, rank - 1 - place, pad[2 * place], pad[2 * place + 1], mode)
+    return x

@@ -1,0 +1,254 @@
+"""The `signal.windows` namespace, and transforms of overlapping frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ridgeline import dtypes
+from ridgeline.cells import known
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.functions.operands import defaults
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, scale
+from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.ops.special import special
+
+_SPACE = "signal.windows"
+
+
+def _ramp(m: int, sym: bool) -> tuple[Node, int]:
+    """The places of a window's points, and the number of steps that a period has."""
+    if m < 0:
+        raise RidgelineError(f"a window needs a length of at least 0, got {m}")
+    return iota((m,), 0, dtypes.float64), (m - 1 if sym else m)
+
+
+def _finished(values: Node, m: int, dtype: DType | None) -> Node:
+    wanted = dtype or defaults.dtype
+    if not wanted.is_floating_point:
+        raise DTypeError(f"windows have floating values, not {wanted.name}")
+    return cast(full_like(values, 1) if m == 1 else values, wanted)
+
+
+def _cosines(m: int, sym: bool, weights: Sequence[float], dtype: DType | None) -> Node:
+    """The sum of weights[k] * cos(2 pi k x) with alternating signs."""
+    place, steps = _ramp(m, sym)
+    total = full_like(place, 0)
+    for k, weight in enumerate(weights):
+        turn = scale(place, 2 * math.pi * k / steps if steps else 0.0)
+        total = apply("add", total, scale(apply("cos", turn), (-1) ** k * weight))
+    return _finished(total, m, dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def general_cosine(
+    M: int, *, a: Sequence[float], sym: bool = True, dtype: DType | None = None
+) -> Node:
+    """A sum of cosines with given weights."""
+    if not len(a):
+        raise RidgelineError("general_cosine needs at least one weight")
+    return _cosines(M, sym, a, dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def general_hamming(
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None
+) -> Node:
+    """alpha - (1 - alpha) * cos."""
+    return _cosines(M, sym, (alpha, 1 - alpha), dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def hamming(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
+    """Hamming's window."""
+    return _cosines(M, sym, (0.54, 0.46), dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def hann(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
+    """Hann's window."""
+    return _cosines(M, sym, (0.5, 0.5), dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def blackman(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
+    """Blackman's window."""
+    return _cosines(M, sym, (0.42, 0.5, 0.08), dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def nuttall(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
+    """Nuttall's minimum 4-term window."""
+    return _cosines(M, sym, (0.3635819, 0.4891775, 0.1365995, 0.0106411), dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def bartlett(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
+    """A triangle that is 0 at both ends."""
+    place, steps = _ramp(M, sym)
+    x = apply("add", scale(place, 2 / steps if steps else 0.0), full_like(place, -1))
+    return _finished(apply("sub", full_like(x, 1), apply("abs", x)), M, dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def cosine(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
+    """Half a period of the sine."""
+    place, steps = _ramp(M, sym)
+    middle = apply("add", place, full_like(place, 0.5))
+    return _finished(apply("sin", scale(middle, math.pi / max(steps + 1, 1))), M, dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def exponential(
+    M: int,
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: DType | None = None,
+) -> Node:
+    """exp(-|n - center| / tau)."""
+    if tau <= 0:
+        raise RidgelineError(f"exponential needs a positive tau, got {tau}")
+    if sym and center is not None:
+        raise RidgelineError("exponential takes a center for windows that are not symmetric only")
+    place, steps = _ramp(M, sym)
+    middle = steps / 2 if center is None else center
+    away = apply("abs", apply("add", place, full_like(place, -middle)))
+    return _finished(apply("exp", scale(away, -1 / tau)), M, dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None = None) -> Node:
+    """A bell of some width."""
+    if std <= 0:
+        raise RidgelineError(f"gaussian needs a positive std, got {std}")
+    place, steps = _ramp(M, sym)
+    x = scale(apply("add", place, full_like(place, -steps / 2)), 1 / (std * math.sqrt(2)))
+    return _finished(apply("exp", apply("neg", apply("mul", x, x))), M, dtype)
+
+
+@public(namespace=_SPACE, creation=True)
+def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None = None) -> Node:
+    """Kaiser's window."""
+    if beta < 0:
+        raise RidgelineError(f"kaiser needs a beta of at least 0, got {beta}")
+    place, steps = _ramp(M, sym)
+    x = apply("add", scale(place, 2 / steps if steps else 0.0), full_like(place, -1))
+    inside = apply("sub", full_like(x, 1), apply("mul", x, x))
+    root = apply("sqrt", apply("max", inside, full_like(x, 0)))
+    bell = special("i0", scale(root, beta))
+    return _finished(apply("div", bell, special("i0", full_like(x, beta))), M, dtype)
+
+
+@public(method=False, creation=True)
+def hann_window(
+    window_length: int, periodic: bool = True, *, dtype: DType | None = None
+) -> Node:
+    """Hann's window."""
+    return hann(window_length, sym=not periodic, dtype=dtype)
+
+
+@public(method=False, creation=True)
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: DType | None = None,
+) -> Node:
+    """Hamming's window."""
+    return _cosines(window_length, not periodic, (alpha, beta), dtype)
+
+
+@public(method=False, creation=True)
+def blackman_window(
+    window_length: int, periodic: bool = True, *, dtype: DType | None = None
+) -> Node:
+    """Blackman's window."""
+    return blackman(window_length, sym=not periodic, dtype=dtype)
+
+
+@public(method=False, creation=True)
+def bartlett_window(
+    window_length: int, periodic: bool = True, *, dtype: DType | None = None
+) -> Node:
+    """A triangle that is 0 at both ends."""
+    return bartlett(window_length, sym=not periodic, dtype=dtype)
+
+
+@public(method=False, creation=True)
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: DType | None = None
+) -> Node:
+    """Kaiser's window."""
+    return kaiser(window_length, beta=beta, sym=not periodic, dtype=dtype)
+
+
+@public()
+def stft(
+    input: Node,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Node | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+) -> Node:
+    """The transforms of overlapping frames, frequencies along the axis before the frames."""
+    from ridgeline.functions.complex import view_as_real
+    from ridgeline.functions.fourier import fft, rfft
+    from ridgeline.functions.movement import transpose, unsqueeze
+    from ridgeline.functions.windows import unfold
+
+    if len(input.shape) not in (1, 2):
+        raise RidgelineError(f"stft needs one or two axes, got shape {list(input.shape)}")
+    if return_complex is None and not input.dtype.is_complex:
+        raise RidgelineError("stft needs return_complex", help="pass return_complex=True")
+    x = unsqueeze(input, 0) if len(input.shape) == 1 else input
+    hop = n_fft // 4 if hop_length is None else hop_length
+    width = n_fft if win_length is None else win_length
+    if not (0 < width <= n_fft and hop > 0):
+        raise RidgelineError(f"stft: win_length {width} and hop {hop} do not fit n_fft {n_fft}")
+    if center:
+        x = _reflected(x, n_fft // 2, pad_mode)
+    if known(x.shape[-1]) < n_fft:
+        raise RidgelineError(f"stft: {known(x.shape[-1])} samples are fewer than n_fft {n_fft}")
+    frames = unfold(x, -1, n_fft, hop)
+    frames = _windowed(frames, window, n_fft, width)
+    half = not frames.dtype.is_complex if onesided is None else onesided
+    norm = "ortho" if normalized else None
+    spectrum = rfft(frames, norm=norm) if half else fft(frames, norm=norm)
+    result = transpose(spectrum, 1, 2)
+    if len(input.shape) == 1:
+        from ridgeline.functions.movement import drop
+
+        result = drop(result, 0)
+    return result if return_complex else view_as_real(result)
+
+
+def _reflected(x: Node, margin: int, mode: str) -> Node:
+    from ridgeline.functions.padding import padded
+
+    return padded(x, len(x.shape) - 1, margin, margin, mode)
+
+
+def _windowed(frames: Node, window: Node | None, n_fft: int, width: int) -> Node:
+    from ridgeline.functions.arithmetic import mul
+    from ridgeline.ops.movement import pad
+
+    if window is None and width == n_fft:
+        return frames
+    if window is None:
+        window = broadcast_scalar(constant(1, frames.dtype), (width,))
+    if window.shape != (width,):
+        raise RidgelineError(f"stft: the window has shape {list(window.shape)}, not [{width}]")
+    left = (n_fft - width) // 2
+    return mul(frames, pad(window, (left,), (n_fft - width - left,)))

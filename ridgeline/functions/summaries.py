@@ -1,0 +1,153 @@
+"""Reductions that skip NaN, extremes in pairs, norms held in bounds, and whole-tensor questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ridgeline import dtypes
+from ridgeline.cells import known
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.functions.arithmetic import div, mul
+from ridgeline.functions.concrete import concrete
+from ridgeline.functions.matrices import vector_norm
+from ridgeline.functions.movement import pad as pad_
+from ridgeline.functions.operands import (
+    Operand,
+    as_node,
+    axis_of,
+    broadcast_shapes,
+    defaults,
+    dtype_of_number,
+    stretch,
+)
+from ridgeline.functions.pointwise import isnan
+from ridgeline.functions.reductions import Dims, amax, amin, sum
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.movement import broadcast_scalar, reshape
+from ridgeline.ops.reduce import sum_
+
+
+def _without_nan(input: Node) -> Node:
+    return select(isnan(input), full_like(input, 0), input)
+
+
+@public()
+def nansum(
+    input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Node:
+    """The sum, with NaN counted as 0."""
+    return sum(_without_nan(input), dim, keepdim, dtype=dtype)
+
+
+@public()
+def nanmean(
+    input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Node:
+    """The mean of what is not NaN."""
+    x = input if dtype is None else cast(input, dtype)
+    if not x.dtype.is_differentiable:
+        raise DTypeError(f"nanmean needs floating values, got {x.dtype.name}")
+    counted = cast(apply("not", isnan(x)), x.dtype)
+    return div(sum(_without_nan(x), dim, keepdim), sum(counted, dim, keepdim))
+
+
+class MinMax(NamedTuple):
+    """The smallest and the largest value."""
+
+    min: Node
+    max: Node
+
+
+@public()
+def aminmax(input: Node, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
+    """The smallest and the largest value along an axis, or of all."""
+    if dim is not None and not input.shape:
+        axis_of(dim, 0)
+        dim = None
+    return MinMax(amin(input, dim, keepdim), amax(input, dim, keepdim))
+
+
+@public(inplace=True)
+def renorm(input: Node, p: float, dim: int, maxnorm: float) -> Node:
+    """Slices along an axis whose norm exceeds `maxnorm`, scaled down to it."""
+    axis = axis_of(dim, len(input.shape))
+    others = tuple(a for a in range(len(input.shape)) if a != axis)
+    if not others:
+        raise ShapeError(f"renorm needs at least two axes, got shape {list(input.shape)}")
+    size = vector_norm(input, p, others, True)
+    limit = stretch(as_node(float(maxnorm), size.dtype), size.shape)
+    over = apply("lt", limit, size)
+    small = full_like(size, 1e-7)
+    factor = select(over, apply("div", limit, apply("add", size, small)), full_like(size, 1))
+    return mul(input, factor)
+
+
+@public()
+def equal(input: Node, other: Node) -> bool:
+    """Do two tensors have the same shape and elements?"""
+    if input.shape != other.shape:
+        return False
+    if input.dtype is not other.dtype:
+        raise DTypeError(f"equal needs one type, got {input.dtype.name} and {other.dtype.name}")
+    same = apply("eq", input, other)
+    return bool(concrete(same, "equal").all())
+
+
+@public(inplace=True)
+def fill(input: Node, value: Operand) -> Node:
+    """One value everywhere."""
+    if isinstance(value, Node) and value.shape:
+        raise ShapeError(f"fill needs a 0-d value, got shape {list(value.shape)}")
+    never = broadcast_scalar(as_node(False, dtypes.bool_), input.shape)
+    return select(never, input, stretch(as_node(value, input.dtype), input.shape))
+
+
+@public()
+def positive(input: Node) -> Node:
+    """The input itself."""
+    if input.dtype is dtypes.bool_:
+        raise DTypeError("positive is not defined for bool tensors")
+    return input
+
+
+@public(function=False)
+def sum_to_size(input: Node, *size: int | Sequence[int]) -> Node:
+    """The sum over the axes that broadcasting from a shape would repeat."""
+    listed = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    wanted: tuple[Size, ...] = tuple(known(s) for s in listed)  # type: ignore[arg-type,union-attr]
+    shift = len(input.shape) - len(wanted)
+    if shift < 0 or broadcast_shapes(wanted, input.shape) != input.shape:
+        raise ShapeError(f"{list(input.shape)} is not a broadcast of {list(wanted)}")
+    repeated = [
+        axis
+        for axis, own in enumerate(input.shape)
+        if axis < shift or (wanted[axis - shift] == 1 and own != 1)
+    ]
+    return reshape(sum_(input, repeated), wanted)
+
+
+@public(method=False, name="broadcast_shapes")
+def _broadcast_shapes(*shapes: Sequence[int] | int) -> tuple[Size, ...]:
+    """The shape that several shapes broadcast to."""
+    listed = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return broadcast_shapes(*listed) if listed else ()
+
+
+@public(method=False)
+def constant_pad_nd(input: Node, pad: Sequence[int], value: float = 0) -> Node:
+    """Elements of one value put around."""
+    return pad_(input, pad, "constant", value)
+
+
+@public(method=False, creation=True)
+def scalar_tensor(s: Operand, *, dtype: DType | None = None) -> Node:
+    """A number as a 0-d tensor."""
+    if isinstance(s, Node):
+        raise DTypeError("scalar_tensor needs a number, not a tensor")
+    kept = dtype or (defaults.dtype if not isinstance(s, complex) else dtype_of_number(s))
+    return as_node(s, kept)
