@@ -150,7 +150,6 @@ class Trace:
     has_shapes: bool
     has_stacks: bool
     names: tuple[str, ...]
-    threads: int
     ops: OpTable
     calls: CallTable
     gpu: GpuTable
@@ -160,7 +159,6 @@ class Trace:
     shapes: tuple[LaunchShape, ...]
     completeness: Completeness = field(default_factory=Completeness)
     events: int = 0
-    file_bytes: int = 0
 
     @property
     def rows(self) -> int:

@@ -232,7 +232,6 @@ class TraceBuilder:
             has_shapes=len(self._arguments) > 0,
             has_stacks=self._stacks,
             names=self._names.items(),
-            threads=len(self._threads),
             ops=OpTable(ops_ids[0], ops, ops_end, *ops_ids[1:]),
             calls=CallTable(calls_ids[0], calls, calls_end, *calls_ids[1:]),
             gpu=_gpu_table(gpu, gpu_end, gpu_ids, sizes),

@@ -36,13 +36,12 @@ class _EndOfInput(Exception):
 class Scanner:
     """Iterates over the events of one trace; `header` fills as other top-level fields pass by."""
 
-    def __init__(self, stream: IO[bytes], progress: Callable[[int], None] | None = None) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self.header: dict[str, Any] = {}
         self.truncated = False
         self.damaged_events = 0
         self.note = ""
         self._stream = stream
-        self._progress = progress
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         # The C scanner behind `raw_decode`: (value, end) for the value at a position.
         self._scan: Callable[[str, int], tuple[Any, int]] = vars(JSONDecoder(strict=False))[
@@ -71,8 +70,6 @@ class Scanner:
         self._ended = not data
         self._text = self._text[self._at :] + self._decode(data, final=self._ended)
         self._at = 0
-        if self._progress is not None:
-            self._progress(len(data))
         return bool(data)
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
