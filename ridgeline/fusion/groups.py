@@ -16,6 +16,7 @@ from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, nbytes, 
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
+from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.reduce import ARG_REDUCE
 
@@ -140,11 +141,16 @@ class Fuser:
                 continue
             if node.op in FOLDS:
                 folds.append(node)
+            if node.op in ORDERED and len(ordered) > 1:
+                raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
             stack.extend(node.inputs)
         folds.sort(key=self.position.__getitem__)
-        lowering = GroupLowering(folds, stored, reads.__contains__, _name(ordered, folds))
-        lowered = lowering.lower()
+        name = _name(ordered, folds)
+        if source.op in ORDERED:
+            lowered = lower_ordered(source, reads.__contains__, name)
+        else:
+            lowered = GroupLowering(folds, stored, reads.__contains__, name).lower()
         moved = sum(map(nbytes, reads)) + sum(map(nbytes, stored))
         seconds = self.roofline.launch_seconds + max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.loops.ordered import ORDERED, has_loops
 from ridgeline.loops.views import axis_runs
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import CONSTANT, IOTA, STOP_GRADIENT
@@ -39,7 +40,7 @@ def on_host(node: Node) -> bool:
     Their NumPy value runs between kernels.
     """
     if node.op.family == "opaque":
-        return True
+        return not has_loops(node)
     types = [*node.types, *(i.type for i in node.inputs)]
     return node.op is not PROJ and any(
         t.dtype.kind == "complex" or t.dtype.itemsize == 1 and t.dtype.kind == "float"
@@ -69,7 +70,7 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
             users[source].append(node)
         if on_host(node):
             stored.update(_host_values(node, is_input))
-        if node.op in FOLDS and node.op is not ARG_REDUCE:
+        if node.op in (REDUCE, CONTRACT, *ORDERED):
             stored.add(node)
         if node.op is PROJ:
             stored.add(node)

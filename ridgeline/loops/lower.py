@@ -65,7 +65,7 @@ class Lowered:
 
 
 @dataclass(slots=True)
-class _Space:
+class Space:
     """The loops of the group, and the index that every full-space node is read at."""
 
     rows: tuple[Axis, ...]
@@ -111,9 +111,10 @@ class GroupLowering:
             body = Alloc(buffer, body)
         for axis in reversed(space.rows):
             body = For(axis.name, size_expr(axis.extent), body)
-        return self._finished(body, space, folds[0].op if folds else None)
+        return self.finished(body, space, folds[0].op if folds else None)
 
-    def _finished(self, body: Stmt, space: _Space, anchor: Op | None) -> Lowered:
+    def finished(self, body: Stmt, space: Space, anchor: Op | None) -> Lowered:
+        """The kernel around a body: slots in order, parameters and sizes."""
         reads = [n for n in self.slots if n not in self.stored]
         order = (*reads, *self.stored)
         number = {node: i for i, node in enumerate(order)}
@@ -130,12 +131,12 @@ class GroupLowering:
 
     # ---- the space ----------------------------------------------------------------------------
 
-    def _space(self, folds: Sequence[Node]) -> _Space:
+    def _space(self, folds: Sequence[Node]) -> Space:
         if not folds:
             shape = max((n.shape for n in self.stored), key=len)
             rows = tuple(Axis(f"i{a}", size) for a, size in enumerate(shape))
             index = tuple(a.var for a in rows)
-            return _Space(rows, (), shape, shape, index)
+            return Space(rows, (), shape, shape, index)
         first = folds[0]
         if first.op is CONTRACT:
             if len(folds) > 1:
@@ -153,11 +154,11 @@ class GroupLowering:
         place = {a: rows[i].var for i, a in enumerate(kept)}
         place |= {a: inner[i].var for i, a in enumerate(axes)}
         full = tuple(place[a] for a in range(len(shape)))
-        return _Space(rows, inner, tuple(shape[a] for a in kept), shape, full)
+        return Space(rows, inner, tuple(shape[a] for a in kept), shape, full)
 
     # ---- stages -------------------------------------------------------------------------------
 
-    def _fold(self, fold: Node, space: _Space) -> Stmt:
+    def _fold(self, fold: Node, space: Space) -> Stmt:
         values = self._fold_values(fold, space)
         monoid = "sum" if fold.op is CONTRACT else fold.attrs.monoid
         types = tuple(_accumulator_type(t.dtype) for t in fold.types)
@@ -175,7 +176,7 @@ class GroupLowering:
             body = For(axis.name, size_expr(axis.extent), body, "reduce")
         return sequence(*start, body)
 
-    def _fold_values(self, fold: Node, space: _Space) -> tuple[Expr, ...]:
+    def _fold_values(self, fold: Node, space: Space) -> tuple[Expr, ...]:
         self._begin_stage(space)
         if fold.op is CONTRACT:
             attrs = fold.attrs
@@ -197,21 +198,21 @@ class GroupLowering:
             if node.op.family != "movement" or node.op in (PAD, CONCAT):
                 raise NotFusable("a contraction reads its operands from memory")
 
-    def _begin_stage(self, space: _Space) -> None:
+    def _begin_stage(self, space: Space) -> None:
         """Forget expressions of the last stage; what it left in scratch is read from there."""
         index = tuple(a.var for a in space.inner)
         held = {n: b for n, b in self.staged.items() if n in self.written}
         self.memo = {(n, space.full_index): Load.make(b, index) for n, b in held.items()}
         self.seen = set()
 
-    def _stage_stores(self, space: _Space) -> list[Stmt]:
+    def _stage_stores(self, space: Space) -> list[Stmt]:
         """Writes into scratch of the values that this stage computes first."""
         index = tuple(a.var for a in space.inner)
         fresh = [n for n in self.staged if n in self.seen and n not in self.written]
         self.written.update(fresh)
         return [Store(self.staged[n], index, self.memo[n, space.full_index]) for n in fresh]
 
-    def _plan_staging(self, folds: Sequence[Node], space: _Space) -> None:
+    def _plan_staging(self, folds: Sequence[Node], space: Space) -> None:
         """Costly full-space values that several stages need are computed once per row."""
         if not folds or folds[0].op is CONTRACT:
             return
@@ -249,7 +250,7 @@ class GroupLowering:
             stack.extend(node.inputs)
         return found
 
-    def _stores(self, space: _Space) -> list[Stmt]:
+    def _stores(self, space: Space) -> list[Stmt]:
         row_index = tuple(a.var for a in space.rows)
         row_level: list[Stmt] = []
         full_level: list[Stmt] = []
@@ -260,7 +261,7 @@ class GroupLowering:
                 raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
             index = row_index if at_rows else space.full_index
             value = self.read(node, index, space)
-            target = Store(self._view(node, node.shape), index, cast(value, node.dtype))
+            target = Store(self.view(node, node.shape), index, cast(value, node.dtype))
             (row_level if at_rows else full_level).append(target)
         if full_level:
             body = sequence(*self._stage_stores(space), *full_level)
@@ -271,7 +272,7 @@ class GroupLowering:
 
     # ---- reading ------------------------------------------------------------------------------
 
-    def _view(self, node: Node, shape: tuple[Size, ...]) -> Buffer:
+    def view(self, node: Node, shape: tuple[Size, ...]) -> Buffer:
         """A buffer over a node's memory under some shape."""
         key = (node, shape)
         if key not in self.views:
@@ -283,7 +284,7 @@ class GroupLowering:
             )  # fmt: skip
         return self.views[key]
 
-    def read(self, node: Node, index: Index, space: _Space) -> Expr:
+    def read(self, node: Node, index: Index, space: Space) -> Expr:
         """The value of a node at an index, as an expression over this kernel's memory."""
         stack: list[tuple[Node, Index]] = [(node, index)]
         while stack:
@@ -361,16 +362,16 @@ class GroupLowering:
             start = end
         return pieces
 
-    def _value(self, node: Node, index: Index, operands: list[Expr], space: _Space) -> Expr:
+    def _value(self, node: Node, index: Index, operands: list[Expr], space: Space) -> Expr:
         if self.external(node):
-            return Load.make(self._view(node, node.shape), index)
+            return Load.make(self.view(node, node.shape), index)
         if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
             return self._accumulated(node, index, space)
         if node.op is RESHAPE and not operands:
             base = node
             while base.op is RESHAPE and not self.external(base):
                 base = base.inputs[0]
-            return Load.make(self._view(base, node.shape), index)
+            return Load.make(self.view(base, node.shape), index)
         if node.op is PAD:
             condition = through_pad(node, index, self.ranges)[1]
             fill = ir.const(node.attrs.value, node.dtype)
@@ -395,7 +396,7 @@ class GroupLowering:
             raise NotFusable(f"{node.op.name} has no loops")
         return op(node.op.name, *operands)
 
-    def _accumulated(self, node: Node, index: Index, space: _Space) -> Expr:
+    def _accumulated(self, node: Node, index: Index, space: Space) -> Expr:
         fold = node.inputs[0] if node.op is PROJ else node
         output = node.attrs.output if node.op is PROJ else 0
         if fold not in self.accumulators:
@@ -430,7 +431,7 @@ def _mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> 
     return total
 
 
-def _contraction_space(node: Node) -> _Space:
+def _contraction_space(node: Node) -> Space:
     """Output axes are rows, summed axes are inner; named by the operands that use them."""
     attrs = node.attrs
     used = [{n for m in maps for n, _ in m.terms} for maps in (attrs.left, attrs.right)]
@@ -452,7 +453,7 @@ def _contraction_space(node: Node) -> _Space:
     inner = tuple(axes[n] for n in range(len(attrs.extents)) if n not in attrs.output)
     iteration = tuple(axes[n].var for n in range(len(attrs.extents)))
     index = tuple(a.var for a in rows)
-    return _Space(rows, inner, node.shape, node.shape, index, iteration)
+    return Space(rows, inner, node.shape, node.shape, index, iteration)
 
 
 def outputs_of(node: Node) -> list[Node]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.elementwise import CONSTANT, IOTA, apply, full_like
-from ridgeline.ops.gather import GATHER
+from ridgeline.ops.gather import GATHER, SCATTER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE, reshape
 from ridgeline.ops.reduce import reduce
 
@@ -31,8 +31,9 @@ def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
     given = set(inputs)
     checks: dict[tuple[Node, Size], None] = {}
     for node in topological(outputs, stop=given.__contains__):
-        if node.op is GATHER and node not in given:
-            for index, axis in zip(node.inputs[1:], node.attrs.axes):
+        if node.op in (GATHER, SCATTER) and node not in given:
+            first = 1 if node.op is GATHER else 2
+            for index, axis in zip(node.inputs[first:], node.attrs.axes):
                 size = node.inputs[0].shape[axis]
                 if not stays_below(index, size):
                     checks[index, size] = None

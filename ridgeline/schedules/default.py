@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from ridgeline.loops.lower import Lowered
+from ridgeline.loops.ordered import ORDERED
 from ridgeline.loops.schedule import Step
 from ridgeline.ops.contract import CONTRACT
-from ridgeline.schedules import contraction, pointwise, rows
+from ridgeline.schedules import contraction, ordered, pointwise, rows
 from ridgeline.schedules.machine import Machine
 
 
 def family(lowered: Lowered) -> str:
-    """`pointwise`, `rows` or `contraction`."""
+    """`pointwise`, `rows`, `contraction` or `ordered`."""
     if lowered.anchor is None:
         return "pointwise"
+    if lowered.anchor in ORDERED:
+        return "ordered"
     return "contraction" if lowered.anchor is CONTRACT else "rows"
 
 
 def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     """Schedule steps for a lowered group."""
-    chosen = {"pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps}
+    chosen = {
+        "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
+        "ordered": ordered.steps,
+    }  # fmt: skip
     return chosen[family(lowered)](lowered, machine)

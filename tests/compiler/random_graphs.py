@@ -16,6 +16,7 @@ from ridgeline.ops import elementwise as E
 from ridgeline.ops import gather as G
 from ridgeline.ops import movement as M
 from ridgeline.ops import reduce as R
+from ridgeline.ops import scan as S
 
 MOST_ELEMENTS = 4000
 
@@ -60,7 +61,7 @@ def _bounded(node: Node) -> Node:
 
 
 def _GROWS(node: Node) -> bool:
-    return node.op.name in ("mul", "reduce", "contract", "add", "sub")
+    return node.op.name in ("mul", "reduce", "contract", "add", "sub", "scatter", "scan")
 
 
 def _unary(rng: random.Random, pool: list[Node]) -> Node:
@@ -214,7 +215,35 @@ def _gather(rng: random.Random, pool: list[Node]) -> Node | None:
     return G.gather(a, [E.cast(E.apply("mod", b, E.full_like(b, size)), dtypes.int64)], [axis])
 
 
+def _scatter(rng: random.Random, pool: list[Node]) -> Node | None:
+    """Elements of one tensor joined into another of its shape at computed places."""
+    a = rng.choice(pool)
+    if not a.shape:
+        return None
+    axis = rng.randrange(len(a.shape))
+    size = a.shape[axis]
+    assert isinstance(size, int)
+    wanted = [b for b in pool if b.shape == a.shape]
+    b = rng.choice(wanted)
+    index = E.cast(E.apply("mod", b, E.full_like(b, size)), dtypes.int64)
+    mode = rng.choice(("add", "max", "set"))
+    if rng.random() < 0.5:
+        return G.scatter_along(a, a, index, axis, mode)
+    flat = M.reshape(index, (_elements(index),))
+    picked = G.gather(a, [flat], [axis])
+    return G.scatter(a, picked, [flat], [axis], mode)
+
+
+def _scan(rng: random.Random, pool: list[Node]) -> Node | None:
+    a = rng.choice(pool)
+    if not a.shape:
+        return None
+    axis, backwards = rng.randrange(len(a.shape)), rng.random() < 0.5
+    return S.scan(a, "sum", axis, backwards)
+
+
 _STEPS: tuple[Callable[[random.Random, list[Node]], Node | None], ...] = (
     _unary, _binary, _binary, _broadcast, _permute, _reshape, _slice, _pad, _concat, _reduce,
-    _reduce, _argmax, _matmul, _windows, _gather,
+    _reduce, _argmax, _matmul, _windows, _gather, _scatter,
+    _scan,
 )  # fmt: skip

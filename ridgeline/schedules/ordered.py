@@ -1,0 +1,36 @@
+"""Scans and scatters: rows run in parallel, and in lanes where they lie side by side in memory."""
+
+from __future__ import annotations
+
+from ridgeline.loops import ir
+from ridgeline.loops.ir import For
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Reorder, SetKind, Split, Step
+from ridgeline.schedules.accesses import accesses
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.pointwise import loop_extents
+
+_FEWEST_LANES = 4
+
+
+def steps(lowered: Lowered, machine: Machine) -> list[Step]:
+    """Steps for a kernel whose inner loops run in order."""
+    rows = [axis.name for axis in lowered.rows]
+    if not rows:
+        return []
+    extents = loop_extents(lowered.kernel)
+    last = rows[-1]
+    length = extents[last]
+    stores = [a for a in accesses(lowered.kernel) if a.is_store]
+    if length is None or length < _FEWEST_LANES or any(a.stride(last) != 1 for a in stores):
+        return [SetKind(name, "parallel") for name in rows]
+    width = machine.lanes(4) * 2
+    chosen: list[Step] = []
+    outer, lanes = rows[:-1], last
+    if length > width:
+        chosen.append(Split(last, width, "branch"))
+        outer, lanes = [*outer, f"{last}.0"], f"{last}.1"
+    inside = [s.name for s in ir.statements(lowered.kernel.body) if isinstance(s, For)]
+    inner = [n for n in dict.fromkeys(inside) if n not in rows]
+    chosen.append(Reorder((*outer, *inner, lanes)))
+    return [*chosen, SetKind(lanes, "vector"), *(SetKind(n, "parallel") for n in outer)]
