@@ -60,6 +60,7 @@ _SUBMODULES = frozenset((
     "special",
 ))  # fmt: skip
 _LAZY = {
+    "isdtype": "ridgeline.array_api.types",
     "grad": "ridgeline.transforms",
     "value_and_grad": "ridgeline.transforms",
     "vjp": "ridgeline.transforms",
@@ -76,6 +77,7 @@ def loops(function: Any, *examples: Tensor) -> Any:
 
 
 if TYPE_CHECKING:
+    from ridgeline.array_api.types import isdtype
     from ridgeline.public import *
     from ridgeline.transforms import grad, jvp, value_and_grad, vjp
 

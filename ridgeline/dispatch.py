@@ -163,10 +163,18 @@ def apart(result: Node, values: Sequence[Any]) -> Node:
 
 
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """`axis=` and `keepdims=` accepted for `dim=` and `keepdim=`."""
+    """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`."""
     if not any(k in _SPELLINGS and k not in names for k in kwargs):
         return kwargs
-    return {_SPELLINGS.get(k, k) if k not in names else k: v for k, v in kwargs.items()}
+    return {_spelling(k, names): v for k, v in kwargs.items()}
+
+
+def _spelling(name: str, names: frozenset[str]) -> str:
+    """A keyword as the body spells it."""
+    if name in names or name not in _SPELLINGS:
+        return name
+    own = _SPELLINGS[name]
+    return f"{own}s" if own not in names and f"{own}s" in names else own
 
 
 def _starred(body: Callable[..., Any]) -> str:

@@ -89,7 +89,7 @@ def unflatten(input: Node, dim: int, sizes: Sequence[int]) -> Node:
     return movement.reshape(input, (*input.shape[:axis], *split, *input.shape[axis + 1 :]))
 
 
-@public(view=True)
+@public("permute_dims", view=True)
 def permute(input: Node, *dims: Any) -> Node:
     """Axes in another order."""
     rank = len(input.shape)
@@ -104,8 +104,10 @@ def permute(input: Node, *dims: Any) -> Node:
 
 
 @public("swapaxes", "swapdims", view=True)
-def transpose(input: Node, dim0: int, dim1: int) -> Node:
-    """Two axes exchanged."""
+def transpose(input: Node, dim0: int | Sequence[int], dim1: int | None = None) -> Node:
+    """Two axes exchanged; given all axes as a sequence, the axes in that order."""
+    if dim1 is None:
+        return permute(input, dim0)
     rank = len(input.shape)
     first, second = axis_of(dim0, rank), axis_of(dim1, rank)
     order = list(range(rank))
@@ -153,7 +155,7 @@ def squeeze(input: Node, dim: int | Sequence[int] | None = None) -> Node:
     return movement.reshape(input, shape)
 
 
-@public(view=True)
+@public("expand_dims", view=True)
 def unsqueeze(input: Node, dim: int) -> Node:
     """An axis of size 1 put in."""
     axis = axis_of(dim, len(input.shape) + 1)

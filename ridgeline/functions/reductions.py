@@ -220,8 +220,8 @@ def max(
 
     if other is not None or isinstance(dim, Node):
         return maximum(input, other if other is not None else dim)  # type: ignore[arg-type]
-    if dim is None:
-        return _extreme(input, "max", None, keepdim)
+    if dim is None or isinstance(dim, tuple | list):
+        return _extreme(input, "max", dim, keepdim)
     return _along(input, "argmax", dim, keepdim)  # type: ignore[arg-type]
 
 
@@ -234,8 +234,8 @@ def min(
 
     if other is not None or isinstance(dim, Node):
         return minimum(input, other if other is not None else dim)  # type: ignore[arg-type]
-    if dim is None:
-        return _extreme(input, "min", None, keepdim)
+    if dim is None or isinstance(dim, tuple | list):
+        return _extreme(input, "min", dim, keepdim)
     return _along(input, "argmin", dim, keepdim)  # type: ignore[arg-type]
 
 
