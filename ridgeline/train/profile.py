@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ridgeline.errors import RidgelineError
+from ridgeline.config import config
 from ridgeline.runtime.cpu.ceilings import Ceilings, ceilings
 from ridgeline.train.loop import Run
 from ridgeline.train.roofline import KernelRow, time_table
@@ -33,12 +33,9 @@ def rows_against(profile: Iterable[Any], roof: Ceilings) -> list[KernelRow]:
 def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
     """The closing table for the run's step on one batch; None if the step cannot be profiled."""
     profile = getattr(run.step, "profile", None)
-    if profile is None:
+    if profile is None or config.tier == "interpreter":  # no kernels to speak of
         return None
-    try:
-        rows = profile(*inputs, rounds=ROUNDS)
-    except RidgelineError:  # an interpreted step has no kernels
-        return None
+    rows = profile(*inputs, rounds=ROUNDS)
     roof = ceilings()
     wall = _median_step(run, inputs)
     title = (
