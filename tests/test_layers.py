@@ -21,7 +21,7 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random array_api interop subscripts",
+    "jit random array_api interop subscripts masked",
     "nn",
     "optim data",
     "models",

@@ -299,9 +299,28 @@ def bitwise_right_shift(input: Operand, other: Operand) -> Node:
     return _bits("shr", ">>", *_numbers(*align(input, other)))
 
 
-@public()
-def where(condition: Node, input: Operand, other: Operand) -> Node:
-    """`input` where the condition holds, `other` elsewhere."""
+@public(method=False)
+def where(
+    condition: Node, input: Operand | None = None, other: Operand | None = None
+) -> Node | tuple[Node, ...]:
+    """`input` where the condition holds, `other` elsewhere; alone, where the condition holds."""
+    if input is None and other is None:
+        from ridgeline.functions.counting import nonzero
+
+        return nonzero(condition, as_tuple=True)
+    if input is None or other is None:
+        raise RidgelineError("where takes a condition alone, or both input and other")
+    return choose(condition, input, other)
+
+
+@public(function=False, name="where")
+def where_method(input: Node, condition: Node, other: Operand) -> Node:
+    """This tensor where the condition holds, `other` elsewhere."""
+    return choose(condition, input, other)
+
+
+def choose(condition: Node, input: Operand, other: Operand) -> Node:
+    """One of two operands, element by element."""
     yes, no = pair(input, other)
     test = truth(condition)
     if test.shape != yes.shape:

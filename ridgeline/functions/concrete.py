@@ -46,15 +46,10 @@ def _unknown(node: Node, what: str, remedy: str) -> Exception:
     )
 
 
-def filled(array: Array, like: Node) -> Node:
-    """An array as a node that has its value, of the element type of `like`."""
-    return given(array, like.type)
-
-
 def given(array: Array, type: TensorType) -> Node:
     """An array as a node that has its value; only the element type of `type` counts."""
     from ridgeline import execute
     from ridgeline.cells import filled_leaf
 
     found = TensorType(array.shape, type.dtype, type.device)
-    return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy, copy=False)))
+    return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy)))

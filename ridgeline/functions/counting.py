@@ -40,7 +40,7 @@ _PLACES = TensorType((), dtypes.int64)
 
 def indices(array: Array) -> Node:
     """An array of places as a node."""
-    return given(np.ascontiguousarray(array), _PLACES)
+    return given(array, _PLACES)
 
 
 def places_of(mask: Node, what: str, remedy: str = "") -> list[Node]:
@@ -59,14 +59,18 @@ def nonzero(input: Node, *, as_tuple: bool = False) -> Node | tuple[Node, ...]:
         source = lined(input)
         return tuple(places_of(source, "nonzero", _STATIC))
     values = concrete(truth(input), "nonzero", _STATIC)
-    return indices(np.argwhere(values).reshape(-1, values.ndim))
+    return indices(_rows(values))
+
+
+def _rows(values: Array) -> Array:
+    """The places that hold, a row each; a scalar that holds is a row without columns."""
+    return np.stack(np.nonzero(values), 1) if values.ndim else np.empty((int(values), 0), np.int64)
 
 
 @public()
 def argwhere(input: Node) -> Node:
     """The indices of the elements that are not zero, a row each."""
-    values = concrete(truth(input), "argwhere", _STATIC)
-    return indices(np.argwhere(values).reshape(-1, values.ndim))
+    return indices(_rows(concrete(truth(input), "argwhere", _STATIC)))
 
 
 @public()
@@ -162,7 +166,7 @@ def _distinct(
     source = flat(input) if whole else input
     results = [index_select(source, 0 if axis is None or whole else axis, indices(first))]
     if return_inverse:
-        shape = input.shape if axis is None else (len(inverse.reshape(-1)),)
+        shape = tuple(map(known, input.shape)) if axis is None else (inverse.size,)
         results.append(indices(inverse.reshape(shape)))
     if return_counts:
         results.append(indices(counts))

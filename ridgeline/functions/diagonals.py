@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ridgeline import dtypes
 from ridgeline.cells import known, steps_between, write_steps
 from ridgeline.errors import AxisError, ShapeError
 from ridgeline.functions.movement import cut, select_index
@@ -90,7 +91,10 @@ def into_view(base: Node, view: Node, src: Node, what: str) -> Node:
     steps = steps_between(view, base)
     assert steps is not None, "views are movement ops"
     value = cast(src, base.dtype)
-    return write_steps(base, steps, value) if steps else value
+    if steps:
+        return write_steps(base, steps, value)
+    # nothing of the base is left, but its gradient exists and is zero
+    return select(number(base.shape, True, dtypes.bool_), value, base)
 
 
 @public()

@@ -30,7 +30,7 @@ def diff(
     if n < 0:
         raise RidgelineError(f"diff cannot be taken {n} times")
     x = input
-    if prepend is not None or append is not None:
+    if n and (prepend is not None or append is not None):
         parts = [part for part in (prepend, input, append) if part is not None]
         x = cat(parts, axis)
     for _ in range(n):

@@ -82,6 +82,8 @@ def embedding_bag(
     padding_idx: int | None = None,
 ) -> Node:
     """Sums, means or maxima over bags of rows of `weight`."""
+    if input.dtype.is_differentiable and weight.dtype.is_integer:
+        input, weight = weight, input  # the older order of arguments, which torch takes as well
     if mode not in ("sum", "mean", "max"):
         raise RidgelineError(f'embedding_bag knows modes "sum", "mean" and "max", not {mode!r}')
     places, bags, count = _bags(input, offsets, include_last_offset)

@@ -7,12 +7,12 @@ from ridgeline.cells import known
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import Operand, as_node, axis_of
-from ridgeline.functions.places import flat, lined
+from ridgeline.functions.places import flat, lined, number
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement, reduce
-from ridgeline.ops.elementwise import apply, cast, full_like, select, stop_gradient
+from ridgeline.ops.elementwise import apply, cast, full_like, select
 from ridgeline.ops.gather import gather_along
 from ridgeline.ops.search import search
 from ridgeline.ops.sort import sort as ordered
@@ -79,7 +79,7 @@ def _ranked(values: Node, q: Node, interpolation: str, skip_nan: bool) -> Node:
     top = full_like(lost, size - 1)
     if skip_nan:
         top = apply("max", sub(top, lost), full_like(top, 0))
-    place = stop_gradient(mul(spread, top))
+    place = mul(spread, top)
     if not skip_nan:
         place = select(apply("lt", full_like(lost, 0), lost), top, place)
     below = apply("floor", place)
@@ -91,9 +91,9 @@ def _ranked(values: Node, q: Node, interpolation: str, skip_nan: bool) -> Node:
     if interpolation not in ("linear", "midpoint"):
         return low
     high = gather_along(values, cast(apply("ceil", place), dtypes.int64), rank - 1)
-    weight = sub(mul(spread, top), below) if skip_nan else sub(place, below)
-    if interpolation == "midpoint":
-        weight = full_like(weight, 0.5)
+    weight = sub(place, below)
+    if interpolation == "midpoint":  # the weight does not move with q, whose gradient is zero
+        weight = select(number(weight.shape, True, dtypes.bool_), full_like(weight, 0.5), weight)
     return add(low, mul(weight, sub(high, low)))
 
 

@@ -190,10 +190,14 @@ def index_fill(input: Node, dim: int, index: Node, value: Operand) -> Node:
     places, base = as_vector(index, "index_fill"), lined(input)
     if isinstance(value, Node) and value.shape:
         raise ShapeError(f"index_fill needs one value, got shape {list(value.shape)}")
-    shape = (places.shape[0], *(s for a, s in enumerate(base.shape) if a != axis))
-    updates = stretch(as_node(value, input.dtype), shape)
-    places = wrapped(places, base.shape[axis])
-    return movement.reshape(rows.scatter(base, updates, (places,), (axis,)), input.shape)
+    size = base.shape[axis]
+    places = wrapped(places, size, axis)
+    # a mask, so that an index named twice counts once in the gradient of the value
+    line = number((size,), False, dtypes.bool_)
+    line = rows.scatter(line, number(places.shape, True, dtypes.bool_), (places,), (0,))
+    filled = stretch(as_node(value, input.dtype), base.shape)
+    result = select(movement.broadcast(line, base.shape, (axis,)), filled, base)
+    return movement.reshape(result, input.shape)
 
 
 @public(inplace=True)

@@ -1,0 +1,7 @@
+"""Reductions that leave out masked elements, as in torch.masked; `masked.pyi` has signatures."""
+
+from ridgeline import dispatch
+
+_names = dispatch.namespace("masked")
+globals().update(_names)
+__all__ = list(_names)
