@@ -110,12 +110,12 @@ def check_tensors(
         return  # the call itself was wrong, and Python's message says how
     for parameter in inspect.signature(body).parameters.values():
         value = given.get(parameter.name)
-        if parameter.annotation == "Node" and parameter.name in given:
-            if not isinstance(value, Node):
-                raise DTypeError(
-                    f"{name} needs a tensor for {parameter.name!r}, got {type(value).__name__}",
-                    help="make one with ridgeline.tensor(...)",
-                ) from None
+        asked = parameter.annotation == "Node" and parameter.name in given
+        if asked and not isinstance(value, Node):
+            raise DTypeError(
+                f"{name} needs a tensor for {parameter.name!r}, got {type(value).__name__}",
+                help="make one with ridgeline.tensor(...)",
+            ) from None
 
 
 def finish(

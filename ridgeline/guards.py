@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ridgeline.graph.origins import running
 from ridgeline.modes import modes
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
     from ridgeline.dtypes import DType
     from ridgeline.graph.node import Node
+
+
+_SMALL_ARRAY = 4096  # arrays of at most so many bytes are compared by value
 
 
 class Epoch:
@@ -215,13 +220,17 @@ class ParamGroup(dict[str, Any]):
         return dict.pop(self, key, *default)
 
 
+JITTED = "__jit_"  # attributes under which methods keep their jitted forms
+
+
 def snapshot(obj: Any) -> Any:
     """What a capture depends on in an object: simple values by value, all others by identity.
 
     An object may define `_guard_state()` to say what counts; otherwise its attributes do.
     """
-    state = obj._guard_state() if hasattr(obj, "_guard_state") else vars(obj)
-    return freeze(state)
+    if hasattr(obj, "_guard_state"):
+        return freeze(obj._guard_state())
+    return freeze({k: v for k, v in vars(obj).items() if not k.startswith(JITTED)})
 
 
 def freeze(value: Any) -> Any:
@@ -239,7 +248,20 @@ def freeze(value: Any) -> Any:
         return (type(value).__name__, tuple(freeze(v) for v in value))
     if isinstance(value, set | frozenset):
         return ("set", frozenset(freeze(v) for v in value))
+    if isinstance(value, np.ndarray) and value.nbytes <= _SMALL_ARRAY:
+        return ("array", value.dtype.str, value.shape, value.tobytes())
     return Same(value)
+
+
+def objects_in(image: Any) -> Iterator[Any]:
+    """The objects that an image holds by identity."""
+    waiting = [image]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Same):
+            yield current.value
+        elif isinstance(current, tuple | frozenset):
+            waiting += current
 
 
 class Same:

@@ -13,10 +13,9 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ridgeline.checking import checked_call
-from ridgeline.config import config
 from ridgeline.execute import CaptureError
 from ridgeline.graph.printer import format_graph
-from ridgeline.guards import epoch
+from ridgeline.guards import JITTED
 from ridgeline.modes import modes
 from ridgeline.pytree import flatten
 from ridgeline.tensor import Tensor
@@ -63,7 +62,7 @@ class JitFunction:
         """As a method: a jitted function bound to its instance."""
         if instance is None:
             return self
-        name = f"__jit_{self.function.__name__}"
+        name = JITTED + self.function.__name__
         bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
         if bound is None:
             bound = JitFunction(self.function.__get__(instance, owner), self._check)
@@ -183,6 +182,3 @@ def jit(function: Callable[..., Any] | None = None, *, check: bool = False) -> A
     if function is None:
         return lambda f: JitFunction(f, check)
     return JitFunction(function, check)
-
-
-__all__ = ["JitFunction", "config", "epoch", "jit"]

@@ -11,11 +11,10 @@ import os
 import sys
 import sysconfig
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ridgeline import guards
 from ridgeline.guards import freeze
 
 _MISSING = object()
@@ -84,7 +83,8 @@ def _contents(cell: types.CellType) -> Any:
 class Scopes:
     """Collects guards from the functions that a trace enters."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Callable[[Any], None]) -> None:
+        self._watch = watch  # told of modules and optimizers, which have an epoch of their own
         self._guards: dict[tuple[int, str], Guard] = {}
         self._codes: set[tuple[types.CodeType, int]] = set()
         self._functions: set[int] = set()
@@ -120,6 +120,14 @@ class Scopes:
         key = (id(cell), name)
         if key not in self._guards:
             self._guards[key] = ClosureGuard(cell, f"the captured variable {name!r}")
+            self.value(_contents(cell))
+
+    def value(self, value: Any) -> None:
+        """A value that the trace can reach: modules (with all below them) and optimizers."""
+        if is_watched(value):
+            parts = value.modules() if hasattr(value, "modules") else (value,)
+            for part in parts:
+                self._watch(part)
 
     def _code(self, code: types.CodeType, namespace: dict[str, Any]) -> list[Any]:
         """Guard the globals that code names; the values found."""
@@ -140,24 +148,28 @@ class Scopes:
         if key not in self._guards:
             self._held.append(namespace)
             self._guards[key] = NameGuard(namespace, name, text)
+            self.value(namespace[name])
 
     def _object(self, value: Any, code: types.CodeType) -> None:
-        """Attributes that code may read from a plain object or a user's module."""
-        if not _is_plain(value):
-            return
-        namespace = vars(value)
-        label = getattr(value, "__name__", type(value).__name__)
-        for name in code.co_names:
-            if name in namespace:
-                self._name(namespace, name, f"{label}.{name}")
+        """Attributes that code may read from plain objects and users' modules, and from theirs."""
+        waiting, seen = [value], {id(value)}
+        while waiting:
+            current = waiting.pop()
+            if not _is_plain(current):
+                continue
+            namespace = vars(current)
+            label = getattr(current, "__name__", type(current).__name__)
+            for name in code.co_names:
+                if name in namespace:
+                    self._name(namespace, name, f"{label}.{name}")
+                    below = namespace[name]
+                    if id(below) not in seen:
+                        seen.add(id(below))
+                        waiting.append(below)
 
     def entered(self, frame: types.FrameType) -> None:
         """A Python function was entered while tracing."""
         code = frame.f_code
-        if code.co_argcount:
-            first = frame.f_locals.get(code.co_varnames[0])
-            if is_watched(first):
-                guards.watch(first)
         if not is_users(code):
             return
         for value in self._code(code, frame.f_globals):
@@ -169,9 +181,7 @@ class Scopes:
 def is_watched(value: Any) -> bool:
     """True for modules and optimizers, whose changes move the epoch."""
     kind = type(value)
-    return hasattr(kind, "_guard_state") or (
-        hasattr(value, "_parameters") and hasattr(value, "_modules")
-    )
+    return hasattr(kind, "_guard_state") or hasattr(kind, "register_parameter")
 
 
 def _is_plain(value: Any) -> bool:

@@ -65,6 +65,10 @@ class Signature:
         return f"({', '.join(parts)})" + ("" if self.gradients else " under no_grad")
 
 
+def _settings() -> dict[str, Any]:
+    return {name: value for name, value in vars(config).items() if name != "epoch"}
+
+
 def signature_of(structure: Hashable, leaves: Sequence[Any]) -> Signature:
     """The signature of a call."""
     first: dict[Cell, int] = {}
@@ -154,11 +158,15 @@ class Trace:
         self.signature = signature_of(structure, leaves)
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.epoch, self.config_epoch = guards.epoch.value, config.epoch
-        capture, scopes = Capture(), Scopes()
+        self.settings = _settings()
+        capture = Capture()
+        scopes = Scopes(capture.watch)
         scopes.function(function)
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 capture.argument(leaf._cell, place)
+            else:
+                scopes.value(leaf)
         outputs: list[Node] = []
         modes.capture = capture
         try:
@@ -179,6 +187,7 @@ class Trace:
         ]
         self._compile(capture, outputs)
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
+        self.pinned = self._pin(leaves)
 
     # ---- building -------------------------------------------------------------------------------
 
@@ -273,6 +282,21 @@ class Trace:
         self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
         self.program: Runnable = program_for(prepared, slots)
 
+    def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
+        """Arguments that the function can also reach by itself: they must stay the same cell."""
+        images = [guard.image for guard in self.guards] + [image for _, image in self.watched]
+        known = {
+            found._cell
+            for image in images
+            for found in guards.objects_in(image)
+            if isinstance(found, Tensor)
+        }
+        return [
+            (place, leaf._cell)
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, Tensor) and leaf._cell in known
+        ]
+
     # ---- checking -------------------------------------------------------------------------------
 
     def broken(self, signature: Signature | None, leaves: Sequence[Any]) -> str | None:
@@ -280,7 +304,9 @@ class Trace:
         if signature is not None and signature != self.signature:
             return _difference(self.signature, signature)
         if config.epoch != self.config_epoch:
-            return "a setting of ridgeline.config changed"
+            if _settings() != self.settings:
+                return "a setting of ridgeline.config changed"
+            self.config_epoch = config.epoch
         if guards.epoch.value != self.epoch:
             reason = self._changed_object()
             if reason is not None:
@@ -299,6 +325,9 @@ class Trace:
         for leaf in leaves:
             if isinstance(leaf, Tensor) and leaf._cell in self.outside:
                 return "an argument is a tensor that the function also reads by itself"
+        for place, cell in self.pinned:
+            if leaves[place]._cell is not cell:
+                return "an argument was a tensor that the function also reads by itself"
         return None
 
     def _changed_object(self) -> str | None:

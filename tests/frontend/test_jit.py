@@ -492,3 +492,60 @@ def test_shared_memory():
     assert f(x).tolist() == [2, 2, 2] and array.tolist() == [1, 1, 1]
     array[:] = 5
     assert f(x).tolist() == [12, 12, 12] and array.tolist() == [6, 6, 6]
+
+
+def test_parameters_of_modules_that_are_not_called():
+    layer = nn.Linear(2, 2)
+
+    @rl.jit
+    def f(x):
+        return x @ layer.weight
+
+    x = rl.eye(2)
+    close(f(x), layer.weight)
+    layer.weight = nn.Parameter(rl.full((2, 2), 3.0))
+    close(f(x), layer.weight)
+    assert f.traces == 2
+
+
+def test_nested_objects_and_arrays():
+    class Options:
+        pass
+
+    options = Options()
+    options.inner = Options()
+    options.inner.factor = 2.0
+    table = np.array([1.0, 2.0])
+
+    @rl.jit
+    def f(x):
+        return x * options.inner.factor + rl.tensor(table)
+
+    assert f(rl.zeros(2, dtype=rl.float64)).tolist() == [1, 2]
+    options.inner.factor = 3.0
+    table[0] = 5.0
+    assert f(rl.ones(2, dtype=rl.float64)).tolist() == [8, 5]
+
+
+def test_settings_inside_the_function():
+    @rl.jit
+    def f(x):
+        with rl.config.override(threads=1):
+            return x + 1
+
+    for _ in range(3):
+        f(rl.ones(2))
+    assert f.traces == 1
+
+
+def test_an_argument_that_is_also_read_directly():
+    w = rl.tensor([1.0, 2.0])
+
+    @rl.jit
+    def f(x):
+        return x * w
+
+    other = rl.tensor([5.0, 5.0])
+    assert f(w).tolist() == [1, 4]
+    assert f(other).tolist() == [5, 10]
+    assert f(w).tolist() == [1, 4]
