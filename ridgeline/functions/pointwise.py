@@ -7,12 +7,12 @@ import math
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
-from ridgeline.functions.arithmetic import add, div, mul, pow, sub
+from ridgeline.functions.arithmetic import div, mul, pow, sub
 from ridgeline.functions.operands import Operand, as_node, floating, pair, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
+from ridgeline.ops.complex import imag, join, magnitude, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, scale, select
-from ridgeline.ops.complex import imag, magnitude, real
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.ops.special import special
 
@@ -109,6 +109,9 @@ def cos(input: Node) -> Node:
 def tan(input: Node) -> Node:
     """The tangent."""
     x = _real(input)
+    if x.dtype.is_complex:  # through tanh(i x), which cannot overflow
+        turned = apply("tanh", join(apply("neg", imag(x)), real(x)))
+        return join(imag(turned), apply("neg", real(turned)))
     return apply("div", apply("sin", x), apply("cos", x))
 
 
