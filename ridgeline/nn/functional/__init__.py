@@ -16,7 +16,6 @@ from ridgeline.nn.functional import (
     embeddings,
     losses,
     normalization,
-    padding,
     pooling,
     resizing,
     shuffles,
@@ -26,7 +25,7 @@ from ridgeline.nn.functional import (
 from ridgeline.tensor import Tensor
 
 _MODULES = (
-    activations, attention, dropouts, embeddings, losses, normalization, padding, pooling,
+    activations, attention, dropouts, embeddings, losses, normalization, pooling,
     resizing, shuffles, transposed, windows,
 )  # fmt: skip
 
