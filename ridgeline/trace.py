@@ -149,6 +149,9 @@ class Effects:
     drawn: list[tuple[Any, int]]  # generators, and how many blocks were drawn
 
 
+_NOTHING: dict[int, Node] = {}
+
+
 class Trace:
     """A compiled call and the conditions under which it stands for the function."""
 
@@ -280,6 +283,11 @@ class Trace:
         self.output_types = [node.types[0] for node in prepared]
         self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
         self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
+        # the common kinds apart, so that a replay finds their buffers without asking what they are
+        self.cells = [(n, s.cell) for n, s in self.readers if isinstance(s, CellInput)]
+        self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
+        plain = (CellInput, ArgumentInput)
+        self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
         self.program: Runnable = program_for(prepared, slots)
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
@@ -344,14 +352,21 @@ class Trace:
     def live_buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
         """The program's inputs as they are now."""
         buffers = self.fixed.copy()
-        for slot, source in self.readers:
+        for slot, place in self.arguments:
+            cell = leaves[place]._cell
+            ready = cell.rare is None and cell.node.buffer is not None
+            buffers[slot] = cell.node.buffer if ready else _settled(cell)
+        for slot, cell in self.cells:
+            ready = cell.rare is None and cell.node.buffer is not None
+            buffers[slot] = cell.node.buffer if ready else _settled(cell)
+        for slot, source in self.others:
             buffers[slot] = _live_buffer(source, leaves)
         return buffers
 
     def replay(self, leaves: Sequence[Any]) -> Any:
         """Run the program on the live values, set what it changes, and return its results."""
         buffers = self.live_buffers(leaves)
-        live = self._instantiate(leaves) if self.tracked is not None else {}
+        live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
         results = self.program.run(buffers)
         if self.effects.drawn:
             for generator, count in self.effects.drawn:
@@ -365,18 +380,15 @@ class Trace:
             owner = change.owner if change.place is None else leaves[change.place]
             value = change.value
             owner.grad = _fresh(value, nodes) if isinstance(value, Fresh) else value
+        if len(self.returns) == 1 and self.result_structure is None:
+            return _result(self.returns[0], nodes, leaves)
         values: list[Any] = []
         shared: dict[int, Tensor] = {}
         for spec in self.returns:
-            if isinstance(spec, Fresh):
-                if id(spec) not in shared:
-                    shared[id(spec)] = _fresh(spec, nodes)
-                values.append(shared[id(spec)])
-            else:
-                values.append(_given(spec, leaves) if isinstance(spec, Given) else spec)
-        return (
-            values[0] if self.result_structure is None else unflatten(self.result_structure, values)
-        )
+            if id(spec) not in shared:  # one tensor returned twice is one tensor again
+                shared[id(spec)] = _result(spec, nodes, leaves)
+            values.append(shared[id(spec)])
+        return unflatten(self.result_structure, values)
 
     def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:
         nodes = []
@@ -428,6 +440,13 @@ def _fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:
     return made
 
 
+def _result(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
+    """One leaf of what a call returns."""
+    if isinstance(spec, Fresh):
+        return _fresh(spec, nodes)
+    return _given(spec, leaves) if isinstance(spec, Given) else spec
+
+
 def _given(spec: Given, leaves: Sequence[Any]) -> Tensor:
     if spec.place is not None:
         found: Tensor = leaves[spec.place]
@@ -463,7 +482,11 @@ def _live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
     if isinstance(source, RandomInput):
         seed, offset = source.generator.get_state()
         return Buffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
-    cell = _live_cell(source, leaves)
+    return _settled(_live_cell(source, leaves))
+
+
+def _settled(cell: Cell) -> Buffer:
+    """The buffer of a cell's value, computed if need be."""
     if cell.rare is not None and cell.rare.shared is not None:
         execute.refresh(cell)
     buffer = cell.node.buffer

@@ -147,13 +147,14 @@ _SCALAR_TYPES: dict[DType, TensorType] = {}
 class Number0d:
     """The buffer of a lifted number; memory is made only when compiled code asks for it."""
 
-    __slots__ = ("_memory", "dtype", "value")
+    __slots__ = ("_address", "_memory", "dtype", "value")
     borrowed = True
     writeable = False
 
     def __init__(self, value: complex, dtype: DType) -> None:
         self.value, self.dtype = value, dtype
         self._memory: Array | None = None
+        self._address = 0
 
     @property
     def nbytes(self) -> int:
@@ -163,8 +164,9 @@ class Number0d:
     @property
     def address(self) -> int:
         """Where the number lies in memory."""
-        address: int = self.array(self.dtype, ()).__array_interface__["data"][0]
-        return address
+        if not self._address:
+            self._address = self.array(self.dtype, ()).__array_interface__["data"][0]
+        return self._address
 
     def array(self, dtype: DType, shape: Sequence[int]) -> Array:
         """The number as a 0-d array."""
