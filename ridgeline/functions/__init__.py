@@ -1,6 +1,7 @@
 """The public functions by family, written over graph nodes; importing this fills the table."""
 
 from ridgeline.functions import (
+    adaptive,
     arithmetic,
     complex,
     convolution,
@@ -23,6 +24,7 @@ from ridgeline.functions import (
     padding,
     pointwise,
     polynomials,
+    pooling,
     products,
     quantiles,
     reductions,
@@ -39,6 +41,7 @@ from ridgeline.functions import (
 )
 
 __all__ = [
+    "adaptive",
     "arithmetic",
     "complex",
     "convolution",
@@ -61,6 +64,7 @@ __all__ = [
     "padding",
     "pointwise",
     "polynomials",
+    "pooling",
     "products",
     "quantiles",
     "reductions",

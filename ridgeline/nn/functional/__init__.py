@@ -16,7 +16,6 @@ from ridgeline.nn.functional import (
     embeddings,
     losses,
     normalization,
-    pooling,
     resizing,
     shuffles,
     transposed,
@@ -25,8 +24,8 @@ from ridgeline.nn.functional import (
 from ridgeline.tensor import Tensor
 
 _MODULES = (
-    activations, attention, dropouts, embeddings, losses, normalization, pooling,
-    resizing, shuffles, transposed, windows,
+    activations, attention, dropouts, embeddings, losses, normalization, resizing,
+    shuffles, transposed, windows,
 )  # fmt: skip
 
 NAMES = frozenset((

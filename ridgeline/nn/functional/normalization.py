@@ -110,7 +110,8 @@ def group_norm(
     batch, channels = input.shape[:2]
     if channels % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups do not divide {channels} channels")
-    grouped = input.reshape((batch, num_groups, -1))
+    inside = input.numel() // (batch * num_groups) if batch else 0
+    grouped = input.reshape((batch, num_groups, inside))
     variance, mean = var_mean(grouped, -1, correction=0, keepdim=True)
     normal = (grouped - mean) * rsqrt(variance + eps)
     return _scaled(normal.reshape(tuple(input.shape)), weight, bias)

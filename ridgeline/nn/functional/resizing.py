@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.public import matmul
 from ridgeline.tensor import Tensor, tensor
@@ -124,9 +125,7 @@ def interpolate(
         raise ShapeError(f"interpolate mode {mode!r} does not fit shape {list(input.shape)}")
     new, steps = _sizes(input, size, scale_factor, recompute_scale_factor)
     if mode == "area":
-        from ridgeline.nn.functional import pooling
-
-        pooled: Tensor = getattr(pooling, f"adaptive_avg_pool{axes}d")(input, tuple(new))
+        pooled: Tensor = FUNCTIONS[f"adaptive_avg_pool{axes}d"](input, tuple(new))
         return pooled
     for number, (count, step) in enumerate(zip(new, steps)):
         old = int(input.shape[2 + number])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ridgeline.errors import ShapeError
 from ridgeline.tensor import Tensor
 
@@ -12,7 +14,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     lead, (channels, height, width) = tuple(input.shape[:-3]), tuple(input.shape[-3:])
     if r < 1 or channels % (r * r):
         raise ShapeError(f"pixel_shuffle: {channels} channels do not hold {r}×{r} pixels each")
-    parts = input.reshape((-1, channels // (r * r), r, r, height, width))
+    parts = input.reshape((math.prod(lead), channels // (r * r), r, r, height, width))
     spread = parts.permute(0, 1, 4, 2, 5, 3)
     return spread.reshape((*lead, channels // (r * r), height * r, width * r))
 
@@ -23,7 +25,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     lead, (channels, height, width) = tuple(input.shape[:-3]), tuple(input.shape[-3:])
     if r < 1 or height % r or width % r:
         raise ShapeError(f"pixel_unshuffle: {height}×{width} pixels do not divide by {r}")
-    parts = input.reshape((-1, channels, height // r, r, width // r, r))
+    parts = input.reshape((math.prod(lead), channels, height // r, r, width // r, r))
     packed = parts.permute(0, 1, 3, 5, 2, 4)
     return packed.reshape((*lead, channels * r * r, height // r, width // r))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.nn.functional.pooling import per_axis
+from ridgeline.functions.convolution import per_axis
 from ridgeline.nn.functional.windows import spaced
 from ridgeline.tensor import Tensor
 
@@ -33,8 +33,8 @@ def _conv_transpose(
             f"conv_transpose{axes}d: input {list(input.shape)} does not fit weight "
             f"{list(weight.shape)}"
         )
-    steps, margin = per_axis(stride, axes), per_axis(padding, axes)
-    extra, apart = per_axis(output_padding, axes), per_axis(dilation, axes)
+    steps, margin = per_axis(stride, axes, "stride"), per_axis(padding, axes, "padding")
+    extra, apart = per_axis(output_padding, axes, "output_padding"), per_axis(dilation, axes, "dilation")
     for e, s, d in zip(extra, steps, apart):
         if e >= max(s, d):
             raise RidgelineError(f"output_padding {extra} must be below stride or dilation")

@@ -57,7 +57,8 @@ def unfold(
         right = slice(left, left + (columns - 1) * step[1] + 1, step[1])
         taps.append(x[:, :, down, right])
     joined = stack(taps, 2)  # [n, c, taps, rows, columns]
-    return joined.reshape((joined.shape[0], -1, rows * columns))
+    rows_of_column = joined.shape[1] * joined.shape[2]
+    return joined.reshape((joined.shape[0], rows_of_column, rows * columns))
 
 
 def fold(
@@ -79,7 +80,8 @@ def fold(
         raise ShapeError(
             f"fold: {list(input.shape)} is not {rows * columns} windows of {taps} elements"
         )
-    parts = input.reshape((input.shape[0], -1, taps, rows, columns))
+    channels = input.shape[1] // taps
+    parts = input.reshape((input.shape[0], channels, taps, rows, columns))
     height, width = size[0] + 2 * margin[0], size[1] + 2 * margin[1]
     total: Any = 0.0
     for number, (r, c) in enumerate(product(range(kernel[0]), range(kernel[1]))):

@@ -1,0 +1,307 @@
+"""Adaptive and fractional pooling, and the way back from maxima to their places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ridgeline import dtypes
+from ridgeline.cells import known
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.concrete import concrete
+from ridgeline.functions.convolution import per_axis
+from ridgeline.functions.movement import cut
+from ridgeline.functions.pooling import Pooled, Sizes
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
+from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
+from ridgeline.ops.reduce import arg_reduce, expand_back, sum_
+
+Bounds = list[tuple[int, int]]
+
+
+def _even_bounds(size: int, count: int) -> Bounds:
+    """Where each of `count` windows over an axis begins and ends."""
+    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def _wanted(input: Node, output_size: Any, spatial: int, what: str) -> tuple[int, list[int]]:
+    """The number of leading axes, and the size of the output along each of the others."""
+    lead = len(input.shape) - spatial
+    if lead not in (1, 2):
+        raise ShapeError(f"{what} needs {spatial + 1} or {spatial + 2} axes: {list(input.shape)}")
+    single = output_size is None or isinstance(output_size, int)
+    listed = [output_size] * spatial if single else list(output_size)
+    if len(listed) == 1:
+        listed = listed * spatial
+    if len(listed) != spatial:
+        raise RidgelineError(f"{what} needs 1 or {spatial} sizes, got {output_size}")
+    sizes = [known(s) for s in input.shape[lead:]]
+    return lead, [s if n is None else int(n) for s, n in zip(sizes, listed)]
+
+
+def _adaptive_avg(input: Node, output_size: Any, spatial: int) -> Node:
+    lead, wanted = _wanted(input, output_size, spatial, f"adaptive_avg_pool{spatial}d")
+    x = input
+    for axis, count in enumerate(wanted, lead):
+        size = known(x.shape[axis])
+        if count != size:
+            x = _even_means(x, axis, size, count)
+    return x
+
+
+def _even_means(x: Node, axis: int, size: int, count: int) -> Node:
+    rank = len(x.shape)
+    if count and size % count == 0:  # equal windows are a reshape
+        shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
+        total = sum_(reshape(x, shape), (axis + 1,))
+        return apply("div", total, full_like(total, size // count))
+    parts = []
+    for start, end in _even_bounds(size, count):
+        total = sum_(cut(x, axis, start, end - start), (axis,))
+        average = apply("div", total, full_like(total, end - start))
+        parts.append(broadcast(average, _with(x, axis, 1), _without(rank, axis)))
+    return concat(parts, axis) if parts else cut(x, axis, 0, 0)
+
+
+def _with(x: Node, axis: int, size: int) -> tuple[Any, ...]:
+    return (*x.shape[:axis], size, *x.shape[axis + 1 :])
+
+
+def _without(rank: int, axis: int) -> tuple[int, ...]:
+    return tuple(a for a in range(rank) if a != axis)
+
+
+def _largest(x: Node, places: Node, axis: int, bounds: Bounds) -> Pooled:
+    """The largest value of each range along an axis, and the place it came with."""
+    values, found = [], []
+    for start, end in bounds:
+        window, inside = cut(x, axis, start, end - start), cut(places, axis, start, end - start)
+        value, index = arg_reduce(window, "argmax", axis)
+        chosen = apply(
+            "eq", iota(window.shape, axis, dtypes.int64), expand_back(index, window.shape, (axis,))
+        )
+        place = sum_(select(chosen, inside, full_like(inside, 0)), (axis,))
+        shape = _with(x, axis, 1)
+        values.append(reshape(value, shape))
+        found.append(reshape(place, shape))
+    return Pooled(concat(values, axis), concat(found, axis))
+
+
+def _by_ranges(input: Node, lead: int, ranges: Sequence[Bounds]) -> Pooled:
+    """Maxima over a grid of windows, axis by axis from the last, so that the first one wins."""
+    sizes = [known(s) for s in input.shape[lead:]]
+    places = broadcast_scalar(constant(0, dtypes.int64), input.shape)
+    for i in range(len(sizes)):
+        ramp = iota(input.shape, lead + i, dtypes.int64)
+        places = add(places, apply("mul", ramp, full_like(ramp, math.prod(sizes[i + 1 :]))))
+    result = Pooled(input, places)
+    for i in reversed(range(len(sizes))):
+        result = _largest(result.values, result.indices, lead + i, ranges[i])
+    return result
+
+
+def _adaptive_max(
+    input: Node, output_size: Any, return_indices: bool, spatial: int
+) -> Node | Pooled:
+    lead, wanted = _wanted(input, output_size, spatial, f"adaptive_max_pool{spatial}d")
+    sizes = [known(s) for s in input.shape[lead:]]
+    if 0 in sizes or 0 in wanted:
+        raise ShapeError(f"adaptive_max_pool of {sizes} to {wanted} has no elements")
+    found = _by_ranges(input, lead, [_even_bounds(s, n) for s, n in zip(sizes, wanted)])
+    return found if return_indices else found.values
+
+
+@public(method=False)
+def adaptive_avg_pool1d(input: Node, output_size: Any) -> Node:
+    """Means over as many windows as the output needs, along one axis."""
+    return _adaptive_avg(input, output_size, 1)
+
+
+@public(method=False)
+def adaptive_avg_pool2d(input: Node, output_size: Any) -> Node:
+    """Means over as many windows as the output needs, along two axes."""
+    return _adaptive_avg(input, output_size, 2)
+
+
+@public(method=False)
+def adaptive_avg_pool3d(input: Node, output_size: Any) -> Node:
+    """Means over as many windows as the output needs, along three axes."""
+    return _adaptive_avg(input, output_size, 3)
+
+
+@public(method=False)
+def adaptive_max_pool1d(
+    input: Node, output_size: Any, return_indices: bool = False
+) -> Node | Pooled:
+    """Maxima over as many windows as the output needs, along one axis."""
+    return _adaptive_max(input, output_size, return_indices, 1)
+
+
+@public(method=False)
+def adaptive_max_pool2d(
+    input: Node, output_size: Any, return_indices: bool = False
+) -> Node | Pooled:
+    """Maxima over as many windows as the output needs, along two axes."""
+    return _adaptive_max(input, output_size, return_indices, 2)
+
+
+@public(method=False)
+def adaptive_max_pool3d(
+    input: Node, output_size: Any, return_indices: bool = False
+) -> Node | Pooled:
+    """Maxima over as many windows as the output needs, along three axes."""
+    return _adaptive_max(input, output_size, return_indices, 3)
+
+
+def _fractional_bounds(size: int, count: int, width: int, sample: float) -> Bounds:
+    """Windows of one width whose starts grow by a fraction, as torch places them."""
+    if count + width - 1 > size:
+        raise ShapeError(f"fractional pooling: {count} windows of {width} do not fit {size}")
+    starts = [0] * count
+    if count > 1:
+        alpha = (size - width) / (count - 1)
+        starts = [int((i + sample) * alpha) - int(sample * alpha) for i in range(count)]
+    starts[-1] = size - width
+    return [(start, start + width) for start in starts]
+
+
+def _fractional(
+    input: Node,
+    kernel_size: Sizes,
+    output_size: Sizes | None,
+    output_ratio: Any,
+    return_indices: bool,
+    samples: Node | None,
+    spatial: int,
+) -> Node | Pooled:
+    kernel = per_axis(kernel_size, spatial, "kernel_size")
+    lead = len(input.shape) - spatial
+    sizes = [known(s) for s in input.shape[lead:]]
+    if output_size is None:
+        if output_ratio is None:
+            raise RidgelineError("fractional pooling needs output_size or output_ratio")
+        ratios = [output_ratio] * spatial if isinstance(output_ratio, float) else output_ratio
+        output_size = [int(s * r) for s, r in zip(sizes, ratios)]
+    counts = per_axis(output_size, spatial, "output_size")
+    if samples is None:
+        raise RidgelineError(
+            "fractional pooling needs _random_samples here",
+            help="draw them with rand(batch, channels, axes)",
+        )
+    values = concrete(samples, "fractional pooling").reshape(-1, spatial)
+    if (values != values[:1]).any():
+        raise RidgelineError("fractional pooling needs one sample for all images and channels")
+    # torch draws the samples with the last axis first
+    drawn = [float(v) for v in values[0][::-1]]
+    ranges = [
+        _fractional_bounds(s, n, k, u) for s, n, k, u in zip(sizes, counts, kernel, drawn)
+    ]
+    found = _by_ranges(input, lead, ranges)
+    return found if return_indices else found.values
+
+
+@public(method=False)
+def fractional_max_pool2d(
+    input: Node,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Node | None = None,
+) -> Node | Pooled:
+    """Maxima over windows whose places grow by a fraction, along two axes."""
+    return _fractional(
+        input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 2
+    )
+
+
+@public(method=False)
+def fractional_max_pool3d(
+    input: Node,
+    kernel_size: Sizes,
+    output_size: Sizes | None = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Node | None = None,
+) -> Node | Pooled:
+    """Maxima over windows whose places grow by a fraction, along three axes."""
+    return _fractional(
+        input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 3
+    )
+
+
+def _max_unpool(
+    input: Node,
+    indices: Node,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    output_size: Sequence[int] | None,
+    spatial: int,
+) -> Node:
+    """Values put back where they stood, zeros elsewhere."""
+    from ridgeline.functions.scattering import scatter
+
+    if input.shape != indices.shape:
+        raise ShapeError(f"max_unpool: {list(input.shape)} values, {list(indices.shape)} indices")
+    kernel = per_axis(kernel_size, spatial, "kernel_size")
+    given = stride is not None and stride != () and stride != []
+    steps = per_axis(stride, spatial, "stride") if given else kernel  # type: ignore[arg-type]
+    margin = per_axis(padding, spatial, "padding")
+    lead = len(input.shape) - spatial
+    if lead not in (1, 2):
+        raise ShapeError(f"max_unpool needs {spatial + 1} or {spatial + 2} axes")
+    sizes = [
+        (known(s) - 1) * st - 2 * m + k
+        for s, st, m, k in zip(input.shape[lead:], steps, margin, kernel)
+    ]
+    if output_size is not None:
+        sizes = [int(s) for s in output_size][-spatial:]
+    front, flat = input.shape[:lead], math.prod(sizes)
+    count = math.prod(known(s) for s in input.shape[lead:])
+    empty = broadcast_scalar(constant(0, input.dtype), (*front, flat))
+    place = reshape(cast(indices, dtypes.int64), (*front, count))
+    spread = scatter(empty, -1, place, reshape(input, (*front, count)))
+    return reshape(spread, (*front, *sizes))
+
+
+@public(method=False)
+def max_unpool1d(
+    input: Node,
+    indices: Node,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Node:
+    """The maxima of `max_pool1d` back in their places, zeros elsewhere."""
+    return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 1)
+
+
+@public(method=False)
+def max_unpool2d(
+    input: Node,
+    indices: Node,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Node:
+    """The maxima of `max_pool2d` back in their places, zeros elsewhere."""
+    return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 2)
+
+
+@public(method=False)
+def max_unpool3d(
+    input: Node,
+    indices: Node,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Node:
+    """The maxima of `max_pool3d` back in their places, zeros elsewhere."""
+    return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 3)
