@@ -8,7 +8,7 @@ trace depends on is guarded (see `trace.py`); when a guard breaks the function i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Set
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -18,9 +18,10 @@ from ridgeline.graph.printer import format_graph
 from ridgeline.guards import JITTED
 from ridgeline.modes import modes
 from ridgeline.pytree import flatten
+from ridgeline.signatures import Signature, signature_of
 from ridgeline.tensor import Tensor
 from ridgeline.tiers import Interpreted
-from ridgeline.trace import Trace, signature_of
+from ridgeline.trace import Trace
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES = 32
+_NONE: frozenset[int] = frozenset()
 _GRAPH_LINES = 200  # of a graph that explain() prints
 
 
@@ -38,6 +40,7 @@ class JitFunction:
         self.function, self._check = function, check
         self._traces: list[Trace] = []  # the last used first
         self._history: list[str] = []
+        self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
         self._lock = threading.RLock()
         update_wrapper(self, function)
 
@@ -50,7 +53,8 @@ class JitFunction:
             if latest.simple and _fits(latest, args) and latest.broken(None, args) is None:
                 return latest.replay(args)
         leaves: list[Any] = []
-        signature = signature_of(flatten((args, kwargs), leaves), leaves)
+        structure = flatten((args, kwargs), leaves)
+        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
         trace = self._find(signature, leaves)
         if trace is None:
             trace = self._trace(signature, leaves, args, kwargs)
@@ -87,11 +91,40 @@ class JitFunction:
             reason = "the first call"
             if self._traces:
                 reason = self._traces[0].broken(signature, leaves) or "no trace fits"
-            trace = Trace(self.function, args, kwargs)
+            changing = self._changing_floats(signature)
+            trace = self._capture(args, kwargs, signature, changing)
             self._history.append(f"{signature}: {reason}")
             self._traces.insert(0, trace)
             del self._traces[MOST_TRACES:]
             return trace
+
+    def _changing_floats(self, signature: Signature) -> Set[int]:
+        """Float arguments in which this call differs from a traced one, and in nothing else."""
+        known = self._changing.setdefault(signature.structure, set())
+        for trace in self._traces:
+            before = trace.signature
+            if (before.structure, before.gradients) != (signature.structure, signature.gradients):
+                continue
+            differing = [
+                place
+                for place, pair in enumerate(zip(before.leaves, signature.leaves))
+                if pair[0] != pair[1]
+            ]
+            if all(_is_float(before.leaves[p]) and _is_float(signature.leaves[p])
+                   for p in differing):  # fmt: skip
+                known.update(differing)
+                break
+        return known
+
+    def _capture(self, args: Any, kwargs: Any, signature: Signature, changing: Set[int]) -> Trace:
+        """Trace the call; code that cannot take lifted numbers gets the plain ones."""
+        if not changing:
+            return Trace(self.function, args, kwargs)
+        try:
+            return Trace(self.function, args, kwargs, changing)
+        except (TypeError, ValueError, AttributeError):
+            self._changing[signature.structure] = set()
+            return Trace(self.function, args, kwargs)
 
     @property
     def program(self) -> Program:
@@ -106,7 +139,8 @@ class JitFunction:
         The kernels run, but nothing outside sees it: no parameter, gradient or result changes.
         """
         leaves: list[Any] = []
-        signature = signature_of(flatten((args, kwargs), leaves), leaves)
+        structure = flatten((args, kwargs), leaves)
+        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
         trace = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
         from ridgeline.explain import kernel_times  # loads the compiler
 
@@ -137,6 +171,10 @@ class JitFunction:
         """Forget all traces."""
         with self._lock:
             self._traces.clear()
+
+
+def _is_float(image: Any) -> bool:
+    return isinstance(image, tuple) and len(image) == 2 and image[0] == "float"
 
 
 def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import threading
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -19,68 +20,25 @@ from ridgeline.capture import (
     RandomInput,
     Source,
 )
-from ridgeline.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Step, Track, filled_leaf, rare
+from ridgeline.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
 from ridgeline.config import config
 from ridgeline.differentiate import saved_for_backward
 from ridgeline.graph.node import LEAF as LEAF_OP
 from ridgeline.graph.node import Node, TensorType, topological
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.rebuild import substitute
+from ridgeline.guards import Lifted
 from ridgeline.modes import modes
 from ridgeline.pytree import flatten, unflatten
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scopes import Guard, Scopes, observing
+from ridgeline.signatures import CHANGING, Signature, difference, signature_of
 from ridgeline.tensor import Tensor, _special, alias, read, wrap
 from ridgeline.tiers import Runnable, program_for
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """What a signature holds of a tensor argument."""
-
-    type: TensorType  # of the whole cell
-    mode: int
-    steps: tuple[Step, ...]
-    same_as: int  # the first leaf with the same cell
-
-    def __str__(self) -> str:
-        notes = [str(self.type)]
-        if self.mode >= GRAPH:
-            notes.append("requires_grad")
-        if self.steps:
-            notes.append("view")
-        return " ".join(notes)
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """What must be equal for a trace to be used: structure, tensors, other values, modes."""
-
-    structure: Hashable
-    leaves: tuple[Any, ...]  # TensorSpec, or the image of another value
-    gradients: bool
-
-    def __str__(self) -> str:
-        parts = [str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf) for leaf in self.leaves]
-        return f"({', '.join(parts)})" + ("" if self.gradients else " under no_grad")
-
-
 def _settings() -> dict[str, Any]:
     return {name: value for name, value in vars(config).items() if name != "epoch"}
-
-
-def signature_of(structure: Hashable, leaves: Sequence[Any]) -> Signature:
-    """The signature of a call."""
-    first: dict[Cell, int] = {}
-    described: list[Any] = []
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor):
-            cell = leaf._cell
-            same = first.setdefault(cell, place)
-            described.append(TensorSpec(cell.node.types[0], leaf._track.mode, leaf._steps, same))
-        else:
-            described.append(guards.freeze(leaf))
-    return Signature(structure, tuple(described), modes.gradients)
 
 
 # ---- what is set after a run ---------------------------------------------------------------------
@@ -155,10 +113,21 @@ _NOTHING: dict[int, Node] = {}
 class Trace:
     """A compiled call and the conditions under which it stands for the function."""
 
-    def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        changing: Set[int] = frozenset(),
+    ) -> None:
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
-        self.signature = signature_of(structure, leaves)
+        self.signature = signature_of(structure, leaves, changing)
+        self._call = threading.local()  # the arguments of the call that this thread makes
+        self.lifts = any(leaf is CHANGING for leaf in self.signature.leaves)
+        if self.lifts:
+            self._call.leaves = leaves
+            args, kwargs = unflatten(structure, self._lifted(leaves))
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.epoch, self.config_epoch = guards.epoch.value, config.epoch
         self.settings = _settings()
@@ -191,6 +160,16 @@ class Trace:
         self._compile(capture, outputs)
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
+
+    def _lifted(self, leaves: Sequence[Any]) -> list[Any]:
+        """The arguments with changing floats as numbers that every call reads anew."""
+        call = self._call
+        return [
+            Lifted(lambda place=place: call.leaves[place], leaf)  # type: ignore[misc]
+            if described is CHANGING
+            else leaf
+            for place, (leaf, described) in enumerate(zip(leaves, self.signature.leaves))
+        ]
 
     # ---- building -------------------------------------------------------------------------------
 
@@ -310,7 +289,9 @@ class Trace:
     def broken(self, signature: Signature | None, leaves: Sequence[Any]) -> str | None:
         """Why this trace does not fit a call; None if it does."""
         if signature is not None and signature != self.signature:
-            return _difference(self.signature, signature)
+            return difference(self.signature, signature)
+        if self.lifts:
+            self._call.leaves = leaves
         if config.epoch != self.config_epoch:
             if _settings() != self.settings:
                 return "a setting of ridgeline.config changed"
@@ -570,19 +551,3 @@ def _gradient_write(
     outputs.append(node)
     mode = value._resolved()[1].mode
     return GradientWrite(owner, place, Fresh(len(outputs) - 1, node.types[0], mode))
-
-
-def _difference(before: Signature, after: Signature) -> str:
-    """What differs between two signatures, in words."""
-    if before.gradients != after.gradients:
-        return "gradients were switched " + ("on" if after.gradients else "off")
-    if before.structure != after.structure or len(before.leaves) != len(after.leaves):
-        return "the arguments are nested differently"
-    for place, (old, new) in enumerate(zip(before.leaves, after.leaves)):
-        if old != new:
-            return f"argument {place + 1} was {_shown(old)} and is {_shown(new)}"
-    return "the signature differs"
-
-
-def _shown(leaf: Any) -> str:
-    return str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf)

@@ -549,3 +549,27 @@ def test_an_argument_that_is_also_read_directly():
     assert f(w).tolist() == [1, 4]
     assert f(other).tolist() == [5, 10]
     assert f(w).tolist() == [1, 4]
+
+
+def test_a_float_argument_that_changes_is_traced_twice_at_most():
+    @rl.jit
+    def f(x, rate, *, options):
+        y = x * rate + (1 - options["decay"]) ** 2
+        return y * 2 if rate > 0.5 else y
+
+    x = rl.ones(2, dtype=rl.float64)
+    for number in range(6):
+        rate, decay = 0.1 + 0.05 * number, 0.3 * number
+        want = rate + (1 - decay) ** 2
+        assert f(x, rate, options={"decay": decay}).tolist() == pytest.approx([want, want])
+    assert f.traces == 2
+    assert f(x, 0.7, options={"decay": 1.0}).tolist() == pytest.approx([1.4, 1.4])
+    assert f.traces == 3, "the comparison has another answer"
+    assert f(x, 0.9, options={"decay": 1.0}).tolist() == pytest.approx([1.8, 1.8])
+    assert f.traces == 3
+
+    @rl.jit
+    def g(x, rate):
+        return x * float(rate)  # needs the plain number, so every value is a trace of its own
+
+    assert [g(x, r)[0].item() for r in (1.5, 2.5, 3.5, 2.5)] == [1.5, 2.5, 3.5, 2.5]
