@@ -20,6 +20,10 @@ def padded(x: Node, axis: int, low: int, high: int, mode: str) -> Node:
     """
     if mode not in MODES:
         raise RidgelineError(f'pad knows the modes "constant" and {MODES}, not {mode!r}')
+    if mode == "circular" and min(low, high) < 0:  # what is taken away does not come round again
+        kept = known(x.shape[axis]) + min(low, 0) + min(high, 0)
+        x = cut(x, axis, max(-low, 0), max(kept, 0))
+        low, high = max(low, 0), max(high, 0)
     size = known(x.shape[axis])
     left, right = max(low, 0), max(high, 0)
     limit = {"reflect": size - 1, "circular": size, "replicate": left + right}[mode]

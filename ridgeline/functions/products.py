@@ -18,7 +18,7 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, full_like
 from ridgeline.ops.linalg import transposed
-from ridgeline.ops.movement import broadcast_scalar, concat, reshape
+from ridgeline.ops.movement import concat, reshape
 from ridgeline.ops.reduce import reduce
 
 
@@ -235,8 +235,7 @@ def pdist(input: Node, p: float = 2.0) -> Node:
         rest = cut(input, 0, i + 1, count - 1 - i)
         rows.append(apply("sub", stretch(cut(input, 0, i, 1), rest.shape), rest))
     if not rows or input.shape[1] == 0:
-        pairs = count * (count - 1) // 2
-        return broadcast_scalar(full_like(reduce(input, "sum", (0, 1)), 0), (pairs,))
+        return reduce(concat(rows or [cut(input, 0, 0, 0)], 0), "sum", (1,))
     return vector_norm(concat(rows, 0), p, 1)
 
 

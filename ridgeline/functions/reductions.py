@@ -16,6 +16,7 @@ from ridgeline.functions.operands import (
     axes_of,
     axis_of,
     floating,
+    pair,
     require_float,
     stretch,
 )
@@ -375,8 +376,9 @@ def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> No
     """The cosine of the angle between vectors along an axis."""
     from ridgeline.functions.arithmetic import maximum
 
-    dots = sum(mul(x1, x2), dim)
-    left, right = norm(x1, 2, dim), norm(x2, 2, dim)
+    a, b = pair(x1, x2)
+    dots = sum(apply("mul", a, b), dim)
+    left, right = norm(a, 2, dim), norm(b, 2, dim)
     return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))
 
 

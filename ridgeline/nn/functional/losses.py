@@ -200,6 +200,8 @@ def multi_margin_loss(
     """Mean over the other classes of max(0, margin - x[y] + x[i])^p."""
     if p not in (1, 2):
         raise RidgelineError(f"multi_margin_loss takes p of 1 or 2, not {p}")
+    if not input.shape:
+        input = input.reshape((1,))
     own = _class_mask(input, target)
     chosen = where(own, input, 0.0).sum(-1, keepdim=True)
     losses = clamp(margin - chosen + input, min=0.0)
@@ -225,6 +227,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
         raise ShapeError(
             f"multilabel_margin_loss: target {list(target.shape)} for input {list(input.shape)}"
         )
+    if not input.shape:
+        input, target = input.reshape((1,)), target.reshape((1,))
     count = int(input.shape[-1])
     # a label counts while no -1 stands at or before its place
     ended = [target.narrow(-1, 0, place + 1).amin(-1, keepdim=True) < 0 for place in range(count)]
