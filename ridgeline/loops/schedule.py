@@ -13,11 +13,18 @@ from typing import Any, ClassVar, Literal
 
 from ridgeline.errors import RidgelineError
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, free_vars, lt, mul, op
+from ridgeline.loops.build import add, affine, free_vars, lt, mul, op, substitute
 from ridgeline.loops.ir import (
     Alloc, Buffer, Const, Expr, For, If, Kernel, Load, LoopKind, Reduce, Seq, Stmt, Store, Var,
 )  # fmt: skip
-from ridgeline.loops.rewrite import map_children, map_expressions, replace_variables, sequence
+from ridgeline.loops.monoids import MONOIDS
+from ridgeline.loops.rewrite import (
+    map_buffers,
+    map_children,
+    map_expressions,
+    replace_variables,
+    sequence,
+)
 
 
 class ScheduleError(RidgelineError):
@@ -168,8 +175,6 @@ def widened(statement: Stmt, old: Buffer, wide: Buffer, variable: Expr) -> Stmt:
         for e in ir.subexpressions(*ir.expressions(s))
         if isinstance(e, Load) and e.buffer == old
     }
-    from ridgeline.loops.build import substitute
-
     replaced = map_expressions(statement, lambda e: substitute(e, loads) if loads else e)
 
     def visit(current: Stmt) -> Stmt:
@@ -272,8 +277,6 @@ class Rfactor(Step):
         return sequence(*parts)
 
     def _factored(self, nest: Stmt, folds: frozenset[tuple[Buffer, ...]]) -> Stmt:
-        from ridgeline.loops.monoids import MONOIDS
-
         lanes = max(
             known_extent(s)
             for s in ir.statements(nest)
@@ -362,8 +365,6 @@ class Collapse(Step):
                 if isinstance(part, Load) and any(names & free_vars(i) for i in part.index):
                     buffer, place = self._flattened(part.buffer, part.index, width, flat)
                     loads[part] = Load.make(buffer, place)
-            from ridgeline.loops.build import substitute
-
             changed = substitute(expr, loads)
             if names & free_vars(changed):
                 raise ScheduleError(f"an index of {self.outer!r} or {self.inner!r} is a value here")
@@ -430,6 +431,58 @@ def _buffers(statement: Stmt) -> Iterable[Buffer]:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage(Step):
+    """Copy what a loop reads of a buffer into scratch before the loop, laid out as it is read.
+
+    This is packing: the scratch has one axis for every loop inside `before` that the address
+    depends on, in the order of `axes`, so that the innermost of them walks memory in order.
+    """
+
+    buffer: str
+    before: str
+    axes: tuple[str, ...]
+    name: ClassVar[str] = "stage"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Wrap every loop of that name."""
+        loops_named(kernel, self.before)
+        return replace(kernel, body=at_loops(kernel.body, self.before, self._staged))
+
+    def _staged(self, loop: For) -> Stmt:
+        loads = {
+            e
+            for s in ir.statements(loop)
+            for e in ir.subexpressions(*ir.expressions(s))
+            if isinstance(e, Load) and e.buffer.name == self.buffer
+        }
+        if not loads:
+            return loop
+        if len(loads) > 1:
+            raise ScheduleError(
+                f"{self.buffer!r} is read in {len(loads)} ways inside {self.before!r}, not in one"
+            )
+        (load,) = loads
+        inside = {s.name: s.extent for s in ir.statements(loop) if isinstance(s, For)}
+        used = {n for i in load.index for n in free_vars(i) if n in inside}
+        if used != set(self.axes):
+            raise ScheduleError(
+                f"what {self.buffer!r} is read at depends on {', '.join(sorted(used))}",
+                help="name exactly these loops as axes",
+            )
+        place = tuple(Var.make(n) for n in self.axes)
+        scratch = Buffer(
+            f"{self.buffer}_staged", tuple(inside[n] for n in self.axes), load.dtype, "local"
+        )
+        copy: Stmt = Store(scratch, place, load)
+        for axis in reversed(self.axes):
+            kind = next(s.kind for s in ir.statements(loop) if isinstance(s, For) and s.name == axis)
+            copy = For(axis, inside[axis], copy, "spatial", "vector" if kind == "vector" else "serial")
+        held = {load: Load.make(scratch, place)}
+        body = map_expressions(loop, lambda e: substitute(e, held))
+        return Alloc(scratch, sequence(copy, body))
+
+
+@dataclass(frozen=True, slots=True)
 class Stream(Step):
     """Write a result past the caches, because it is too large to be read again from them."""
 
@@ -438,8 +491,6 @@ class Stream(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Move the parameter to the `stream` scope."""
-        from ridgeline.loops.rewrite import map_buffers
-
         def change(buffer: Buffer) -> Buffer:
             return replace(buffer, scope="stream") if buffer.name == self.buffer else buffer
 
@@ -451,7 +502,7 @@ class Stream(Step):
 
 _STEPS: dict[str, Callable[..., Step]] = {
     "split": Split, "reorder": Reorder, "kind": SetKind, "rfactor": Rfactor,
-    "collapse": Collapse, "stream": Stream,
+    "collapse": Collapse, "stage": Stage, "stream": Stream,
 }  # fmt: skip
 
 

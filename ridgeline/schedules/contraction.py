@@ -13,12 +13,14 @@ from itertools import combinations
 from math import ceil, log2, prod
 
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Stage, Step
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.machine import Machine
 
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 16)
 _UNROLL_INNER = 4
+_LEAST_STRIP = 4096  # bytes of an operand worth packing
+_LEAST_REUSE = 8  # tiles that must share a packed strip
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,15 @@ class Tile:
     vector: str
     lanes: int
     unroll: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """An operand to pack: the rows that share one packed copy, and the summed axes it holds."""
+
+    buffer: str
+    shared_by: tuple[str, ...]
+    axes: tuple[str, ...]
 
 
 def steps(lowered: Lowered, machine: Machine) -> list[Step]:
@@ -42,7 +53,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return _dot_steps(inner_sizes, machine)
     touched = accesses(lowered.kernel)
     tile = best_tile(touched, row_sizes, inner_sizes, machine)
-    return _tile_steps(tile, row_sizes, inner_sizes, machine)
+    panel = choose_panel(tile, touched, row_sizes, inner_sizes, machine)
+    return _tile_steps(tile, panel, row_sizes, inner_sizes)
 
 
 def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
@@ -178,8 +190,37 @@ def _imbalance(tile: Tile, rows: dict[str, int], machine: Machine) -> float:
     return ceil(tasks / machine.threads) * machine.threads / tasks
 
 
+def choose_panel(
+    tile: Tile,
+    touched: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> Panel | None:
+    """Pack the operand in the lanes when many tiles read it and a packed strip stays in cache."""
+    if tile.vector not in rows or tile.lanes >= rows[tile.vector]:
+        return None
+    in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) == 1]
+    read = [a for a in in_lanes if any(a.stride(n) for n in inner) and not a.opaque]
+    if len(read) != 1 or sum(a.buffer == read[0].buffer for a in touched) != 1:
+        return None
+    (operand,) = read
+    factors = dict(tile.unroll)
+    others = [n for n in rows if n != tile.vector]
+    shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
+    apart = [n for n in others if operand.stride(n) != 0]
+    axes = tuple(n for n in inner if operand.stride(n) != 0)
+    strip = prod(inner[n] for n in axes) * tile.lanes * operand.buffer.dtype.itemsize
+    reuse = prod(ceil(rows[n] / factors.get(n, 1)) for n in shared)
+    tasks = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
+    fits = _LEAST_STRIP <= strip <= machine.l2_bytes // 2 and not any(n in factors for n in apart)
+    if not fits or reuse < _LEAST_REUSE or tasks < 2 * machine.threads:
+        return None
+    return Panel(operand.buffer.name, tuple(shared), axes)
+
+
 def _tile_steps(
-    tile: Tile, rows: dict[str, int], inner: dict[str, int], machine: Machine
+    tile: Tile, panel: Panel | None, rows: dict[str, int], inner: dict[str, int]
 ) -> list[Step]:
     factors = {tile.vector: tile.lanes, **dict(tile.unroll)}
     cut = {n: f for n, f in factors.items() if n in rows and f < rows[n]}
@@ -187,6 +228,9 @@ def _tile_steps(
     ragged = [n for n in cut if rows[n] % cut[n]]
     # a ragged loop has two bodies, so the loops around it must be outside before it is cut
     order = [n for n in rows if n not in ragged] + ragged
+    if panel is not None:  # tiles that share the packed strip run one after another
+        late = [n for n in rows if n in panel.shared_by or n in whole]
+        order = [n for n in rows if n not in late and n != tile.vector] + [tile.vector, *late]
     chosen: list[Step] = [Reorder(tuple(order))] if order != list(rows) else []
     chosen += [Split(n, cut[n], "branch") for n in order if n in cut]
     outer = [f"{n}.0" if n in cut else n for n in order if n not in whole]
@@ -199,10 +243,13 @@ def _tile_steps(
     chosen.append(Reorder((*outer, *inner_names, *unrolled, vector)))
     chosen += [SetKind(name, "unroll") for name in unrolled]
     chosen.append(SetKind(vector, "vector"))
+    tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
+    if panel is not None:
+        tasks = outer[: outer.index(f"{tile.vector}.0") + 1]
+        chosen.append(Stage(panel.buffer, outer[len(tasks)], (*panel.axes, vector)))
     last = inner_names[-1] if inner_names else ""
     if last in inner and inner[last] <= _UNROLL_INNER:
         chosen.append(SetKind(last, "unroll"))
-    tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
     return [*chosen, *(SetKind(name, "parallel") for name in tasks)]
 
 
