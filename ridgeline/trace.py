@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
 from typing import Any
 from weakref import ref
-
-import numpy as np
 
 from ridgeline import execute, guards
 from ridgeline.capture import (
     ArgumentInput,
     Capture,
     CellInput,
-    GradientInput,
-    NumberInput,
-    RandomInput,
-    Source,
 )
-from ridgeline.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
+from ridgeline.cells import GRAPH, LEAF, PLAIN, Cell, filled_leaf
 from ridgeline.config import config
 from ridgeline.differentiate import saved_for_backward
+from ridgeline.effects import (
+    Effects,
+    Fresh,
+    Tracked,
+    Write,
+    fresh,
+    gradient_write,
+    live_buffer,
+    live_cell,
+    live_node,
+    place_of,
+    settled,
+    track_source,
+)
 from ridgeline.graph.node import LEAF as LEAF_OP
-from ridgeline.graph.node import Node, TensorType, topological
+from ridgeline.graph.node import Node, topological
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.guards import Lifted
@@ -33,78 +40,12 @@ from ridgeline.pytree import flatten, unflatten
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scopes import Guard, Scopes, observing
 from ridgeline.signatures import CHANGING, Signature, difference, signature_of
-from ridgeline.tensor import Tensor, _special, alias, read, wrap
+from ridgeline.tensor import Tensor, _special
 from ridgeline.tiers import Runnable, program_for
 
 
 def _settings() -> dict[str, Any]:
     return {name: value for name, value in vars(config).items() if name != "epoch"}
-
-
-# ---- what is set after a run ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Fresh:
-    """A returned tensor or a gradient: a new tensor over output number `output`."""
-
-    output: int
-    type: TensorType
-    mode: int
-    spent: bool = False  # backward() ran through it inside: gradients do not flow on
-
-    @property
-    def tracked(self) -> bool:
-        """True where gradients flow on through the result."""
-        return self.mode == GRAPH and not self.spent
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A returned tensor that existed before the call, or a view of one."""
-
-    source: Source | None  # how its cell is found again
-    tensor: Tensor
-    place: int | None  # among the arguments, when it is an argument itself
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """A cell that the call wrote to."""
-
-    source: Source | ref[Cell]
-    output: int
-    type: TensorType
-    mode: int
-
-
-@dataclass(frozen=True, slots=True)
-class GradientWrite:
-    """A `.grad` that the call assigned: None, a new tensor, or one that existed."""
-
-    owner: Tensor
-    place: int | None  # when the owner is an argument
-    value: Fresh | Tensor | None
-
-
-@dataclass(slots=True)
-class Tracked:
-    """Outputs through which gradients flow on, as graphs over the trace's inputs."""
-
-    outputs: dict[int, Node]  # by output number
-    saved: dict[int, Node]  # what their backward reads, by output number
-    keys: list[tuple[Node, Source, Track]]  # nodes that stand for variables
-    inputs: dict[Node, Source]
-
-
-@dataclass(slots=True)
-class Effects:
-    """Everything that a replay sets, in order."""
-
-    writes: list[Write]
-    gradients: list[GradientWrite]
-    modes: list[tuple[Track, int]]
-    drawn: list[tuple[Any, int]]  # generators, and how many blocks were drawn
 
 
 _NOTHING: dict[int, Node] = {}
@@ -154,7 +95,7 @@ class Trace:
         self.watched = list(capture.watched.values())
         self.requirements = capture.requirements
         self.gradients_read = [
-            (owner, _place_of(owner, leaves), absent)
+            (owner, place_of(owner, leaves), absent)
             for owner, absent in capture.gradients_read.values()
         ]
         self._compile(capture, outputs)
@@ -183,23 +124,24 @@ class Trace:
         self.returns: list[Any] = []
         for leaf in returned:
             if isinstance(leaf, Tensor):
-                leaf = made.setdefault(id(leaf), _returned(capture, leaf, leaves, outputs))
+                if id(leaf) not in made:  # one tensor returned twice is one tensor
+                    made[id(leaf)] = return_spec(capture, leaf, leaves, outputs)
+                leaf = made[id(leaf)]
             self.returns.append(leaf)
         writes, changed = [], []
         for outer, shadow in capture.shadows.items():
             if isinstance(outer, Cell) and isinstance(shadow, Cell) and shadow.version:
                 outputs.append(shadow.node)
-                source = _source_of(capture, outer)
+                source = capture.source(outer)
                 kind = shadow.node.types[0]
                 writes.append(Write(source, len(outputs) - 1, kind, shadow.mode))
-            if (shadow.mode != outer.mode and not isinstance(outer, Cell)) or (
-                shadow.mode != outer.mode and LEAF in (shadow.mode, outer.mode)
-            ):
+            variable = LEAF in (shadow.mode, outer.mode) or not isinstance(outer, Cell)
+            if shadow.mode != outer.mode and variable:
                 changed.append((outer, shadow.mode))
         gradients = []
         for owner, value in capture.gradients.values():
             if owner._track.capture is None:
-                gradients.append(_gradient_write(capture, owner, value, leaves, outputs))
+                gradients.append(gradient_write(capture, owner, value, leaves, outputs))
         drawn = [(generator, stream.used) for generator, stream in capture.streams.items()]
         self.effects = Effects(writes, [g for g in gradients if g is not None], changed, drawn)
 
@@ -240,7 +182,7 @@ class Trace:
         keys = []
         for outer, shadow in capture.shadows.items():
             if shadow.rare is not None and shadow.rare.key is not None and shadow.mode == LEAF:
-                keys.append((shadow.rare.key, _track_source(capture, outer, leaves), outer))
+                keys.append((shadow.rare.key, track_source(capture, outer, leaves), outer))
         return Tracked(graphs, places, keys, dict(capture.inputs))
 
     def _compile(self, capture: Capture, outputs: Sequence[Node]) -> None:
@@ -336,12 +278,12 @@ class Trace:
         for slot, place in self.arguments:
             cell = leaves[place]._cell
             ready = cell.rare is None and cell.node.buffer is not None
-            buffers[slot] = cell.node.buffer if ready else _settled(cell)
+            buffers[slot] = cell.node.buffer if ready else settled(cell)
         for slot, cell in self.cells:
             ready = cell.rare is None and cell.node.buffer is not None
-            buffers[slot] = cell.node.buffer if ready else _settled(cell)
+            buffers[slot] = cell.node.buffer if ready else settled(cell)
         for slot, source in self.others:
-            buffers[slot] = _live_buffer(source, leaves)
+            buffers[slot] = live_buffer(source, leaves)
         return buffers
 
     def replay(self, leaves: Sequence[Any]) -> Any:
@@ -360,14 +302,14 @@ class Trace:
         for change in self.effects.gradients:
             owner = change.owner if change.place is None else leaves[change.place]
             value = change.value
-            owner.grad = _fresh(value, nodes) if isinstance(value, Fresh) else value
+            owner.grad = fresh(value, nodes) if isinstance(value, Fresh) else value
         if len(self.returns) == 1 and self.result_structure is None:
-            return _result(self.returns[0], nodes, leaves)
+            return result_of(self.returns[0], nodes, leaves)
         values: list[Any] = []
         shared: dict[int, Tensor] = {}
         for spec in self.returns:
             if id(spec) not in shared:  # one tensor returned twice is one tensor again
-                shared[id(spec)] = _result(spec, nodes, leaves)
+                shared[id(spec)] = result_of(spec, nodes, leaves)
             values.append(shared[id(spec)])
         return unflatten(self.result_structure, values)
 
@@ -391,9 +333,9 @@ class Trace:
         assert tracked is not None
         replacements: dict[Node, Node] = {}
         for node, source in tracked.inputs.items():
-            replacements[node] = _live_node(source, leaves)
+            replacements[node] = live_node(source, leaves)
         for key, source, track in tracked.keys:
-            cell = _live_cell(source, leaves)
+            cell = live_cell(source, leaves)
             own = leaves[source.place]._track if isinstance(source, ArgumentInput) else track
             replacements[key] = _special(cell, own)
         numbers = [*tracked.outputs, *tracked.saved]
@@ -407,147 +349,8 @@ class Trace:
                 return
             cell.capture = None
         else:
-            cell = _live_cell(write.source, leaves)
+            cell = live_cell(write.source, leaves)
         cell.set(node)
         if cell.mode < LEAF:
             cell.mode = GRAPH if write.mode == GRAPH else PLAIN
         execute.written(cell)
-
-
-def _fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:
-    made = wrap(nodes[spec.output], GRAPH if spec.mode == GRAPH else PLAIN)
-    if spec.spent:
-        rare(made._cell).spent = True
-    return made
-
-
-def _result(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
-    """One leaf of what a call returns."""
-    if isinstance(spec, Fresh):
-        return _fresh(spec, nodes)
-    return _given(spec, leaves) if isinstance(spec, Given) else spec
-
-
-def _given(spec: Given, leaves: Sequence[Any]) -> Tensor:
-    if spec.place is not None:
-        found: Tensor = leaves[spec.place]
-        return found
-    if spec.source is None:
-        return spec.tensor
-    made = alias(spec.tensor)
-    made._cell, made._seen = _live_cell(spec.source, leaves), None
-    if isinstance(spec.source, ArgumentInput) and spec.tensor._track.capture is None:
-        made._track = leaves[spec.source.place]._track
-    else:
-        made._track = Track(CUT, None)
-    return made
-
-
-def _live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
-    """The cell that an input stands for in this call."""
-    if isinstance(source, CellInput):
-        return source.cell
-    if isinstance(source, ArgumentInput):
-        cell: Cell = leaves[source.place]._cell
-        return cell
-    assert isinstance(source, GradientInput)
-    gradient = source.owner.grad
-    assert gradient is not None, "the guards saw to it that there is a gradient"
-    return gradient._cell
-
-
-def _live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
-    """The value of an input in this call."""
-    if isinstance(source, NumberInput):
-        return Buffer.borrow(np.array(source.getter(), source.dtype.numpy))
-    if isinstance(source, RandomInput):
-        seed, offset = source.generator.get_state()
-        return Buffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
-    return _settled(_live_cell(source, leaves))
-
-
-def _settled(cell: Cell) -> Buffer:
-    """The buffer of a cell's value, computed if need be."""
-    if cell.rare is not None and cell.rare.shared is not None:
-        execute.refresh(cell)
-    buffer = cell.node.buffer
-    if buffer is None:
-        if cell.capture is not None:
-            execute.foreign(cell, cell, None)
-        execute.realize([cell])
-        buffer = cell.node.buffer
-    result: Buffer = buffer
-    return result
-
-
-def _live_node(source: Source, leaves: Sequence[Any]) -> Node:
-    """The node that stands for an input in this call."""
-    if isinstance(source, NumberInput | RandomInput):
-        kind = source.dtype if isinstance(source, NumberInput) else None
-        buffer = _live_buffer(source, leaves)
-        from ridgeline import dtypes
-
-        return filled_leaf(TensorType((), kind or dtypes.uint64), buffer)
-    return _live_cell(source, leaves).node
-
-
-def _place_of(tensor: Tensor, leaves: Sequence[Any]) -> int | None:
-    for place, leaf in enumerate(leaves):
-        if leaf is tensor:
-            return place
-    return None
-
-
-def _source_of(capture: Capture, cell: Cell) -> Source:
-    return capture.source(cell)
-
-
-def _track_source(capture: Capture, track: Track, leaves: Sequence[Any]) -> Source:
-    """How the cell under a track is found again."""
-    if isinstance(track, Cell):
-        return capture.source(track)
-    for place, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor) and leaf._track is track:
-            return ArgumentInput(place)
-    owner = track.rare.owner() if track.rare is not None and track.rare.owner is not None else None
-    assert owner is not None, "a variable's tensor is alive while it is traced"
-    return CellInput(owner._cell)
-
-
-def _returned(
-    capture: Capture, tensor: Tensor, leaves: Sequence[Any], outputs: list[Node]
-) -> Fresh | Given:
-    place = _place_of(tensor, leaves)
-    if place is not None:
-        return Given(None, tensor, place)
-    if tensor._cell.capture is None:
-        inside = tensor._track.capture is not None
-        known = tensor._cell in capture.shadows and (inside or tensor._steps)
-        source = capture.source(tensor._cell) if known else None
-        return Given(source, tensor, None)
-    node = read(tensor)
-    outputs.append(node)
-    track = tensor._resolved()[1]
-    spent = track.rare is not None and track.rare.spent
-    return Fresh(len(outputs) - 1, node.types[0], track.mode, spent)
-
-
-def _gradient_write(
-    capture: Capture,
-    owner: Tensor,
-    value: Tensor | None,
-    leaves: Sequence[Any],
-    outputs: list[Node],
-) -> GradientWrite | None:
-    place = _place_of(owner, leaves)
-    if value is None:
-        return GradientWrite(owner, place, None)
-    before = owner._extra.grad if owner._extra is not None else None
-    if value is before:
-        return None  # the same tensor, written in place
-    if value._cell.capture is None:
-        return GradientWrite(owner, place, value)
-    node = read(value)
-    outputs.append(node)
-    mode = value._resolved()[1].mode
-    return GradientWrite(owner, place, Fresh(len(outputs) - 1, node.types[0], mode))
