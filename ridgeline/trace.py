@@ -27,6 +27,8 @@ from ridgeline.effects import (
     live_cell,
     live_node,
     place_of,
+    result_of,
+    return_spec,
     settled,
     track_source,
 )
