@@ -127,11 +127,11 @@ def _report(
     if arguments.json:
         print(json.dumps(result))
         return 0
+    print(
+        f"test accuracy {accuracy:.2%}  in {seconds:.1f} s  weights in {out / 'model.safetensors'}"
+    )
     if not arguments.quiet:
         table = profile_table(prepared.run, next(iter(prepared.run.loader)))
         if table is not None:
             Console(stderr=True).print(table)
-    print(
-        f"test accuracy {accuracy:.2%}  in {seconds:.1f} s  weights in {out / 'model.safetensors'}"
-    )
     return 0
