@@ -21,6 +21,8 @@ _QUIET = (dtypes.float32, dtypes.int64, dtypes.bool_)
 
 def describe_tensor(source: Tensor) -> str:
     """The printed form."""
+    if source._cell.capture not in (None, modes.capture):
+        return f"tensor({source._type}, left over from a jit trace)"
     notes = []
     if source.dtype not in _QUIET or source.numel() == 0:
         if source.numel() == 0 and source.dim() != 1:

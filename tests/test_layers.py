@@ -21,7 +21,8 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random array_api interop subscripts masked",
+    "jit random array_api interop subscripts masked capture checking custom differentiate display "
+    "effects namespace public pytree scopes signatures trace",
     "nn",
     "optim data",
     "models",
