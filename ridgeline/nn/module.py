@@ -7,7 +7,7 @@ layer; while a module runs, its path (`encoder.3.fc1`) is what errors and report
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ridgeline import guards
@@ -16,19 +16,17 @@ from ridgeline.nn import state
 from ridgeline.nn.describe import describe
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import Parameter
+from ridgeline.nn.tree import Tree
 from ridgeline.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
-class Module:
+class Module(Tree):
     """Subclasses call `super().__init__()`, set layers as attributes and define `forward`."""
 
     training: bool
-    _parameters: dict[str, Parameter | None]
-    _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
     _transient: set[str]  # buffers that state_dict leaves out
     _name: str  # the attribute under which the parent holds this module
 
@@ -147,118 +145,6 @@ class Module:
             object.__setattr__(module, "_name", name)
 
     register_module = add_module
-
-    # Walking the tree.
-
-    def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
-        """This module and all below it, each once, parents first, with their paths."""
-        seen: set[Module] = set() if memo is None else memo
-        stack: list[tuple[str, Module]] = [(prefix, self)]
-        while stack:
-            path, module = stack.pop()
-            if remove_duplicate:
-                if module in seen:
-                    continue
-                seen.add(module)
-            yield path, module
-            below = [
-                (f"{path}.{name}" if path else name, child)
-                for name, child in module._modules.items()
-                if child is not None
-            ]
-            stack.extend(reversed(below))
-
-    def modules(self) -> Iterator[Module]:
-        """This module and all below it, each once."""
-        return (module for _, module in self.named_modules())
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The direct children with their names, each once."""
-        seen: set[Module] = set()
-        for name, child in self._modules.items():
-            if child is not None and child not in seen:
-                seen.add(child)
-                yield name, child
-
-    def children(self) -> Iterator[Module]:
-        """The direct children."""
-        return (child for _, child in self.named_children())
-
-    def _named_members(
-        self, table: str, prefix: str, recurse: bool, remove_duplicate: bool
-    ) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
-        walk: Iterable[tuple[str, Module]] = [(prefix, self)]
-        if recurse:
-            walk = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
-        for path, module in walk:
-            for name, member in module.__dict__[table].items():
-                if member is None or (remove_duplicate and id(member) in seen):
-                    continue
-                seen.add(id(member))
-                yield (f"{path}.{name}" if path else name), member
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Parameter]]:
-        """Parameters with their paths; one that is shared comes once."""
-        return self._named_members("_parameters", prefix, recurse, remove_duplicate)
-
-    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Parameters, each once."""
-        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
-
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Tensor]]:
-        """Buffers with their paths."""
-        return self._named_members("_buffers", prefix, recurse, remove_duplicate)
-
-    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Buffers, each once."""
-        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
-
-    def get_submodule(self, target: str) -> Module:
-        """The module at a path such as `encoder.3.fc1`."""
-        module = self
-        for part in target.split(".") if target else ():
-            found = module._modules.get(part)
-            if found is None:
-                raise AttributeError(
-                    f"{type(module).__name__} has no submodule {part!r} (asked for {target!r})"
-                )
-            module = found
-        return module
-
-    def _get_member(self, target: str, table: str) -> Any:
-        path, _, name = target.rpartition(".")
-        found = self.get_submodule(path).__dict__[table].get(name)
-        if found is None:
-            raise AttributeError(f"there is no {name!r} at {target!r} among {table[1:]}")
-        return found
-
-    def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a path."""
-        found: Parameter = self._get_member(target, "_parameters")
-        return found
-
-    def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a path."""
-        found: Tensor = self._get_member(target, "_buffers")
-        return found
-
-    def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` on every module, children first and in order."""
-        backwards: list[Module] = []
-        stack: list[Module] = [self]
-        while stack:
-            backwards.append(stack.pop())
-            stack.extend(backwards[-1].children())
-        for module in reversed(backwards):
-            fn(module)
-        return self
 
     # Modes and moves.
 

@@ -34,7 +34,10 @@ def _conv_transpose(
             f"{list(weight.shape)}"
         )
     steps, margin = per_axis(stride, axes, "stride"), per_axis(padding, axes, "padding")
-    extra, apart = per_axis(output_padding, axes, "output_padding"), per_axis(dilation, axes, "dilation")
+    extra, apart = (
+        per_axis(output_padding, axes, "output_padding"),
+        per_axis(dilation, axes, "dilation"),
+    )
     for e, s, d in zip(extra, steps, apart):
         if e >= max(s, d):
             raise RidgelineError(f"output_padding {extra} must be below stride or dilation")
