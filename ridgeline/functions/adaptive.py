@@ -114,19 +114,19 @@ def _adaptive_max(
     return found if return_indices else found.values
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def adaptive_avg_pool1d(input: Node, output_size: Any) -> Node:
     """Means over as many windows as the output needs, along one axis."""
     return _adaptive_avg(input, output_size, 1)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def adaptive_avg_pool2d(input: Node, output_size: Any) -> Node:
     """Means over as many windows as the output needs, along two axes."""
     return _adaptive_avg(input, output_size, 2)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def adaptive_avg_pool3d(input: Node, output_size: Any) -> Node:
     """Means over as many windows as the output needs, along three axes."""
     return _adaptive_avg(input, output_size, 3)

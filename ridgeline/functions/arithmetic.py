@@ -19,6 +19,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, node
 from ridgeline.ops import elementwise
 from ridgeline.ops.elementwise import ROWS, apply, cast, full_like, select
+from ridgeline.ops.special import special
 
 _ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
 
@@ -110,6 +111,9 @@ def remainder(input: Operand, other: Operand) -> Node:
 def fmod(input: Operand, other: Operand) -> Node:
     """The remainder with the sign of the dividend."""
     a, b = align(input, other)
+    if a.dtype.is_floating_point:
+        return special("fmod", a, b)
+    a, b = _numbers(a, b)
     return sub(a, mul(div(a, b, rounding_mode="trunc"), b))
 
 
@@ -158,7 +162,8 @@ def _small_power(base: Node, exponent: Number) -> Node | None:
 @public(inplace=True)
 def float_power(input: Operand, exponent: Operand) -> Node:
     """A power computed in float64."""
-    a, b = align(input, exponent, dtype=dtypes.float64)
+    complex_ = result_type(input, exponent).is_complex
+    a, b = align(input, exponent, dtype=dtypes.complex128 if complex_ else dtypes.float64)
     return apply("pow", a, b)
 
 
@@ -376,19 +381,19 @@ def clip(input: Node, min: Operand | None = None, max: Operand | None = None) ->
     return clamp(input, min, max)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def lerp(input: Node, end: Node, weight: Operand) -> Node:
     """input + weight * (end - input)."""
     return add(input, mul(weight, sub(end, input)))
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def addcmul(input: Node, tensor1: Operand, tensor2: Operand, *, value: Operand = 1) -> Node:
     """input + value * tensor1 * tensor2."""
     return add(input, mul(tensor1, tensor2), alpha=value)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def addcdiv(input: Node, tensor1: Operand, tensor2: Operand, *, value: Operand = 1) -> Node:
     """input + value * tensor1 / tensor2."""
     return add(input, div(tensor1, tensor2), alpha=value)

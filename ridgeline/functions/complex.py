@@ -20,15 +20,15 @@ def is_complex_node(node: Node) -> bool:
     return node.dtype.kind == "complex"
 
 
-@public("conj_physical", "resolve_conj")
+@public("conj_physical")
 def conj(input: Node) -> Node:
     """The complex conjugate; a real tensor is its own."""
     return parts.conj(input)
 
 
-@public()
+@public("resolve_conj")
 def resolve_neg(input: Node) -> Node:
-    """The tensor itself: negation is never pending here."""
+    """The tensor itself: negation and conjugation are never pending here."""
     return input
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ridgeline.cells import known
@@ -10,18 +9,14 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size, product
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
-from ridgeline.ops.elementwise import apply, constant, full_like
+from ridgeline.ops.elementwise import apply
 from ridgeline.ops.movement import (
     broadcast,
-    broadcast_scalar,
-    concat,
     pad,
     reshape,
-    slice_,
 )
-from ridgeline.ops.reduce import arg_reduce, sum_
 
 Sizes = int | Sequence[int]
 

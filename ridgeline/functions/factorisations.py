@@ -201,7 +201,9 @@ def _slogdet(input: Node) -> SignLog:
 def logdet(input: Node) -> Node:
     """The logarithms of the determinants; NaN where they are negative."""
     sign, size = ops.log_determinant(input)
-    return apply("add", size, apply("log", sign) if input.dtype.is_complex else _log_sign(sign))
+    if input.dtype.is_complex:
+        return apply("add", cast(size, input.dtype), apply("log", sign))
+    return apply("add", size, _log_sign(sign))
 
 
 def _log_sign(sign: Node) -> Node:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, mul
-from ridgeline.functions.operands import Operand, broadcast_shapes, promote_types
+from ridgeline.functions.operands import Operand, broadcast_shapes, promote_types, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
@@ -154,29 +154,34 @@ def outer(input: Node, vec2: Node) -> Node:
     return mul(reshape(input, (*input.shape, 1)), vec2)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def addmm(input: Node, mat1: Node, mat2: Node, *, beta: Operand = 1, alpha: Operand = 1) -> Node:
     """beta * input + alpha * (mat1 @ mat2)."""
-    return _plus(input, mm(mat1, mat2), beta, alpha)
+    return plus(input, mm(mat1, mat2), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def baddbmm(
     input: Node, batch1: Node, batch2: Node, *, beta: Operand = 1, alpha: Operand = 1
 ) -> Node:
     """beta * input + alpha * (batch1 @ batch2), for batches."""
-    return _plus(input, bmm(batch1, batch2), beta, alpha)
+    return plus(input, bmm(batch1, batch2), beta, alpha)
 
 
-def _plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
-    scaled = product if _is_one(alpha) else mul(product, alpha)
-    if isinstance(beta, int) and not beta:  # NaN and infinities of the input do not count
-        return scaled
-    return add(scaled, input if _is_one(beta) else mul(input, beta))
-
-
-def _is_one(value: Operand) -> bool:
-    return isinstance(value, int) and value == 1
+def plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
+    """beta * input + alpha * product; a beta of 0 keeps NaN and infinities of the input out."""
+    if not product.dtype.is_differentiable:  # torch takes the factors as integers here
+        beta, alpha = (b if isinstance(b, Node) else int(b) for b in (beta, alpha))  # type: ignore[arg-type]
+        if product.dtype is dtypes.bool_:
+            beta, alpha = bool(beta), bool(alpha)
+    unscaled = not isinstance(alpha, Node) and alpha == 1
+    scaled = product if unscaled else mul(product, alpha)
+    if not isinstance(beta, Node):
+        if beta == 0:
+            return stretch(scaled, broadcast_shapes(input.shape, scaled.shape))
+        if beta == 1:
+            return add(scaled, input)
+    return add(scaled, mul(input, beta))
 
 
 @public(method=False)

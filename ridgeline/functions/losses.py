@@ -17,7 +17,7 @@ from ridgeline.ops.movement import broadcast
 from ridgeline.ops.reduce import expand_back, sum_
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def layer_norm(
     input: Node,
     normalized_shape: Sequence[int],
@@ -44,7 +44,7 @@ def layer_norm(
     return result if bias is None else add(result, bias)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def rms_norm(
     input: Node,
     normalized_shape: Sequence[int],
@@ -80,7 +80,7 @@ def reduced(losses: Node, reduction: str) -> Node:
     raise RidgelineError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def mse_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
     """The squared difference."""
     away = sub(*_matched(input, target, "mse_loss"))
@@ -93,7 +93,7 @@ def l1_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
     return reduced(abs(sub(*_matched(input, target, "l1_loss"))), reduction)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def smooth_l1_loss(input: Node, target: Node, reduction: str = "mean", beta: float = 1.0) -> Node:
     """Squared for small differences, linear for large ones."""
     if beta == 0:
@@ -114,7 +114,7 @@ def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:
     return pair(input, target)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def binary_cross_entropy_with_logits(
     input: Node,
     target: Node,
@@ -140,7 +140,7 @@ def binary_cross_entropy_with_logits(
     return reduced(losses if weight is None else mul(losses, weight), reduction)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def binary_cross_entropy(
     input: Node, target: Node, weight: Node | None = None, reduction: str = "mean"
 ) -> Node:
@@ -184,7 +184,7 @@ def _pick(values: Node, chosen: Node, axis: int) -> Node:
     return sum_(select(chosen, values, full_like(values, 0)), (axis,))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def nll_loss(
     input: Node,
     target: Node,
@@ -249,7 +249,7 @@ def _join(
     )
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def cross_entropy(
     input: Node,
     target: Node,

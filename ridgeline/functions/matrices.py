@@ -39,7 +39,7 @@ def _floats(x: Node, dtype: DType | None, what: str) -> Node:
     return wanted
 
 
-@public(namespace="linalg")
+@public(namespace="linalg", wide=True)
 def vector_norm(
     x: Node, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Node:
@@ -93,7 +93,7 @@ def _euclidean(x: Node, axes: Sequence[int]) -> Node:
     return select(zero, full_like(total, 0), apply("sqrt", safe))
 
 
-@public(namespace="linalg")
+@public(namespace="linalg", wide=True)
 def matrix_norm(
     A: Node,
     ord: Order = "fro",
@@ -117,17 +117,24 @@ def matrix_norm(
         summed, kept = (first, second) if ord in (1, -1) else (second, first)
         totals = reduce(abs(x), "sum", (summed,))
         place = kept - (kept > summed)
-        pick = "max" if ord > 0 else "min"  # type: ignore[operator]
+        pick = _extreme(ord > 0, x.shape[kept] == 0)  # type: ignore[operator]
         return keep(reduce(totals, pick, (place,)), x.shape, axes, keepdim)
     if ord not in ("nuc", 2, -2):
         raise RidgelineError(f"matrix norm of order {ord!r} is not defined")
     values = spectra.svd(movedim(x, axes, (-2, -1)))[1]
     last = len(values.shape) - 1
-    monoid = "sum" if ord == "nuc" else "max" if ord == 2 else "min"
+    monoid = "sum" if ord == "nuc" else _extreme(ord == 2, values.shape[last] == 0)
     return keep(reduce(values, monoid, (last,)), x.shape, axes, keepdim)
 
 
-@public(namespace="linalg", name="norm")
+def _extreme(largest: bool, empty: bool) -> str:
+    """The monoid of a largest or smallest value; nothing has a largest one of 0."""
+    if empty and not largest:
+        raise RidgelineError("the smallest of no values does not exist")
+    return "sum" if empty else "max" if largest else "min"
+
+
+@public(namespace="linalg", name="norm", wide=True)
 def linalg_norm(
     A: Node,
     ord: Order = None,
@@ -224,13 +231,13 @@ def pinverse(input: Node, rcond: float = 1e-15) -> Node:
     return pinv(input, rtol=rcond)
 
 
-@public(name="matrix_exp")
+@public(name="matrix_exp", wide=True)
 def _matrix_exp(input: Node) -> Node:
     """The exponentials of square matrices."""
     return ops.matrix_exponential(input)
 
 
-@public(namespace="linalg")
+@public(namespace="linalg", wide=True)
 def matrix_exp(A: Node) -> Node:
     """The exponentials of square matrices."""
     return ops.matrix_exponential(A)

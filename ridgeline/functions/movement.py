@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ridgeline import dtypes
 from ridgeline.cells import known
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.operands import (
@@ -419,6 +420,10 @@ def pad(
                 raise ShapeError(f"pad {tuple(pad)} takes more than shape {list(input.shape)} has")
             result = cut(result, axis, start, size)
     grown = (tuple(max(p, 0) for p in low), tuple(max(p, 0) for p in high))
+    if isinstance(value, complex):
+        inside = movement.pad(stretch(as_node(True, dtypes.bool_), result.shape), *grown)
+        outer = stretch(as_node(value, input.dtype), inside.shape)
+        return select(inside, movement.pad(result, *grown), outer)
     return movement.pad(result, *grown, value=float(value or 0.0))
 
 
@@ -427,8 +432,6 @@ def _triangle(input: Node, diagonal: int, keep_lower: bool) -> Node:
 
     if len(input.shape) < 2:
         raise ShapeError(f"a triangle needs a matrix, got shape {list(input.shape)}")
-    from ridgeline import dtypes
-
     rank = len(input.shape)
     row = iota(input.shape, rank - 2, dtypes.int64)
     column = iota(input.shape, rank - 1, dtypes.int64)

@@ -7,8 +7,8 @@ import math
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
-from ridgeline.functions.arithmetic import div, mul, pow, sub
-from ridgeline.functions.operands import Operand, as_node, floating, pair, stretch
+from ridgeline.functions.arithmetic import add, div, mul, pow, sub
+from ridgeline.functions.operands import Operand, as_node, floating, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
@@ -274,6 +274,8 @@ def largest(dtype: DType) -> float:
 def sigmoid(input: Node) -> Node:
     """1 / (1 + exp(-input)), accurate in both tails and with a gradient that cannot overflow."""
     x = _real(input)
+    if x.dtype.is_complex:
+        return apply("reciprocal", add(apply("exp", apply("neg", x)), 1))
     positive = apply("le", full_like(x, 0), x)
     decayed = apply("exp", select(positive, apply("neg", x), x))
     one = full_like(x, 1)
@@ -345,10 +347,9 @@ def mish(input: Node) -> Node:
 @public(method=False)
 def hardtanh(input: Node, min_val: float = -1.0, max_val: float = 1.0) -> Node:
     """Values held between two bounds; the gradient is 0 at the bounds."""
-    a, low = pair(input, min_val)
-    held = select(apply("le", a, low), low, a)
-    b, high = pair(held, max_val)
-    return select(apply("le", high, b), high, b)
+    low, high = (stretch(as_node(v, input.dtype), input.shape) for v in (min_val, max_val))
+    held = select(apply("le", input, low), low, input)
+    return select(apply("le", high, held), high, held)
 
 
 @public(method=False)
@@ -365,7 +366,7 @@ def softplus(input: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
 @public(method=False)
 def softsign(input: Node) -> Node:
     """x / (1 + |x|)."""
-    return apply("div", input, apply("add", full_like(input, 1), apply("abs", input)))
+    return div(input, add(abs(input), 1))
 
 
 @public(method=False)

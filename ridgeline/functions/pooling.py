@@ -178,10 +178,12 @@ def _divided(total: Node, by: int) -> Node:
 
 
 def _ratio(total: Node, by: Node) -> Node:
-    return apply("div" if total.dtype.is_differentiable else "floordiv", total, by)
+    from ridgeline.functions.arithmetic import div
+
+    return div(total, by, rounding_mode=None if total.dtype.is_differentiable else "trunc")
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def avg_pool1d(
     input: Node,
     kernel_size: Sizes,
@@ -194,7 +196,7 @@ def avg_pool1d(
     return _avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def avg_pool2d(
     input: Node,
     kernel_size: Sizes,
@@ -210,7 +212,7 @@ def avg_pool2d(
     )
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def avg_pool3d(
     input: Node,
     kernel_size: Sizes,
@@ -246,7 +248,7 @@ def _lp_pool(
     return power(whole, 1.0 / norm_type)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def lp_pool1d(
     input: Node,
     norm_type: float,
@@ -258,7 +260,7 @@ def lp_pool1d(
     return _lp_pool(input, norm_type, kernel_size, stride, ceil_mode, 1)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def lp_pool2d(
     input: Node,
     norm_type: float,
@@ -270,7 +272,7 @@ def lp_pool2d(
     return _lp_pool(input, norm_type, kernel_size, stride, ceil_mode, 2)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def lp_pool3d(
     input: Node,
     norm_type: float,

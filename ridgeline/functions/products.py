@@ -6,52 +6,41 @@ import math
 from collections.abc import Sequence
 
 from ridgeline.cells import known
+from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, div, maximum, mul, sub
-from ridgeline.functions.linear import bmm, matmul, mv, outer
+from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
 from ridgeline.functions.matrices import vector_norm
 from ridgeline.functions.movement import cut, roll
 from ridgeline.functions.operands import Operand, axis_of, broadcast_shapes, pair, stretch
 from ridgeline.functions.reductions import mean, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.complex import conj
+from ridgeline.ops.complex import conj, real_of
 from ridgeline.ops.elementwise import apply, cast, full_like
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import concat, reshape
 from ridgeline.ops.reduce import reduce
 
 
-def _plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
-    """beta * input + alpha * product; a beta of 0 keeps NaN of the input out."""
-    scaled = product if _is(alpha, 1) else mul(product, alpha)
-    if _is(beta, 0):
-        return scaled
-    return add(scaled, input if _is(beta, 1) else mul(input, beta))
-
-
-def _is(value: Operand, number: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value == number
-
-
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def addmv(input: Node, mat: Node, vec: Node, *, beta: Operand = 1, alpha: Operand = 1) -> Node:
     """beta * input + alpha * (mat @ vec)."""
-    return _plus(input, mv(mat, vec), beta, alpha)
+    return plus(input, mv(mat, vec), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def addr(input: Node, vec1: Node, vec2: Node, *, beta: Operand = 1, alpha: Operand = 1) -> Node:
     """beta * input + alpha * outer(vec1, vec2)."""
-    return _plus(input, outer(vec1, vec2), beta, alpha)
+    return plus(input, outer(vec1, vec2), beta, alpha)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def addbmm(
     input: Node, batch1: Node, batch2: Node, *, beta: Operand = 1, alpha: Operand = 1
 ) -> Node:
     """beta * input + alpha * the sum of all products of a batch."""
-    return _plus(input, reduce(bmm(batch1, batch2), "sum", (0,)), beta, alpha)
+    return plus(input, reduce(bmm(batch1, batch2), "sum", (0,)), beta, alpha)
 
 
 @public()
@@ -187,7 +176,7 @@ def linalg_vander(x: Node, *, N: int | None = None) -> Node:
     return concat([reshape(c, (*c.shape, 1)) for c in columns[:count]], len(x.shape))
 
 
-@public()
+@public(wide=True)
 def dist(input: Node, other: Node, p: float = 2) -> Node:
     """The norm of the difference."""
     return vector_norm(sub(input, other), p)
@@ -204,7 +193,7 @@ def _differences(x1: Node, x2: Node) -> Node:
     return apply("sub", stretch(left, shape), stretch(right, shape))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def cdist(
     x1: Node,
     x2: Node,
@@ -257,7 +246,7 @@ def cov(
         from ridgeline.functions.operands import defaults
 
         matrix = cast(matrix, defaults.dtype)
-    weights = _weights(matrix, fweights, aweights)
+    weights = _weights(real_of(matrix.dtype), fweights, aweights)
     if weights is None:
         centre = mean(matrix, 1, True)
         norm: Operand = max(known(matrix.shape[1]) - correction, 0)
@@ -278,11 +267,11 @@ def cov(
     return reshape(result, ()) if known(matrix.shape[0]) == 1 else result
 
 
-def _weights(matrix: Node, fweights: Node | None, aweights: Node | None) -> Node | None:
+def _weights(dtype: DType, fweights: Node | None, aweights: Node | None) -> Node | None:
     if fweights is None or aweights is None:
         found = fweights if aweights is None else aweights
-        return None if found is None else cast(found, matrix.dtype)
-    return cast(mul(fweights, aweights), matrix.dtype)
+        return None if found is None else cast(found, dtype)
+    return cast(mul(fweights, aweights), dtype)
 
 
 @public()

@@ -24,6 +24,7 @@ from ridgeline.functions.pointwise import abs, log1p
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
+from ridgeline.ops.complex import imag, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.ops.reduce import arg_reduce, expand_back, reduce
@@ -72,6 +73,8 @@ def prod(
 ) -> Node:
     """The product over an axis, or all."""
     axes = axes_of(dim, len(input.shape))
+    if dtype is dtypes.bool_:
+        return keep(reduce(truth(input), "all", axes), input.shape, axes, keepdim)
     return keep(reduce(_summable(input, dtype), "prod", axes), input.shape, axes, keepdim)
 
 
@@ -95,7 +98,7 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
     return 1.0 if unbiased is None else float(unbiased)
 
 
-@public()
+@public(wide=True)
 def var(
     input: Node,
     dim: Dims | bool = None,
@@ -108,6 +111,10 @@ def var(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     require_float(input, "var")
+    if input.dtype.is_complex:
+        parts = [var(p, dim, unbiased, keepdim, correction=correction)
+                 for p in (real(input), imag(input))]  # fmt: skip
+        return apply("add", *parts)
     axes = axes_of(dim, len(input.shape))
     size = count(input.shape, axes)
     total = reduce(input, "sum", axes)
@@ -123,7 +130,7 @@ def max_number(a: float, b: float) -> float:
     return a if a >= b else b
 
 
-@public()
+@public(wide=True)
 def std(
     input: Node,
     dim: Dims | bool = None,
@@ -143,7 +150,7 @@ class VarMean(NamedTuple):
     mean: Node
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def var_mean(
     input: Node,
     dim: Dims | bool = None,
@@ -159,7 +166,7 @@ def var_mean(
     return VarMean(spread, mean(input, dim, keepdim))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def std_mean(
     input: Node,
     dim: Dims | bool = None,
@@ -285,7 +292,7 @@ def count_nonzero(input: Node, dim: Dims = None) -> Node:
     return sum(cast(truth(input), dtypes.int64), dim)
 
 
-@public()
+@public(wide=True)
 def norm(
     input: Node,
     p: float | str | None = "fro",
@@ -312,7 +319,7 @@ def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
     return apply("sub", x, expand_back(top, x.shape, axes)), top
 
 
-@public()
+@public(wide=True)
 def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """exp(input), divided by its sum along an axis."""
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
@@ -322,7 +329,7 @@ def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
     return apply("div", grown, expand_back(total, x.shape, axes))
 
 
-@public()
+@public(wide=True)
 def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """The logarithm of the softmax, without overflow."""
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
@@ -344,26 +351,32 @@ def softmin(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
     return softmax(apply("neg", input), dim, dtype)
 
 
-@public()
+@public(wide=True)
 def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     """log(sum(exp(input))), without overflow."""
     x = cast(input, floating(input.dtype))
     axes = axes_of(dim, len(x.shape))
     if not axes:
         return x
-    top = reduce(x, "max", axes)
+    top = reduce(real(x), "max", axes)
     infinite = apply("eq", abs(top), full_like(top, math.inf))
     shift = stop_gradient(select(infinite, full_like(top, 0), top))
+    shift = cast(shift, x.dtype)
     grown = apply("exp", apply("sub", x, expand_back(shift, x.shape, axes)))
     total = add(apply("log", reduce(grown, "sum", axes)), shift)
     return keep(total, x.shape, axes, keepdim)
 
 
-@public()
+@public(wide=True)
 def logaddexp(input: Node, other: Node) -> Node:
     """log(exp(input) + exp(other)), without overflow."""
     from ridgeline.functions.arithmetic import maximum
 
+    if input.dtype.is_complex:
+        a, b = pair(input, other)
+        shift = cast(stop_gradient(maximum(real(a), real(b))), a.dtype)
+        grown = (apply("exp", apply("sub", x, shift)) for x in (a, b))
+        return apply("add", apply("log", apply("add", *grown)), shift)
     top = maximum(input, other)
     infinite = apply("eq", abs(top), full_like(top, math.inf))
     gap = apply("neg", abs(sub(input, other)))
@@ -371,7 +384,7 @@ def logaddexp(input: Node, other: Node) -> Node:
     return select(infinite, top, add(top, log1p(apply("exp", safe))))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> Node:
     """The cosine of the angle between vectors along an axis."""
     from ridgeline.functions.arithmetic import maximum
@@ -382,7 +395,7 @@ def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> No
     return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def normalize(input: Node, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Node:
     """The input divided by its norm along an axis."""
     from ridgeline.functions.arithmetic import clamp_min

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeVar
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import cast
 
 Body = TypeVar("Body", bound=Callable[..., Any])
 
@@ -40,10 +46,16 @@ def public(
     inplace: bool = False,
     creation: bool = False,
     namespace: str = "",
+    wide: bool = False,
 ) -> Callable[[Body], Body]:
-    """Register a body under its own name (or `name`) and under `aliases`."""
+    """Register a body under its own name (or `name`) and under `aliases`.
+
+    A `wide` one computes in float32 where its operands are narrower, and rounds once at the end.
+    """
 
     def register(body: Body) -> Body:
+        if wide:
+            body = widened(body)
         own = name or body.__name__.rstrip("_")
         # a method may differ from the function of its name, as torch's where() and unfold() do
         key = f"{namespace}.{own}" if namespace else own if function else f"Tensor.{own}"
@@ -54,6 +66,41 @@ def public(
         return body
 
     return register
+
+
+def _is_narrow(dtype: DType) -> bool:
+    return dtype.kind == "float" and dtype.itemsize < 4
+
+
+def widened(body: Body) -> Body:
+    """The body, computing in float32 where operands are float16 or bfloat16."""
+
+    @wraps(body)
+    def wide(*args: Any, **kwargs: Any) -> Any:
+        narrow = [v.dtype for v in (*args, *kwargs.values())
+                  if isinstance(v, Node) and _is_narrow(v.dtype)]  # fmt: skip
+        if not narrow:
+            return body(*args, **kwargs)
+        values = [_grown(v) for v in args]
+        named = {key: _grown(v) for key, v in kwargs.items()}
+        return _rounded(body(*values, **named), narrow[0])
+
+    return wide  # type: ignore[return-value]
+
+
+def _grown(value: Any) -> Any:
+    if isinstance(value, Node) and _is_narrow(value.dtype):
+        return cast(value, dtypes.float32)
+    return value
+
+
+def _rounded(result: Any, dtype: DType) -> Any:
+    if isinstance(result, Node):
+        return cast(result, dtype) if result.dtype is dtypes.float32 else result
+    if isinstance(result, tuple):
+        parts = [_rounded(part, dtype) for part in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return result
 
 
 # functions of the top namespace that also stand in another, under the same name

@@ -231,7 +231,7 @@ def stft(
         from ridgeline.functions.movement import drop
 
         result = drop(result, 0)
-    return result if return_complex else view_as_real(result)
+    return result if return_complex or input.dtype.is_complex else view_as_real(result)
 
 
 def _reflected(x: Node, margin: int, mode: str) -> Node:

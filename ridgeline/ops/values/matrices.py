@@ -20,7 +20,9 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
     info = np.zeros(flat.shape[0], np.int32)
     batch = np.arange(flat.shape[0])
     for k in range(count):
-        best = k + np.argmax(np.abs(flat[:, k:, k]), axis=1) if flat.size else np.zeros(0, int)
+        column = flat[:, k:, k]  # LAPACK compares |re| + |im|
+        size = np.abs(column.real) + np.abs(column.imag)
+        best = k + np.argmax(size, axis=1) if flat.size else np.zeros(len(flat), int)
         pivots[:, k] = best + 1
         top = flat[:, k].copy()
         flat[:, k] = flat[batch, best]
