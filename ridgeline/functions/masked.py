@@ -221,7 +221,7 @@ def _variance(
     spread = real(sum(mul(away, conj(away)), dim, keepdim=keepdim, mask=mask))
     count = cast(_count(input, dim, keepdim, mask), real_of(wanted))
     freedom = apply("sub", count, full_like(count, float(less)))
-    return div(spread, apply("max", freedom, full_like(freedom, 0)))
+    return cast(div(spread, apply("max", freedom, full_like(freedom, 0))), wanted)
 
 
 @public(namespace="masked")
@@ -299,9 +299,9 @@ def logsumexp(
     mask: Node | None = None,
 ) -> Node:
     """log(sum(exp(x))) over the elements that take part."""
-    x = input if dtype is None else cast(input, dtype)
-    axes = axes_of(dim, len(x.shape))
-    return reductions.logsumexp(_filled(x, mask, _lowest(x.dtype)), axes, keepdim)
+    axes = axes_of(dim, len(input.shape))
+    x = _filled(input, mask, _lowest(input.dtype))
+    return cast(reductions.logsumexp(x, axes, keepdim), dtype or input.dtype)
 
 
 @public(namespace="masked")

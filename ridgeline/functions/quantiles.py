@@ -7,7 +7,7 @@ from ridgeline.cells import known
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import Operand, as_node, axis_of
-from ridgeline.functions.places import flat, lined, number
+from ridgeline.functions.places import flat, lined
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
@@ -92,8 +92,8 @@ def _ranked(values: Node, q: Node, interpolation: str, skip_nan: bool) -> Node:
         return low
     high = gather_along(values, cast(apply("ceil", place), dtypes.int64), rank - 1)
     weight = sub(place, below)
-    if interpolation == "midpoint":  # the weight does not move with q, whose gradient is zero
-        weight = select(number(weight.shape, True, dtypes.bool_), full_like(weight, 0.5), weight)
+    if interpolation == "midpoint":
+        weight = full_like(weight, 0.5)
     return add(low, mul(weight, sub(high, low)))
 
 

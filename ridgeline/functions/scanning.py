@@ -20,8 +20,13 @@ def _running(input: Node, monoid: str, dim: int, dtype: DType | None) -> Node:
     x = cast(input, wanted)
     if wanted is dtypes.bool_:
         x = cast(x, dtypes.int64)
-    result = movement.reshape(scan(lined(x), monoid, axis), input.shape)
+    result = movement.reshape(scan(lined(_wide(x)), monoid, axis), input.shape)
     return cast(result, wanted)
+
+
+def _wide(x: Node) -> Node:
+    """Small floats as float32, so that values and gradients are rounded once, at the end."""
+    return cast(x, dtypes.float32) if x.dtype.kind == "float" and x.dtype.itemsize < 4 else x
 
 
 @public(inplace=True)
@@ -40,8 +45,9 @@ def cumprod(input: Node, dim: int, *, dtype: DType | None = None) -> Node:
 def logcumsumexp(input: Node, dim: int) -> Node:
     """log(cumsum(exp(input))), without overflow."""
     axis = axis_of(dim, len(input.shape))
-    x = lined(cast(input, floating(input.dtype)))
-    return movement.reshape(scan(x, "logaddexp", axis), input.shape)
+    x = cast(input, floating(input.dtype))
+    result = movement.reshape(scan(lined(_wide(x)), "logaddexp", axis), input.shape)
+    return cast(result, x.dtype)
 
 
 def _extremes(input: Node, monoid: str, dim: int) -> ValuesIndices:

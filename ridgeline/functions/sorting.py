@@ -111,7 +111,19 @@ def _median(input: Node, dim: int | None, keepdim: bool, skip_nan: bool) -> Node
     picked = [gather_along(part, place, axis) for part in (values, indices)]
     if not keepdim or whole:
         picked = [drop(part, axis) for part in picked]
-    return picked[0] if whole else ValuesIndices(picked[0], picked[1])
+    if whole:
+        return _shared(source, picked[0]) if source.dtype.is_floating_point else picked[0]
+    return ValuesIndices(picked[0], picked[1])
+
+
+def _shared(source: Node, found: Node) -> Node:
+    """One element of a vector, with a gradient that all elements equal to it share."""
+    equal = apply("eq", source, movement.broadcast_scalar(found, source.shape))
+    shared = reduce.reduce(select(equal, source, full_like(source, -math.inf)), "max", (0,))
+    missing = apply("isnan", source)
+    count = reduce.sum_(cast(missing, source.dtype), (0,))
+    holes = reduce.sum_(select(missing, source, full_like(source, 0)), (0,))
+    return select(apply("isnan", found), apply("div", holes, count), shared)
 
 
 def _middle(source: Node, values: Node, axis: int, size: int, skip_nan: bool) -> Node:
