@@ -183,7 +183,7 @@ class ScalarEmitter:
         if name == "sign":
             return self._float_sign(a)
         if name == "floordiv":
-            return self._float("floor", dtype, self._binary("fdiv", dtype, *operands))
+            return self._float_floordiv(*operands)
         if name == "mod":
             return self._float_mod(*operands)
         if name.startswith("libm_"):
@@ -197,14 +197,36 @@ class ScalarEmitter:
         return self.choose(self._float("isnan", dtypes.bool_, a), a, signed)
 
     def _float_mod(self, a: Value, b: Value) -> Value:
-        """The remainder with the divisor's sign, exact as C's fmod is."""
+        """The remainder with the divisor's sign, also of zero; exact as C's fmod is."""
         rest = self._binary("frem", a.dtype, a, b)
         zero = self._literal(0.0, a)
         nonzero = self._compare("ne", rest, zero)
         differ = self._binary(
             "xor", dtypes.bool_, self._compare("lt", rest, zero), self._compare("lt", b, zero)
         )
-        return self.choose(self.both(nonzero, differ), self._binary("fadd", a.dtype, rest, b), rest)
+        moved = self.choose(differ, self._binary("fadd", a.dtype, rest, b), rest)
+        return self.choose(nonzero, moved, self.intrinsic("copysign", a.dtype, zero, b))
+
+    def _float_floordiv(self, a: Value, b: Value) -> Value:
+        """The quotient rounded down, from the exact remainder: 1 // 0.1 is 9, not 10."""
+        zero, one = self._literal(0.0, a), self._literal(1.0, a)
+        plain = self._binary("fdiv", a.dtype, a, b)
+        rest = self._binary("frem", a.dtype, a, b)
+        exact = self._binary("fdiv", a.dtype, self._binary("fsub", a.dtype, a, rest), b)
+        differ = self._binary(
+            "xor", dtypes.bool_, self._compare("lt", rest, zero), self._compare("lt", b, zero)
+        )
+        down = self.both(self._compare("ne", rest, zero), differ)
+        quotient = self.choose(down, self._binary("fsub", a.dtype, exact, one), exact)
+        whole = self._float("floor", a.dtype, quotient)
+        # the division above may have rounded to just below a whole number
+        short = self._compare(
+            "lt", self._literal(0.5, a), self._binary("fsub", a.dtype, quotient, whole)
+        )
+        nearest = self.choose(short, self._binary("fadd", a.dtype, whole, one), whole)
+        signed_zero = self.intrinsic("copysign", a.dtype, zero, plain)
+        rounded = self.choose(self._compare("ne", quotient, zero), nearest, signed_zero)
+        return self.choose(self._compare("ne", b, zero), rounded, plain)
 
     def _libm(self, name: str, *operands: Value) -> Value:
         """A call of the C library in each lane, for the rare ranges that need it."""
