@@ -61,7 +61,7 @@ def no_workers(device: torch.device, repaired: bool) -> Step:
         pin_memory=cuda,
         **(workers if repaired else {}),
     )
-    return train_from(loader, device, 512 if cuda else 32)
+    return train_from(loader, device, 512 if cuda else 48)
 
 
 def slow_decode(device: torch.device, repaired: bool) -> Step:
@@ -73,9 +73,9 @@ def slow_decode(device: torch.device, repaired: bool) -> Step:
         pin_memory=cuda,
         num_workers=2,
         persistent_workers=True,
-        prefetch_factor=4 if cuda else 1,
+        prefetch_factor=4 if cuda or repaired else 1,
     )
-    return train_from(loader, device, 512 if cuda else 32)
+    return train_from(loader, device, 512 if cuda else 48)
 
 
 def pageable_copies(device: torch.device, repaired: bool) -> Step:

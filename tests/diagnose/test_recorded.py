@@ -11,9 +11,8 @@ from conftest import TRACES, fired
 from programs import CASES, RULE_OF
 
 TIMES = json.loads((TRACES / "times.json").read_text())
-# Two runs of one step time differ by this part of it: on the GPU machine, and on the shared
-# two-core machine of the CPU recordings, where a loader that sleeps also cools the caches.
-NOISE = {"cuda": 0.02, "cpu": 0.05}
+# Two runs of one program differ by about this part of a step.
+NOISE = 0.02
 
 
 @pytest.mark.parametrize(("name", "device"), CASES)
@@ -33,9 +32,22 @@ def test_promise_bounds_what_the_repair_saved(recorded, name, device):
     """The promise, in seconds or as a share of the step, is at least the saving measured without
     the profiler."""
     finding = recorded(f"{name}.{device}.planted").findings[0]
+    if finding.severity == "stops":
+        pytest.skip("promises memory, not time")
     planted, repaired = TIMES[device][name]["planted"], TIMES[device][name]["repaired"]
     promised = max(finding.share, finding.seconds * 1e3 / planted)
-    assert promised >= (planted - repaired) / planted - NOISE[device]
+    assert promised >= (planted - repaired) / planted - NOISE
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_memory_growth_is_measured(recorded, device):
+    """Six layers of activations stay alive every step, and none in the twin."""
+    finding = recorded(f"memory_growth.{device}.planted").findings[0]
+    growth = next(e.value for e in finding.evidence if e.label == "growth")
+    rows, width, item = (4096, 4096, 2) if device == "cuda" else (512, 256, 4)
+    kept = 6 * rows * width * item / 2**20
+    assert growth.endswith("MiB a step")
+    assert kept * 0.9 <= float(growth.split()[0]) <= kept * 2.5
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

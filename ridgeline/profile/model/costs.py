@@ -226,7 +226,7 @@ ATTENTIONS = frozenset(
     for name in (
         "_flash_attention_forward", "_flash_attention", "_efficient_attention_forward",
         "_efficient_attention", "_scaled_dot_product_cudnn_attention", "_cudnn_attention_forward",
-        "_scaled_dot_product_flash_attention_for_cpu",
+        "_cudnn_attention", "_scaled_dot_product_flash_attention_for_cpu",
     )
     for suffix in ("", "_backward")
 )  # fmt: skip
