@@ -114,7 +114,7 @@ def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:
     return pair(input, target)
 
 
-@public(method=False, wide=True)
+@public(method=False)
 def binary_cross_entropy_with_logits(
     input: Node,
     target: Node,
@@ -184,7 +184,7 @@ def _pick(values: Node, chosen: Node, axis: int) -> Node:
     return sum_(select(chosen, values, full_like(values, 0)), (axis,))
 
 
-@public(method=False, wide=True)
+@public(method=False)
 def nll_loss(
     input: Node,
     target: Node,
@@ -249,7 +249,7 @@ def _join(
     )
 
 
-@public(method=False, wide=True)
+@public(method=False)
 def cross_entropy(
     input: Node,
     target: Node,

@@ -356,8 +356,6 @@ def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     """log(sum(exp(input))), without overflow."""
     x = cast(input, floating(input.dtype))
     axes = axes_of(dim, len(x.shape))
-    if not axes:
-        return x
     top = reduce(real(x), "max", axes)
     infinite = apply("eq", abs(top), full_like(top, math.inf))
     shift = stop_gradient(select(infinite, full_like(top, 0), top))
@@ -374,9 +372,9 @@ def logaddexp(input: Node, other: Node) -> Node:
 
     if input.dtype.is_complex:
         a, b = pair(input, other)
-        shift = cast(stop_gradient(maximum(real(a), real(b))), a.dtype)
-        grown = (apply("exp", apply("sub", x, shift)) for x in (a, b))
-        return apply("add", apply("log", apply("add", *grown)), shift)
+        first = apply("le", real(b), real(a))
+        high, low = select(first, a, b), select(first, b, a)
+        return apply("add", high, apply("log1p", apply("exp", apply("sub", low, high))))
     top = maximum(input, other)
     infinite = apply("eq", abs(top), full_like(top, math.inf))
     gap = apply("neg", abs(sub(input, other)))

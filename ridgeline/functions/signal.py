@@ -231,7 +231,8 @@ def stft(
         from ridgeline.functions.movement import drop
 
         result = drop(result, 0)
-    return result if return_complex or input.dtype.is_complex else view_as_real(result)
+    whole = input.dtype.is_complex if return_complex is None else return_complex
+    return result if whole else view_as_real(result)
 
 
 def _reflected(x: Node, margin: int, mode: str) -> Node:

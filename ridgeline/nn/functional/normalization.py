@@ -6,6 +6,7 @@ from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.modes import no_grad
+from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.public import rsqrt, var_mean
 from ridgeline.tensor import Tensor
 
@@ -89,16 +90,18 @@ def instance_norm(
         raise ShapeError(
             f"instance_norm cannot learn from one value per channel, got {list(input.shape)}"
         )
-    variance, mean = var_mean(input, axes, correction=0, keepdim=True)
+    wide = widened(input)
+    variance, mean = var_mean(wide, axes, correction=0, keepdim=True)
     with no_grad():
         if running_mean is not None:
             _keep(running_mean, mean.detach().mean(0).reshape(-1), momentum)
         if running_var is not None:
             unbiased = variance.detach().mean(0).reshape(-1) * (count / (count - 1))
             _keep(running_var, unbiased, momentum)
-    return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
+    return _scaled((wide - mean) * rsqrt(variance + eps), weight, bias).to(input.dtype)
 
 
+@in_float32
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -117,6 +120,7 @@ def group_norm(
     return _scaled(normal.reshape(tuple(input.shape)), weight, bias)
 
 
+@in_float32
 def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:

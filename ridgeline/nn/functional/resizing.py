@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.nn.functional.precision import in_float32
 from ridgeline.public import matmul
 from ridgeline.tensor import Tensor, tensor
 
@@ -110,6 +111,7 @@ def _sizes(
     return new, [o / n for o, n in zip(old, new)]
 
 
+@in_float32
 def interpolate(
     input: Tensor,
     size: Any = None,

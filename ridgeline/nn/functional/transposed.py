@@ -7,6 +7,7 @@ from typing import Any
 from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.convolution import per_axis
+from ridgeline.nn.functional.precision import in_float32
 from ridgeline.nn.functional.windows import spaced
 from ridgeline.tensor import Tensor
 
@@ -61,6 +62,7 @@ def _swapped(weight: Tensor, groups: int) -> Tensor:
     return grouped.reshape((groups * outer, inner, *window))
 
 
+@in_float32
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -77,6 +79,7 @@ def conv_transpose1d(
     )
 
 
+@in_float32
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -93,6 +96,7 @@ def conv_transpose2d(
     )
 
 
+@in_float32
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,
