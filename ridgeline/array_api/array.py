@@ -89,7 +89,7 @@ class Array(Tensor):
     __slots__ = ()
 
     @property
-    def size(self) -> Count:  # type: ignore[override]  # the standard's attribute
+    def size(self) -> Count:
         """The number of elements."""
         count = Count(self.numel())
         count.shape = self.shape
@@ -162,8 +162,8 @@ class Array(Tensor):
     __irshift__ = _augmented("bitwise_right_shift")
     __lt__, __le__ = _operator("less"), _operator("less_equal")
     __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
-    __eq__ = _operator("equal")  # type: ignore[assignment]
-    __ne__ = _operator("not_equal")  # type: ignore[assignment]
+    __eq__ = _operator("equal")
+    __ne__ = _operator("not_equal")
 
 
 def as_array(value: Tensor) -> Array:

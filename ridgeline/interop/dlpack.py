@@ -29,10 +29,10 @@ _SMALL = {(code, dtype.bits): dtype for dtype, code in _SMALL_CODES.items()}
 _ROWS = {(_CODES[d.kind], d.bits): d for d in dtypes.ALL if d not in _SMALL_CODES}
 
 
-class ExchangeError(RidgelineError, BufferError):
+class ExchangeError(RidgelineError, BufferError, ValueError):
     """Memory that cannot be handed over in the way that was asked for."""
 
-    code = "RL0501"
+    code = "RL0801"
 
 
 class _Device(ctypes.Structure):
@@ -185,7 +185,7 @@ def check_producer(producer: Any) -> None:
 class NotAProducerError(RidgelineError, TypeError):
     """An object that does not speak DLPack."""
 
-    code = "RL0502"
+    code = "RL0802"
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

@@ -1,0 +1,131 @@
+"""Run test suites that others wrote, whole, and print one line of counts for each.
+
+Nothing of these suites is part of this repository: give the places where they lie.
+
+    python tools/run_suites.py --array-api CHECKOUT   data-apis/array-api-tests, with its array-api
+                                                      submodule filled in at the pinned commit
+    python tools/run_suites.py --einops               the tests inside the einops wheel
+    python tools/run_suites.py --adapters FOLDER      scripts that take a module's name and print a
+                                                      JSON line: dlpack_check.py, einsum_fuzz.py
+
+Needs pytest, pytest-json-report, hypothesis and ndindex for the first, einops for the second,
+opt_einsum for the third. `--tier` picks how programs run: interpreter, compiled or auto. Allowed
+exceptions, with reasons, are listed in tests/array_api/exceptions.md. The status is the number of
+suites in which something failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+ADAPTERS = ("dlpack_check.py", "einsum_fuzz.py")
+
+
+def environment(tier: str, **more: str) -> dict[str, str]:
+    """The variables a suite runs with: this tree first, one tier."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path, "RIDGELINE_TIER": tier, **more}
+
+
+def pytest_counts(
+    arguments: Sequence[str], folder: Path, variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """Run pytest in a folder; outcomes counted, failures named."""
+    with tempfile.TemporaryDirectory() as place:
+        report = Path(place, "report.json")
+        command = [
+            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line",
+            "--json-report", "--json-report-omit=collectors,log,streams,warnings",
+            f"--json-report-file={report}", *arguments,
+        ]  # fmt: skip
+        done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+        if not report.exists():
+            raise SystemExit(f"pytest gave no report:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        tests = json.loads(report.read_text())["tests"]
+    outcomes = collections.Counter(test["outcome"] for test in tests)
+    failed = [test["nodeid"] for test in tests if test["outcome"] in ("failed", "error")]
+    return {"tests": len(tests), **outcomes, "failures": failed}
+
+
+def array_api(checkout: Path, tier: str, examples: int, version: str) -> dict[str, Any]:
+    """The suite of the Array API standard, derandomised so that two runs agree."""
+    variables = environment(
+        tier,
+        ARRAY_API_TESTS_MODULE="ridgeline.array_api",
+        ARRAY_API_TESTS_VERSION=version,
+    )
+    options = ["--max-examples", str(examples), "--derandomize", "--disable-deadline"]
+    return pytest_counts(["array_api_tests/", *options], checkout, variables)
+
+
+def einops(tier: str) -> dict[str, Any]:
+    """The tests inside the einops wheel, on the backend in ridgeline/interop."""
+    variables = environment(tier, EINOPS_TEST_BACKENDS="ridgeline")
+    plugin = ["-p", "tests.array_api.einops_plugin", "-c", os.devnull]
+    return pytest_counts([*plugin, "--pyargs", "einops.tests"], ROOT, variables)
+
+
+def adapter(script: Path, tier: str) -> dict[str, Any]:
+    """A script that checks a module and prints a JSON line."""
+    command = [sys.executable, str(script), "ridgeline"]
+    done = subprocess.run(command, env=environment(tier), capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{script.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    failures = found.get("failed") or found.get("first_bad") or []
+    return {**found, "failures": failures}
+
+
+def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]]:
+    """The suites that were asked for, by name."""
+    suites: dict[str, Callable[[], dict[str, Any]]] = {}
+    if options.array_api:
+        suites["array-api"] = lambda: array_api(
+            options.array_api, options.tier, options.examples, options.version
+        )
+    if options.einops:
+        suites["einops"] = lambda: einops(options.tier)
+    if options.adapters:
+        for name in ADAPTERS:
+            script = options.adapters / name
+            suites[name] = lambda script=script: adapter(script, options.tier)  # type: ignore[misc]
+    return suites
+
+
+def main() -> int:
+    """Run the suites that were asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--array-api", type=Path, metavar="CHECKOUT")
+    parser.add_argument("--einops", action="store_true")
+    parser.add_argument("--adapters", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--tier", default="interpreter", choices=("interpreter", "compiled", "auto")
+    )
+    parser.add_argument("--examples", type=int, default=20)
+    parser.add_argument("--version", default="2025.12")
+    suites = chosen(parser.parse_args())
+    if not suites:
+        parser.error("name at least one suite")
+    broken = 0
+    for name, run in suites.items():
+        counts = run()
+        failures = counts.pop("failures")
+        print(name, json.dumps(counts))
+        for failure in failures:
+            print("  failed:", failure)
+        broken += bool(failures)
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(main())
