@@ -8,7 +8,7 @@ cells and assigned gradients become its outputs. An exception leaves everything 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,8 @@ class Capture:
         self.streams: dict[Generator, _Stream] = {}
         self.watched: dict[int, tuple[Any, Any]] = {}  # object and its snapshot when first seen
         self.requirements: list[tuple[Callable[[], bool], str]] = []
+        self._numbers: dict[Hashable, Lifted] = {}
+        self._number_inputs: dict[tuple[int, DType], tuple[Lifted, Node]] = {}
         self._origin: dict[Cell, Source] = {}  # cells that are reached in a particular way
 
     # ---- cells ----------------------------------------------------------------------------------
@@ -176,11 +178,22 @@ class Capture:
 
     # ---- numbers, random streams, guards --------------------------------------------------------
 
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+        """The lifted number under a name; however often it is read, it is one input."""
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = Lifted(getter, value)
+        return found
+
     def lifted(self, number: Lifted, dtype: DType) -> Node:
         """A number as an input that is read on every call."""
-        made = leaf(TensorType((), dtype))
-        self.inputs[made] = NumberInput(number.getter, dtype)
-        return made
+        key = (id(number), dtype)
+        found = self._number_inputs.get(key)
+        if found is None:
+            made = leaf(TensorType((), dtype))
+            self.inputs[made] = NumberInput(number.getter, dtype)
+            found = self._number_inputs[key] = (number, made)  # the number keeps its id
+        return found[1]
 
     def random_blocks(self, generator: Generator, count: int) -> tuple[Node, Node]:
         """The key and the offset of the next blocks of a generator's stream."""

@@ -86,10 +86,12 @@ class Lifted:
     because `math.sqrt` and the like would read a float's value without anybody noticing.
     """
 
-    __slots__ = ("getter", "value")
+    __slots__ = ("derived", "getter", "value")
 
     def __init__(self, getter: Callable[[], float], value: float) -> None:
         self.getter, self.value = getter, value
+        # what was computed from it and constants: the same expression is one input of a program
+        self.derived: dict[tuple[Any, ...], Lifted] = {}
 
     def node(self, dtype: DType) -> Node:
         """The leaf through which a capture reads this number."""
@@ -156,10 +158,19 @@ def _arithmetic(function: Callable[..., Any], swapped: bool) -> Callable[..., An
     def method(self: Lifted, *others: Any) -> Any:
         if not all(isinstance(o, Lifted | bool | int | float) for o in others):
             return NotImplemented
-        readers = [self.getter, *map(_reader, others)]
-        if swapped:
-            readers.reverse()
-        return Lifted(lambda: function(*[r() for r in readers]), function(*[r() for r in readers]))
+        key = (
+            function,
+            swapped,
+            *[(type(o), id(o) if isinstance(o, Lifted) else o) for o in others],
+        )
+        found = self.derived.get(key)
+        if found is None:
+            readers = [self.getter, *map(_reader, others)]
+            if swapped:
+                readers.reverse()
+            value = function(*[r() for r in readers])
+            found = self.derived[key] = Lifted(lambda: function(*[r() for r in readers]), value)
+        return found
 
     return method
 
@@ -189,7 +200,7 @@ class ParamGroup(dict[str, Any]):
         value = dict.__getitem__(self, key)
         if modes.capture is None or not isinstance(value, float):
             return value
-        return Lifted(lambda: dict.__getitem__(self, key), value)
+        return modes.capture.number((id(self), key), lambda: dict.__getitem__(self, key), value)
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value under a key, or a default."""

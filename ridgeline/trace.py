@@ -103,6 +103,8 @@ class Trace:
         self._compile(capture, outputs)
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
+        if self._changed_object() is not None:
+            self.epoch = -1  # the call itself changed what it reads: look again before a replay
 
     def _lifted(self, leaves: Sequence[Any]) -> list[Any]:
         """The arguments with changing floats as numbers that every call reads anew."""

@@ -169,11 +169,10 @@ class Module(Tree):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or fill them with zeros."""
         for parameter in self.parameters():
-            if parameter.grad is not None:
-                if set_to_none:
-                    parameter.grad = None
-                else:
-                    parameter.grad = parameter.grad.detach().zero_()
+            if set_to_none:  # without looking, so that a jitted step does not depend on it
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach().zero_()
 
     def _convert(self: Self, change: Callable[[Tensor], Tensor]) -> Self:
         """Replace the values of all parameters, their gradients, and all buffers."""

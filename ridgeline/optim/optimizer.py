@@ -131,11 +131,9 @@ class Optimizer:
         guards.watch(self)
         for group in self.param_groups:
             for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if set_to_none:
+                if set_to_none:  # without looking, so that a jitted step does not depend on it
                     parameter.grad = None
-                else:
+                elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach().zero_()
 
     def _guard_state(self) -> Any:
