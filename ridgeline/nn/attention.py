@@ -8,10 +8,11 @@ from typing import Any
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
 from ridgeline.nn import functional, init
+from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.public import cat, matmul, where
+from ridgeline.public import cat, matmul
 from ridgeline.tensor import Tensor
 
 
@@ -177,4 +178,4 @@ def _additive(mask: Tensor, like: Tensor) -> Tensor:
     """A boolean mask, True where something is left out, as what to add to scores."""
     if mask.dtype is not dtypes.bool_:
         return mask.to(dtype=like.dtype)
-    return where(mask, -math.inf, 0.0).to(dtype=like.dtype)
+    return choose(mask, -math.inf, 0.0).to(dtype=like.dtype)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ridgeline.nn.parameter import Parameter
 from ridgeline.tensor import Tensor
@@ -24,12 +24,16 @@ class Tree:
     _buffers: dict[str, Tensor | None]
     _modules: dict[str, Module | None]
 
+    def _root(self) -> Module:
+        """This object as the module that it is; `Tree` has no instances of its own."""
+        return cast("Module", self)
+
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """This module and all below it, each once, parents first, with their paths."""
         seen: set[Module] = set() if memo is None else memo
-        stack: list[tuple[str, Module]] = [(prefix, self)]
+        stack: list[tuple[str, Module]] = [(prefix, self._root())]
         while stack:
             path, module = stack.pop()
             if remove_duplicate:
@@ -64,7 +68,7 @@ class Tree:
         self, table: str, prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
-        walk: Iterable[tuple[str, Module]] = [(prefix, self)]
+        walk: Iterable[tuple[str, Module]] = [(prefix, self._root())]
         if recurse:
             walk = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         for path, module in walk:
@@ -96,7 +100,7 @@ class Tree:
 
     def get_submodule(self, target: str) -> Module:
         """The module at a path such as `encoder.3.fc1`."""
-        module = self
+        module = self._root()
         for part in target.split(".") if target else ():
             found = module._modules.get(part)
             if found is None:
@@ -126,7 +130,7 @@ class Tree:
     def apply(self: Self, fn: Callable[[Module], Any]) -> Self:
         """Call `fn` on every module, children first and in order."""
         backwards: list[Module] = []
-        stack: list[Module] = [self]
+        stack: list[Module] = [self._root()]
         while stack:
             backwards.append(stack.pop())
             stack.extend(backwards[-1].children())

@@ -6,9 +6,10 @@ from typing import Any, Unpack
 
 from ridgeline import dtypes
 from ridgeline.guards import ParamGroup
+from ridgeline.nn.functional.choose import choose
 from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, pair, scalar, zeros
-from ridgeline.public import clamp, where
+from ridgeline.public import clamp
 from ridgeline.tensor import Tensor
 
 
@@ -154,12 +155,12 @@ class RAdam(_TwoMoments):
         most = 2 / (1 - beta2) - 1
         length = most - 2 * step * beta2**step / correction
         known = length > 5
-        safe = where(known, length, 6.0)  # below 5 the root would not exist
+        safe = choose(known, length, 6.0)  # below 5 the root would not exist
         ratio = (safe - 4) * (safe - 2) * most / ((most - 4) * (most - 2) * safe)
         rectified = clamp(ratio, min=0.0).sqrt() * correction.sqrt()
         divided = rectified / (state["exp_avg_sq"].sqrt() + group["eps"])
         rate = group["lr"] / (1 - beta1**step)
-        parameter.sub_(rate * state["exp_avg"] * where(known, divided, 1.0))
+        parameter.sub_(rate * state["exp_avg"] * choose(known, divided, 1.0))
 
 
 class Lion(_TwoMoments):
@@ -225,5 +226,5 @@ class LAMB(_TwoMoments):
         if group["weight_decay"] != 0:
             change = change + group["weight_decay"] * parameter
         size, move = (parameter * parameter).sum().sqrt(), (change * change).sum().sqrt()
-        trust = where((size > 0) & (move > 0), size / where(move > 0, move, 1.0), 1.0)
+        trust = choose((size > 0) & (move > 0), size / choose(move > 0, move, 1.0), 1.0)
         parameter.sub_(group["lr"] * trust * change)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.guards import ParamGroup
+from ridgeline.nn.functional.choose import choose
 from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import (
     Hints,
@@ -20,7 +21,7 @@ from ridgeline.optim.optimizer import (
     scalar,
     zeros,
 )
-from ridgeline.public import clamp, matmul, where
+from ridgeline.public import clamp, matmul
 from ridgeline.tensor import Tensor, tensor
 
 
@@ -60,7 +61,7 @@ class ASGD(Optimizer):
         eta, mu = (state[key].to(dtype=dtypes.float64) for key in ("eta", "mu"))
         parameter.copy_(parameter * (1 - group["lambd"] * eta) - eta * gradient)
         average = state["ax"]
-        average.copy_(where(mu == 1, parameter, average + mu * (parameter - average)))
+        average.copy_(choose(mu == 1, parameter, average + mu * (parameter - average)))
         fall = (1 + group["lambd"] * group["lr"] * step) ** group["alpha"]
         state["eta"].copy_(group["lr"] / fall)
         state["mu"].copy_(1 / clamp(step - group["t0"], min=1.0))
@@ -101,10 +102,10 @@ class Rprop(Optimizer):
         state["step"].add_(1)
         (shrink, grow), (least, most) = pair(group, "etas"), pair(group, "step_sizes")
         agreement = gradient * state["prev"]
-        factor = where(agreement > 0, grow, where(agreement < 0, shrink, 1.0))
+        factor = choose(agreement > 0, grow, choose(agreement < 0, shrink, 1.0))
         size = state["step_size"]
         size.copy_((size * factor).clamp(least, most))
-        gradient = where(agreement < 0, gradient * 0.0, gradient)
+        gradient = choose(agreement < 0, gradient * 0.0, gradient)
         parameter.sub_(gradient.sign() * size)
         state["prev"].copy_(gradient)
 

@@ -24,6 +24,7 @@ from ridgeline.tensor import tensor
 from tests.nn.oracle import FEW, ULP, number
 
 STEPS, BATCH, BATCHES = 100, 16, 4
+SHORT = 20  # steps for the ways that run in Python op by op
 SETTINGS = {"lr": 0.02, "momentum": 0.9, "weight_decay": 1e-3, "nesterov": True}
 
 
@@ -47,12 +48,12 @@ def batches() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def record(
-    model: Any, optimizer: Any, step: Callable[..., Any], convert: Callable[[Any], Any]
+    model: Any, step: Callable[..., Any], convert: Callable[[Any], Any], steps: int = STEPS
 ) -> list[list[np.ndarray]]:
     """The loss and every gradient of each step."""
     data = [(convert(x), convert(y)) for x, y in batches()]
     seen = []
-    for count in range(STEPS):
+    for count in range(steps):
         loss = step(*data[count % BATCHES])
         values = [loss, *(p.grad for p in model.parameters())]
         seen.append([np.array(number(v), np.float64) for v in values])
@@ -75,7 +76,7 @@ def torch_run(dtype: torch.dtype) -> list[list[np.ndarray]]:
         made = torch.tensor(array)
         return made.to(dtype) if made.is_floating_point() else made
 
-    return record(model, optimizer, step, convert)
+    return record(model, step, convert)
 
 
 def our_run(way: str) -> list[list[np.ndarray]]:
@@ -92,10 +93,12 @@ def our_run(way: str) -> list[list[np.ndarray]]:
         return loss
 
     if way == "jit":
-        return record(model, optimizer, jit(step), tensor)
-    tier = "compiled" if way == "deferred" else "interpreter"
-    with config.override(tier=tier), eager(way == "eager"):
-        return record(model, optimizer, step, tensor)
+        return record(model, jit(step), tensor)
+    if way == "deferred":
+        with config.override(tier="compiled"):
+            return record(model, step, tensor)
+    with config.override(tier="interpreter"), eager(way == "eager"):
+        return record(model, step, tensor, SHORT)
 
 
 @pytest.fixture(scope="module")

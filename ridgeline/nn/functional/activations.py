@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.public import clamp, expm1, log, rand_like, relu6, sigmoid, softmax, tanh, where
+from ridgeline.nn.functional.choose import choose
+from ridgeline.public import clamp, expm1, log, rand_like, relu6, sigmoid, softmax, tanh
 from ridgeline.tensor import Tensor
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -12,14 +13,14 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """The self-normalising ELU."""
     below = _SELU_ALPHA * expm1(clamp(input, max=0.0))
-    return _SELU_SCALE * where(input > 0, input, below)
+    return _SELU_SCALE * choose(input > 0, input, below)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x above 0, alpha * (exp(x / alpha) - 1) below."""
     if alpha == 0:
         raise RidgelineError("celu needs an alpha other than 0")
-    return where(input > 0, input, alpha * expm1(clamp(input, max=0.0) / alpha))
+    return choose(input > 0, input, alpha * expm1(clamp(input, max=0.0) / alpha))
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -33,15 +34,15 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x outside ±lambd, 0 inside."""
-    return where((input >= -lambd) & (input <= lambd), input * 0.0, input)
+    return choose((input >= -lambd) & (input <= lambd), input * 0.0, input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within."""
     if lambd < 0:
         raise RidgelineError(f"softshrink needs lambd of at least 0, not {lambd}")
-    outside = where(input > lambd, input - lambd, input + lambd)
-    return where((input >= -lambd) & (input <= lambd), input * 0.0, outside)
+    outside = choose(input > lambd, input - lambd, input + lambd)
+    return choose((input >= -lambd) & (input <= lambd), input * 0.0, outside)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -61,7 +62,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x above the threshold, `value` at and below."""
-    return where(input > threshold, input, value)
+    return choose(input > threshold, input, value)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         slope = weight.reshape((1, -1, *(1,) * (rank - 2)))
     elif weight.shape:
         slope = weight.reshape(())
-    return where(input > 0, input, slope * input)
+    return choose(input > 0, input, slope * input)
 
 
 def rrelu(
@@ -88,8 +89,8 @@ def rrelu(
 ) -> Tensor:
     """x above 0; below, a random slope when training and the mean slope otherwise."""
     if training:
-        return where(input > 0, input, (lower + (upper - lower) * rand_like(input)) * input)
-    return where(input > 0, input, (lower + upper) / 2 * input)
+        return choose(input > 0, input, (lower + (upper - lower) * rand_like(input)) * input)
+    return choose(input > 0, input, (lower + upper) / 2 * input)
 
 
 def gumbel_softmax(

@@ -7,10 +7,13 @@ import math
 from ridgeline import dtypes
 from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.public import arange, matmul, softmax, where
+from ridgeline.nn.functional.choose import choose
+from ridgeline.nn.functional.precision import in_float32
+from ridgeline.public import arange, matmul, softmax
 from ridgeline.tensor import Tensor
 
 
+@in_float32
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -38,9 +41,9 @@ def scaled_dot_product_attention(
     if attn_mask is None:
         weights = softmax(scores, -1)
     elif attn_mask.dtype is dtypes.bool_:
-        weights = softmax(where(attn_mask, scores, -math.inf), -1)
+        weights = softmax(choose(attn_mask, scores, -math.inf), -1)
         if not is_causal:  # a causal row always keeps its first column
-            weights = where(attn_mask.any(-1, keepdim=True), weights, 0.0)
+            weights = choose(attn_mask.any(-1, keepdim=True), weights, 0.0)
     else:
         weights = softmax(scores + attn_mask, -1)
     if dropout_p > 0:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.public import rand, where
+from ridgeline.nn.functional.choose import choose
+from ridgeline.public import rand
 from ridgeline.tensor import Tensor
 
 _ALPHA = 1.7580993408473766  # minus SELU's value far below 0
@@ -31,7 +32,7 @@ def _drop_channels(input: Tensor, p: float, training: bool, spatial: int) -> Ten
     if not training or p == 0:
         return input
     factor = 0.0 if p == 1 else 1 / (1 - p)
-    return where(_kept(shape, p), input * factor, 0.0)
+    return choose(_kept(shape, p), input * factor, 0.0)
 
 
 def dropout1d(
@@ -60,7 +61,7 @@ def _alpha(input: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
         return input * 0.0
     scale = ((_ALPHA**2 * p + 1) * (1 - p)) ** -0.5
     shift = _ALPHA * scale * p
-    return where(_kept(shape, p), input * scale + shift, shift - _ALPHA * scale)
+    return choose(_kept(shape, p), input * scale + shift, shift - _ALPHA * scale)
 
 
 def alpha_dropout(

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.public import clamp, exp, log, log1p, logsigmoid, minimum, where
+from ridgeline.linalg import vector_norm
+from ridgeline.nn.functional.choose import choose
+from ridgeline.public import clamp, exp, log, log1p, logsigmoid, minimum
 from ridgeline.tensor import Tensor
 
 
@@ -29,7 +31,7 @@ def huber_loss(
     if delta <= 0:
         raise RidgelineError(f"huber_loss needs a delta above 0, not {delta}")
     away = (input - target).abs()
-    losses = where(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
+    losses = choose(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
     return reduced(losses, reduction)
 
 
@@ -40,8 +42,8 @@ def kl_div(
     if log_target:
         losses = exp(target) * (target - input)
     else:
-        inside = where(target == 0, 1.0, target)  # y log y is 0 at y = 0
-        losses = where(target == 0, 0.0, target * log(inside)) - target * input
+        inside = choose(target == 0, 1.0, target)  # y log y is 0 at y = 0
+        losses = choose(target == 0, 0.0, target * log(inside)) - target * input
     if reduction == "batchmean":
         return losses.sum() / (input.shape[0] if input.shape else 1)
     return reduced(losses, reduction)
@@ -61,9 +63,9 @@ def poisson_nll_loss(
     else:
         losses = input - target * log(input + eps)
     if full:  # Stirling's approximation of log(target!)
-        safe = where(target > 1, target, 2.0)
+        safe = choose(target > 1, target, 2.0)
         stirling = safe * log(safe) - safe + 0.5 * log(2 * math.pi * safe)
-        losses = losses + where(target > 1, stirling, 0.0)
+        losses = losses + choose(target > 1, stirling, 0.0)
     return reduced(losses, reduction)
 
 
@@ -100,8 +102,8 @@ def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
     """x where y is 1, max(0, margin - x) where y is -1."""
-    far = where(target != 1, clamp(margin - input, min=0.0), 0.0)
-    near = where(target != -1, input, 0.0)
+    far = choose(target != 1, clamp(margin - input, min=0.0), 0.0)
+    near = choose(target != -1, input, 0.0)
     return reduced(far + near, reduction)
 
 
@@ -120,8 +122,8 @@ def cosine_embedding_loss(
     product = (input1 * input2).sum(-1)
     squares = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)
     cosine = product / squares.sqrt()
-    same = where(target == 1, 1 - cosine, 0.0)
-    other = where(target == -1, clamp(cosine - margin, min=0.0), 0.0)
+    same = choose(target == 1, 1 - cosine, 0.0)
+    other = choose(target == -1, clamp(cosine - margin, min=0.0), 0.0)
     return reduced(same + other, reduction)
 
 
@@ -134,11 +136,8 @@ def pairwise_distance(
 
 def p_norm(values: Tensor, p: float, keepdim: bool = False) -> Tensor:
     """The p-norm along the last axis."""
-    if p == 2:
-        return (values * values).sum(-1, keepdim=keepdim).sqrt()
-    if p == math.inf:
-        return values.abs().amax(-1, keepdim=keepdim)
-    return (values.abs() ** p).sum(-1, keepdim=keepdim) ** (1.0 / p)
+    found: Tensor = vector_norm(values, p, -1, keepdim)
+    return found
 
 
 def triplet_margin_loss(
@@ -203,12 +202,12 @@ def multi_margin_loss(
     if not input.shape:
         input = input.reshape((1,))
     own = _class_mask(input, target)
-    chosen = where(own, input, 0.0).sum(-1, keepdim=True)
+    chosen = choose(own, input, 0.0).sum(-1, keepdim=True)
     losses = clamp(margin - chosen + input, min=0.0)
     losses = losses if p == 1 else losses * losses
     if weight is not None:
-        losses = losses * where(own, weight, 0.0).sum(-1, keepdim=True)
-    return reduced(where(own, 0.0, losses).sum(-1) / int(input.shape[-1]), reduction)
+        losses = losses * choose(own, weight, 0.0).sum(-1, keepdim=True)
+    return reduced(choose(own, 0.0, losses).sum(-1) / int(input.shape[-1]), reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -240,7 +239,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
         listed = here if listed is None else listed | here
     for place in range(count):
         mask = _class_mask(input, target.narrow(-1, place, 1).squeeze(-1)) & ~ended[place]
-        chosen = where(mask, input, 0.0).sum(-1, keepdim=True)
-        hinge = where(listed, 0.0, clamp(1 - chosen + input, min=0.0))
-        total = total + where(ended[place], 0.0, hinge).sum(-1)
+        chosen = choose(mask, input, 0.0).sum(-1, keepdim=True)
+        hinge = choose(listed, 0.0, clamp(1 - chosen + input, min=0.0))
+        total = total + choose(ended[place], 0.0, hinge).sum(-1)
     return reduced(total / count, reduction)
