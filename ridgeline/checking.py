@@ -16,7 +16,7 @@ from ridgeline.tensor import Tensor
 
 if TYPE_CHECKING:
     from ridgeline.scalars import Array
-    from ridgeline.trace import Trace
+    from ridgeline.tracing import Trace
 
 
 class CheckError(RidgelineError):

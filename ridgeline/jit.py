@@ -1,7 +1,7 @@
 """jit: a function captured once per signature and replayed as one native call.
 
 Python runs while tracing only: side effects such as print happen then and not on replays. What a
-trace depends on is guarded (see `trace.py`); when a guard breaks the function is traced again, and
+trace depends on is guarded (see `tracing.py`); when a guard breaks the function is traced again, and
 `explain()` says why. A branch on a tensor's value raises an error that names the line.
 """
 
@@ -21,7 +21,7 @@ from ridgeline.pytree import flatten
 from ridgeline.signatures import Signature, signature_of
 from ridgeline.tensor import Tensor
 from ridgeline.tiers import Interpreted
-from ridgeline.trace import Trace
+from ridgeline.tracing import Trace
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program

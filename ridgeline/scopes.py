@@ -209,6 +209,9 @@ def _with_nested(code: types.CodeType) -> Iterator[types.CodeType]:
 def observing(scopes: Scopes) -> Iterator[None]:
     """Report every Python function entered in this thread to `scopes`."""
     before = sys.getprofile()
+    if before is not None and not callable(before):  # a native profiler, which cannot be put back
+        yield
+        return
 
     def hook(frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call":

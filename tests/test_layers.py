@@ -22,7 +22,7 @@ LAYERS = (
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
     "jit random array_api interop subscripts masked capture checking custom differentiate display "
-    "effects namespace public pytree scopes signatures trace",
+    "effects namespace public pytree scopes signatures tracing",
     "nn",
     "optim data",
     "models",
