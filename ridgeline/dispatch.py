@@ -179,14 +179,23 @@ def _spelling(name: str, names: frozenset[str]) -> str:
 
 def _starred(body: Callable[..., Any]) -> str:
     """The name of a body's `*dims` or `*shape`, which callers may also pass by keyword."""
-    listed = inspect.signature(body).parameters.values()
-    return next((p.name for p in listed if p.kind is p.VAR_POSITIONAL), "")
+    code = body.__code__
+    if not code.co_flags & inspect.CO_VARARGS:
+        return ""
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+
+
+def _parameters(body: Callable[..., Any]) -> frozenset[str]:
+    """The names of a body's parameters, read off its code: `signature` would slow the import."""
+    code = body.__code__
+    named = code.co_argcount + code.co_kwonlyargcount
+    return frozenset((*code.co_varnames[:named], _starred(body)))
 
 
 def make_function(entry: Entry) -> Callable[..., Any]:
     """The public form of a body."""
     body, name = entry.body, entry.name
-    names = frozenset(inspect.signature(body).parameters)
+    names = _parameters(body)
     starred = _starred(body)
 
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -231,9 +240,10 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
 def make_view(entry: Entry) -> Callable[..., Any]:
     """The public form of a body whose result shares memory with its first argument."""
     body, name = entry.body, entry.name
-    names = frozenset(inspect.signature(body).parameters)
+    names = _parameters(body)
     starred = _starred(body)
     must_view = name in ("view", "view_as")
+    owns_memory = name == "as_strided"
     may_copy = must_view or name in ("reshape", "reshape_as", "flatten", "ravel", "unflatten")
 
     def viewed(source: Tensor, base: Node, result: Any) -> Any:
@@ -257,6 +267,11 @@ def make_view(entry: Entry) -> Callable[..., Any]:
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Tensor):
             raise DTypeError(f"{name} needs a tensor, not {type(input).__name__}")
+        if owns_memory and any(op is not RESHAPE for op, _ in input._steps):
+            raise RidgelineError(
+                f"{name} needs a tensor that is not a view of a part of another",
+                help="clone() it first, or use slices and permute()",
+            )
         base = read(input)
         others = Operands()
         if starred in kwargs:

@@ -411,7 +411,10 @@ class Tensor(TensorMethods, Exchange):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if is_basic(index):
-            self[index].copy_(value)
+            view = self[index]
+            if isinstance(value, Tensor) and value.dim() > view.dim():
+                value = value.squeeze(tuple(range(value.dim() - view.dim())))
+            view.copy_(value)
         else:
             from ridgeline.subscripts import assign
 

@@ -19,25 +19,18 @@ from ridgeline.ops.elementwise import add, apply, cast, full_like, select, stop_
 from ridgeline.ops.reduce import sum_
 
 
-@public(method=False)
+@public(method=False, name="_embedding")
 def embedding(
     input: Node,
     weight: Node,
     padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
-    sparse: bool = False,
 ) -> Node:
-    """Rows of `weight`; the row at padding_idx gets no gradient.
-
-    With `max_norm`, rows longer than that are read as if shortened.
-    """
+    """Rows of `weight`; the row at padding_idx gets no gradient."""
     if len(weight.shape) != 2:
         raise ShapeError(f"embedding needs a matrix of rows, got shape {list(weight.shape)}")
     places = as_index(input, "embedding")
-    table = weight if max_norm is None else _shortened(weight, max_norm, norm_type)
-    found = rows.gather(table, (places,), (0,))
+    found = rows.gather(weight, (places,), (0,))
     if padding_idx is not None:
         padding = _is_row(places, padding_idx, weight.shape[0])
         found = select(per_row(padding, found), stop_gradient(found), found)
@@ -50,13 +43,17 @@ def _is_row(places: Node, row: int, size: Size) -> Node:
     return apply("eq", places, full_like(places, found))  # type: ignore[arg-type]
 
 
-def _shortened(weight: Node, max_norm: float, norm_type: float) -> Node:
-    """Rows scaled down to a norm of at most `max_norm`; the gradient passes as it is."""
-    lengths = norm(stop_gradient(weight), norm_type, 1, keepdim=True)
+@public(function=False, inplace=True)
+def embedding_renorm(input: Node, indices: Node, max_norm: float, norm_type: float) -> Node:
+    """The rows that the indices name scaled down to a norm of at most `max_norm`."""
+    places = flat(as_index(indices, "embedding_renorm"))
+    used = number((input.shape[0],), False, dtypes.bool_)
+    used = rows.scatter(used, number(places.shape, True, dtypes.bool_), (places,), (0,))
+    lengths = norm(input, norm_type, 1)
     limit = full_like(lengths, float(max_norm))
     ratio = div(limit, add(lengths, full_like(lengths, 1e-7)))
-    factor = select(apply("lt", limit, lengths), ratio, full_like(ratio, 1))
-    return add(weight, stop_gradient(sub(mul(weight, factor), weight)))
+    shorten = apply("and", used, apply("lt", limit, lengths))
+    return mul(input, per_row(select(shorten, ratio, full_like(ratio, 1)), input))
 
 
 def _by_frequency(found: Node, places: Node, size: Size) -> Node:
@@ -67,27 +64,22 @@ def _by_frequency(found: Node, places: Node, size: Size) -> Node:
     return add(still, div(sub(found, still), per_row(counts, found)))
 
 
-@public(method=False)
+@public(method=False, name="_embedding_bag")
 def embedding_bag(
     input: Node,
     weight: Node,
     offsets: Node | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     mode: str = "mean",
-    sparse: bool = False,
     per_sample_weights: Node | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Node:
     """Sums, means or maxima over bags of rows of `weight`."""
-    if input.dtype.is_differentiable and weight.dtype.is_integer:
-        input, weight = weight, input  # the older order of arguments, which torch takes as well
     if mode not in ("sum", "mean", "max"):
         raise RidgelineError(f'embedding_bag knows modes "sum", "mean" and "max", not {mode!r}')
     places, bags, count = _bags(input, offsets, include_last_offset)
-    found = embedding(places, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+    found = embedding(places, weight, padding_idx, scale_grad_by_freq)
     if per_sample_weights is not None:
         if mode != "sum":
             raise RidgelineError('per_sample_weights need mode="sum"')

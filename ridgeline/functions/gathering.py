@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ridgeline.errors import ShapeError
-from ridgeline.functions.operands import axis_of, broadcast_shapes, stretch
+from ridgeline.functions.operands import axis_of, broadcast_shapes, sizes_from, stretch
 from ridgeline.functions.places import (
     as_index,
     as_vector,
@@ -18,6 +20,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import gather as rows
 from ridgeline.ops import movement
+from ridgeline.ops.elementwise import apply, full_like
 
 
 def check_fits(index: Node, target: Node, free: int | None, what: str, name: str) -> None:
@@ -87,3 +90,16 @@ def take(input: Node, index: Node) -> Node:
     source = flat(input)
     places = wrapped(as_index(index, "take"), source.shape[0])
     return rows.gather(source, (places,), (0,))
+
+
+@public(method=False)
+def unravel_index(indices: Node, shape: int | Sequence[int]) -> tuple[Node, ...]:
+    """Places in a flattened tensor as one index per axis of its shape."""
+    places = as_index(indices, "unravel_index")
+    sizes = sizes_from((shape,)) if not isinstance(shape, int) else (shape,)
+    found: list[Node] = []
+    for size in reversed(sizes):
+        length = full_like(places, size)  # type: ignore[arg-type]
+        found.append(apply("mod", places, length))
+        places = apply("floordiv", places, length)
+    return tuple(reversed(found))

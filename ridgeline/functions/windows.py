@@ -58,7 +58,7 @@ def _memory(size: Sequence[int], stride: Sequence[int], offset: int, total: int)
     return place
 
 
-@public()
+@public(view=True)
 def as_strided(
     input: Node, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Node:
