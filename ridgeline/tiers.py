@@ -27,8 +27,9 @@ from ridgeline.scalars import Array
 
 MOST_STRUCTURES = 4096
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
-_PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 1.5e-9, 4e-10
+_PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
 _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
+_PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
 
 
 class Runnable(Protocol):
@@ -97,7 +98,7 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
         cost = _PER_NODE * len(order) + sum(map(_seconds, order))
         piece.spent += cost
         compiling = _COMPILE + _COMPILE_PER_NODE * len(order)
-        if config.tier == "auto" and piece.spent < compiling:
+        if config.tier == "auto" and piece.spent < _PATIENCE * compiling:
             _interpret(wanted)
             return
         piece.program = program_for(prepare(wanted, has_value), inputs)
