@@ -96,6 +96,6 @@ def test_tensor_cores_by_name(name, tensor):
 def test_other_names():
     assert changes_layout("void cudnn::engines_precompiled::nchwToNhwcKernel<float>(...)")
     assert is_library("nvjet_sm90_tst") and not is_library("triton_poi_fused_add_0")
-    long = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, x>()"
+    long = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<x>, y>()"
     assert short_name(long) == "vectorized_elementwise_kernel[CUDAFunctor_add]"
     assert short_name("triton_poi_fused_add_mul_0") == "triton_poi_fused_add_mul_0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import shutil
 
 import pytest
@@ -226,3 +227,38 @@ def test_control_characters_never_reach_the_terminal(tmp_path):
 
 def test_empty_repaired_pair_has_no_rule_left_over(recorded):
     assert fired(recorded("no_tf32.cuda.repaired")) <= {"K1", "K3"}
+
+
+ODD = [None, -1, 0, 1e300, -1e300, 1e18, 1 << 63, "x", [], {}, True, [[-5]], [[]], ["float"] * 3]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_trace_with_random_damage_is_read_or_refused(tmp_path, seed):
+    """Whatever is put in place of fields, the result is a report with a page or a clear error."""
+    from ridgeline.profile.page.build import report_page
+
+    rng = random.Random(seed)
+    name = rng.choice(["stray_double.cuda.planted", "unfused_attention.cuda.repaired"])
+    whole = json.loads(gzip.decompress((TRACES / f"{name}.json.gz").read_bytes()))
+    for _ in range(150):
+        event = rng.choice(whole["traceEvents"])
+        field = rng.choice(["ts", "dur", "name", "cat", "pid", "tid", "args", "one argument"])
+        if field == "one argument" and event.get("args"):
+            event["args"][rng.choice(list(event["args"]))] = rng.choice(ODD)
+        else:
+            event[field] = rng.choice(ODD)
+        if not isinstance(event.get("args"), dict):
+            event["args"] = {}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(whole))
+    try:
+        assert report_page(diagnose(path)).endswith("</html>\n")
+    except RidgelineError as error:
+        assert error.code.startswith("RL07")
+
+
+def test_an_event_days_away_is_damage(tmp_path):
+    trace = busy_program()
+    trace.op("aten::lost", 9e15, 5)
+    verdict = diagnose(trace.write(tmp_path / "a.json")).main.verdict
+    assert verdict.step == pytest.approx(1e-3, rel=0.05)

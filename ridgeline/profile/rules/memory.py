@@ -53,6 +53,7 @@ def _headroom(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     busy = [
         iv.measure(iv.clip(facts.busy, low, high)) / (high - low)
         for low, high in pairwise(steps.tolist())
+        if high > low
     ]
     shares = {
         "device": float(np.percentile(busy, 95)),

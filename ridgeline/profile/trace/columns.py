@@ -47,18 +47,22 @@ class Columns:
     def __len__(self) -> int:
         return len(self.floats[0])
 
-    def first(self) -> float:
-        """The earliest start."""
-        return float(np.frombuffer(self.floats[0], dtype=np.float64).min())
+    def starts(self) -> NDArray[np.float64]:
+        """A copy of the starts, so that the columns can still grow."""
+        return np.array(self.floats[0], dtype=np.float64)
 
-    def sorted(self, base: float) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
-        """Start and end relative to `base`, then the other columns; by start, longest first.
+    def sorted(
+        self, low: float, high: float
+    ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
+        """Start and end relative to `low`, then the other columns; by start, longest first.
 
-        Takes the columns: a large trace is never held twice.
+        Rows that start outside [low, high] are dropped. Takes the columns: a large trace is never
+        held twice.
         """
-        start = np.frombuffer(self.floats[0], dtype=np.float64) - base
+        start = np.frombuffer(self.floats[0], dtype=np.float64) - low
         duration = np.frombuffer(self.floats[1], dtype=np.float64)
         order = np.lexsort((-duration, start))
+        order = order[(start[order] >= 0) & (start[order] <= high - low)]
         start, duration = start[order], duration[order]
         more = [np.frombuffer(column, dtype=np.float64)[order] for column in self.floats[2:]]
         whole = [np.frombuffer(column, dtype=column.typecode)[order] for column in self.integers]

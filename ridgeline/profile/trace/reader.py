@@ -40,6 +40,8 @@ MOST_EVENTS = 10_000_000
 _GPU_KINDS = {"kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL}
 _PRODUCT_LIMIT = 1 << 62
 _LONGEST_NAME = 4096
+# Eleven days in microseconds; a time further off is damage.
+_LONGEST_RECORDING = 1e12
 
 Event = dict[str, Any]
 
@@ -51,6 +53,11 @@ def _whole(value: object, default: int = -1) -> int:
     if isinstance(value, float) and math.isfinite(value) and abs(value) < _PRODUCT_LIMIT:
         return int(value)
     return default
+
+
+def _small(value: object) -> int:
+    """A number of a device or stream."""
+    return max(0, min(_whole(value, 0), 4095))
 
 
 def _product(value: object) -> int:
@@ -123,7 +130,9 @@ class TraceBuilder:
         except (TypeError, ValueError):
             self.unusable += 1
             return
-        if not (math.isfinite(start) and 0 <= duration < 1e15) or not isinstance(name, str):
+        if not (abs(start) < 1e17 and 0 <= duration <= _LONGEST_RECORDING) or not isinstance(
+            name, str
+        ):
             self.unusable += 1
             return
         if self.kept >= self._most:
@@ -186,7 +195,7 @@ class TraceBuilder:
             self._names(_clean(event["name"])),
             kind,
             # Two GPUs of one process may use the same stream number.
-            _whole(args.get("device"), 0) * 4096 + _whole(args.get("stream"), 0),
+            _small(args.get("device")) * 4096 + _small(args.get("stream")),
             _whole(args.get("correlation")),
             _whole(args.get("External id")),
             shape,
@@ -215,12 +224,12 @@ class TraceBuilder:
         if not self.kept:
             raise _nothing_usable(path, self.seen, completeness)
         tables = (self._ops, self._calls, self._gpu, self._frames)
-        base = min(table.first() for table in tables if len(table))
-        (ops, ops_end), ops_ids = self._ops.sorted(base)
-        (calls, calls_end), calls_ids = self._calls.sorted(base)
-        (gpu, gpu_end, sizes), gpu_ids = self._gpu.sorted(base)
-        (frames, frames_end), frames_ids = self._frames.sorted(base)
-        (time, _, allocated, reserved), (on_gpu,) = self._memory.sorted(base)
+        low, high = _plausible(np.concatenate([table.starts() for table in tables]))
+        (ops, ops_end), ops_ids = self._ops.sorted(low, high)
+        (calls, calls_end), calls_ids = self._calls.sorted(low, high)
+        (gpu, gpu_end, sizes), gpu_ids = self._gpu.sorted(low, high)
+        (frames, frames_end), frames_ids = self._frames.sorted(low, high)
+        (time, _, allocated, reserved), (on_gpu,) = self._memory.sorted(low, high)
         distributed = header.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
         return Trace(
@@ -242,6 +251,12 @@ class TraceBuilder:
             completeness=completeness,
             events=self.seen,
         )
+
+
+def _plausible(starts: Floats) -> tuple[float, float]:
+    """First and last start, without events that lie days away from the rest."""
+    near = starts[np.abs(starts - np.median(starts)) <= _LONGEST_RECORDING]
+    return float(near.min()), float(near.max())
 
 
 def _gpu_table(start: Floats, end: Floats, ids: list[Ints], sizes: Floats) -> GpuTable:
