@@ -59,8 +59,7 @@ def topk(
             return ValuesIndices(input, constant(0, dtypes.int64))
         empty = movement.slice_(lined(input), (0,), (0,), (1,))
         return ValuesIndices(empty, number((0,), 0, dtypes.int64))
-    values, indices = ordered(input, axis, largest)
-    return ValuesIndices(cut(values, axis, 0, k), cut(indices, axis, 0, k))
+    return ValuesIndices(*ordered(input, axis, largest, k))
 
 
 def _at(input: Node, dim: int, place: int, keepdim: bool) -> ValuesIndices:
@@ -68,7 +67,7 @@ def _at(input: Node, dim: int, place: int, keepdim: bool) -> ValuesIndices:
     axis = axis_of(dim, len(input.shape))
     if not input.shape:
         return ValuesIndices(input, constant(0, dtypes.int64))
-    values, indices = (cut(part, axis, place, 1) for part in ordered(input, axis))
+    values, indices = (cut(part, axis, place, 1) for part in ordered(input, axis, False, place + 1))
     if keepdim:
         return ValuesIndices(values, indices)
     return ValuesIndices(drop(values, axis), drop(indices, axis))

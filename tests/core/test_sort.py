@@ -37,6 +37,14 @@ def test_topk_and_kthvalue(largest: bool) -> None:
     agree(lambda lib, x: lib.kthvalue(x, 2, 1, keepdim=True), [numbers((5, 4))])
 
 
+def test_few_of_many() -> None:
+    x = numbers((3, 100))
+    x[0, 7] = x[1, 3] = NAN
+    agree(lambda lib, x: [*x.topk(4), *x.topk(3, largest=False)], [x], gradients=False)
+    agree(lambda lib, x: x.topk(5, 1)[0], [numbers((3, 100))], second=True)
+    agree(lambda lib, x: x.kthvalue(3, 1), [numbers((3, 100))], second=True)
+
+
 @pytest.mark.parametrize("dim", [None, 0, 1])
 def test_medians(dim: int | None) -> None:
     x = numbers((4, 5))
