@@ -1,8 +1,8 @@
 """jit: a function captured once per signature and replayed as one native call.
 
 Python runs while tracing only: side effects such as print happen then and not on replays. What a
-trace depends on is guarded (see `tracing.py`); when a guard breaks the function is traced again, and
-`explain()` says why. A branch on a tensor's value raises an error that names the line.
+trace depends on is guarded (see `tracing.py`); when a guard breaks, the function is traced again,
+and `explain()` says why. A branch on a tensor's value raises an error that names the line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ class JitFunction:
         self._history: list[str] = []
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
         self._lock = threading.RLock()
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "function":
+            raise AttributeError(name)
+        return getattr(self.function, name)  # a jitted module is still a module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if modes.capture is not None or modes.eager:

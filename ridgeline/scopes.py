@@ -70,7 +70,21 @@ class ClosureGuard:
         return bool(freeze(_contents(self.cell)) == self.image)
 
 
-Guard = NameGuard | ClosureGuard
+class ClassGuard:
+    """A class attribute that must keep its value."""
+
+    __slots__ = ("image", "kind", "name", "text")
+
+    def __init__(self, kind: type, name: str) -> None:
+        self.kind, self.name, self.text = kind, name, f"{kind.__name__}.{name}"
+        self.image = freeze(kind.__dict__[name])
+
+    def holds(self) -> bool:
+        """True while the attribute is the same."""
+        return bool(freeze(self.kind.__dict__.get(self.name, _MISSING)) == self.image)
+
+
+Guard = NameGuard | ClosureGuard | ClassGuard
 
 
 def _contents(cell: types.CellType) -> Any:
@@ -100,7 +114,9 @@ class Scopes:
         waiting = [function]
         while waiting:
             current = waiting.pop()
+            self.value(current)
             if isinstance(current, types.MethodType):
+                self.value(current.__self__)
                 self._object(current.__self__, current.__func__.__code__)
                 current = current.__func__
             current = getattr(current, "__wrapped__", current)
@@ -159,6 +175,7 @@ class Scopes:
                 continue
             namespace = vars(current)
             label = getattr(current, "__name__", type(current).__name__)
+            self._class(type(current), code)
             for name in code.co_names:
                 if name in namespace:
                     self._name(namespace, name, f"{label}.{name}")
@@ -166,6 +183,18 @@ class Scopes:
                     if id(below) not in seen:
                         seen.add(id(below))
                         waiting.append(below)
+
+    def _class(self, kind: type, code: types.CodeType) -> None:
+        """Plain values that code may read from a user's class."""
+        for base in kind.__mro__:
+            if base.__module__ == "builtins":
+                continue
+            for name in code.co_names:
+                value = base.__dict__.get(name, _MISSING)
+                if isinstance(value, bool | int | float | str | tuple | list | dict | None):
+                    key = (id(base), name)
+                    if key not in self._guards:
+                        self._guards[key] = ClassGuard(base, name)
 
     def entered(self, frame: types.FrameType) -> None:
         """A Python function was entered while tracing."""

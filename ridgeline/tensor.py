@@ -487,6 +487,9 @@ class Tensor(TensorMethods, Exchange):
             made.grad = self.grad.__deepcopy__(memo)
         return made
 
+    def __copy__(self: T) -> T:
+        return alias(self).as_subclass(type(self))
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise GradientError("only leaf tensors can be pickled", help="detach() it first")

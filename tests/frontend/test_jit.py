@@ -573,3 +573,29 @@ def test_a_float_argument_that_changes_is_traced_twice_at_most():
         return x * float(rate)  # needs the plain number, so every value is a trace of its own
 
     assert [g(x, r)[0].item() for r in (1.5, 2.5, 3.5, 2.5)] == [1.5, 2.5, 3.5, 2.5]
+
+
+def test_class_attributes():
+    class Scaled:
+        factor = 2.0
+
+        def run(self, x):
+            return x * self.factor
+
+    f = rl.jit(Scaled().run)
+    assert f(rl.ones(1)).item() == 2
+    Scaled.factor = 3.0
+    assert f(rl.ones(1)).item() == 3 and f.traces == 2
+
+
+def test_a_jitted_module():
+    rl.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+    compiled = rl.jit(model)
+    x = rl.ones(2, 3)
+    model.eval()
+    close(compiled(x), model(x))
+    assert len(list(compiled.parameters())) == 4
+    compiled.train()
+    compiled(x)
+    assert compiled.traces == 2 and model.training
