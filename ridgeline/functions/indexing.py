@@ -123,6 +123,20 @@ def _mask_places(input: Node, mask: Node, axis: int) -> list[Node]:
     return places_of(mask, "indexing with a mask", remedy)
 
 
+def _with_axes(input: Node, picks: Sequence[Node | None]) -> tuple[Node, list[Node | None]]:
+    """Masks without axes get one: a new axis of the input, which they keep or empty."""
+    shape: list[Size] = []
+    found: list[Node | None] = []
+    rest = list(input.shape)
+    for index in picks:
+        lone = index is not None and index.dtype in _MASKS and not index.shape
+        found.append(movement.reshape(index, (1,)) if lone and index is not None else index)
+        used = len(index.shape) if index is not None and index.dtype in _MASKS else 1
+        shape += [1] if lone else rest[:used]
+        rest = rest if lone else rest[used:]
+    return movement.reshape(input, (*shape, *rest)), found
+
+
 class _Picks:
     """Index arrays of one shape, the axes they index, and where their result belongs."""
 
@@ -156,10 +170,12 @@ def index_put(
     input: Node, indices: Sequence[Node | None], values: Operand, accumulate: bool = False
 ) -> Node:
     """The input with values written (or added) where index tensors and masks point."""
+    original = input.shape
+    input, indices = _with_axes(input, indices)
     found = _Picks(input, indices)
     source = as_node(values, input.dtype)
     if not found.axes:
-        return stretch(source, input.shape)
+        return stretch(source, original)
     while len(source.shape) > len(found.result) and source.shape[0] == 1:
         source = movement.reshape(source, source.shape[1:])
     if broadcast_shapes(source.shape, found.result) != found.result:
@@ -169,7 +185,8 @@ def index_put(
         )
     updates = from_axis(stretch(source, found.result), found.place, len(found.shape))
     mode = "add" if accumulate else "set"
-    return rows.scatter(input, updates, found.indices, found.axes, mode)
+    result = rows.scatter(input, updates, found.indices, found.axes, mode)
+    return movement.reshape(result, original)
 
 
 @public(function=False, name="_pick")
