@@ -167,6 +167,24 @@ def _push(loop: For, body: Stmt, past: set[str]) -> Stmt:
     return replace(loop, body=body)
 
 
+def _without_scratch(loop: For) -> Stmt:
+    """The loop moved inside the scratch that its body has, where it holds no other loop."""
+    inside = list(ir.statements(loop.body))
+    if any(isinstance(s, For) for s in inside) or not any(isinstance(s, Alloc) for s in inside):
+        return loop
+    return _sunk(loop, loop.body)
+
+
+def _sunk(loop: For, body: Stmt) -> Stmt:
+    if isinstance(body, Seq):
+        return sequence(*(_sunk(loop, part) for part in body.body))
+    if isinstance(body, Alloc):
+        old = body.buffer
+        wide = replace(old, shape=(loop.extent, *old.shape))
+        return Alloc(wide, _sunk(loop, widened(body.body, old, wide, Var.make(loop.name))))
+    return replace(loop, body=body)
+
+
 def widened(statement: Stmt, old: Buffer, wide: Buffer, variable: Expr) -> Stmt:
     """Accesses of a scratch buffer that has grown a leading axis indexed by `variable`."""
     loads = {
@@ -202,6 +220,9 @@ class SetKind(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Check what the kind needs, and set it."""
+        if self.kind == "vector":  # scratch that a lane has for itself gets an axis of lanes
+            body = at_loops(kernel.body, self.axis, _without_scratch)
+            kernel = replace(kernel, body=body)
         for loop in loops_named(kernel, self.axis):
             self._check(loop)
         body = _set_kind(kernel.body, self.axis, self.kind)

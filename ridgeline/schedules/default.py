@@ -20,7 +20,9 @@ def family(lowered: Lowered) -> str:
 
 
 def steps(lowered: Lowered, machine: Machine) -> list[Step]:
-    """Schedule steps for a lowered group."""
+    """Schedule steps for a lowered group; loops that never run need none."""
+    if any(axis.extent == 0 for axis in (*lowered.rows, *lowered.inner)):
+        return []
     chosen = {
         "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
         "ordered": ordered.steps,
