@@ -141,6 +141,10 @@ _ROWS = (
     _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
     _row("fma", 3, "same", "fma", _REAL_FLOATS, fma),
     _row("select", 3, "last", "cmp", _ALL, _select),
+    # the C library, one element at a time: where an expansion would not pay
+    _row("libm_sin", 1, "same", "sfu", _REAL_FLOATS, np.sin),
+    _row("libm_cos", 1, "same", "sfu", _REAL_FLOATS, np.cos),
+    _row("libm_pow", 2, "same", "sfu", _REAL_FLOATS, np.power),
     # like select, but the second operand is evaluated only where the condition holds
     _row("guarded", 3, "last", "cmp", _ALL, _select),
 )

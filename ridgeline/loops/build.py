@@ -8,6 +8,7 @@ below are short names for them. `substitute`, `free_vars` and `affine` walk iter
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
@@ -21,6 +22,9 @@ __all__ = [
     "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "rebuild", "select",
     "simplify", "sub", "substitute",
 ]  # fmt: skip
+
+
+_Key = TypeVar("_Key", bound=Expr)
 
 
 def add(a: Expr, b: Expr) -> Expr:
@@ -83,12 +87,12 @@ def logical_and(a: Expr, b: Expr) -> Expr:
     return op("and", a, b)
 
 
-def substitute(expr: Expr, mapping: Mapping[Expr, Expr]) -> Expr:
+def substitute(expr: Expr, mapping: Mapping[_Key, Expr]) -> Expr:
     """`expr` with every occurrence of a key replaced, simplified again on the way up.
 
     Replacements are not searched for keys again. Shapes of buffers are left alone.
     """
-    done: dict[Expr, Expr] = dict(mapping)
+    done: dict[Expr, Expr] = dict(mapping.items())
     stack = [expr]
     while stack:
         node = stack[-1]

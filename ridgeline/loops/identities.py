@@ -273,8 +273,13 @@ def _guarded(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
         return yes if condition.value else no
     if yes is no:
         return yes
-    reads_memory = any(isinstance(node, Load) for node in ir.subexpressions(yes))
-    return None if reads_memory else op("select", condition, yes, no)
+    worthwhile = any(_is_dear(node) for node in ir.subexpressions(yes))
+    return None if worthwhile else op("select", condition, yes, no)
+
+
+def _is_dear(node: Expr) -> bool:
+    """What a guard is for: memory that may not be read, calls that should not be made."""
+    return isinstance(node, Load) or (isinstance(node, Op) and node.name.startswith("libm_"))
 
 
 @identity("fma")

@@ -1,0 +1,79 @@
+"""exp and expm1.
+
+x = 2n*ln2 + r with |r| <= ln2, and e**x = 2**n * (e**r * 2**n). Scaling twice by the same factor
+needs one more term in the series than |r| <= ln2/2 would, but reaches every result from the
+smallest subnormal to overflow, rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ridgeline import dtypes
+from ridgeline.loops.ir import Expr
+from ridgeline.loops.math import coefficients as table
+from ridgeline.loops.math.toolbox import (
+    clamp,
+    const,
+    eq,
+    fma,
+    format_of,
+    mul,
+    negative,
+    power_of_two,
+    round_by_adding,
+    select,
+    series,
+    sub,
+)
+
+_HALF_LOG2_E = 0.72134752044448170368
+
+
+@dataclass(frozen=True, slots=True)
+class _Reduction:
+    """2*ln2 in two parts, and the range beyond which e**x is 0 or infinite."""
+
+    high: float
+    low: float
+    least: float
+    most: float
+
+
+_SINGLE = _Reduction(*table.TWO_LN2_32, -104.0, 89.0)
+_DOUBLE = _Reduction(*table.TWO_LN2_64, -746.0, 710.0)
+
+
+def reduced(x: Expr) -> tuple[Expr, Expr]:
+    """(r, n) with x = 2n*ln2 + r; n as bits for `power_of_two`. x must be clamped."""
+    parts = _SINGLE if x.dtype is dtypes.float32 else _DOUBLE
+    n, bits = round_by_adding(x, _HALF_LOG2_E)
+    return fma(n, -parts.low, fma(n, -parts.high, x)), bits
+
+
+def clamped(x: Expr) -> Expr:
+    """x within the range where e**x is neither 0 nor infinite."""
+    parts = _SINGLE if x.dtype is dtypes.float32 else _DOUBLE
+    return clamp(x, parts.least, parts.most)
+
+
+def exp(x: Expr) -> Expr:
+    """e**x."""
+    form = format_of(x)
+    r, bits = reduced(clamped(x))
+    rest: Sequence[float] = table.EXP32 if x.dtype is dtypes.float32 else table.EXP64
+    scale = power_of_two(bits, form)
+    return mul(mul(series((1.0, 1.0, *rest), r), scale), scale)
+
+
+def expm1(x: Expr) -> Expr:
+    """e**x - 1, precise near 0: with s = 2**n it is s * (s*(e**r - 1) + (s - 1/s))."""
+    form = format_of(x)
+    r, bits = reduced(clamped(x))
+    rest: Sequence[float] = table.EXPM1_32 if x.dtype is dtypes.float32 else table.EXP64
+    change = fma(mul(r, r), series(rest, r), r)  # e**r - 1
+    scale = power_of_two(bits, form)
+    inverse = power_of_two(negative(bits), form)
+    result = mul(fma(scale, change, sub(scale, inverse)), scale)
+    return select(eq(x, const(0, x)), x, result)  # keeps the sign of zero

@@ -1,0 +1,95 @@
+"""log and log1p.
+
+x = 2**e * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), and log x = e*ln2 + log(1 + f). In
+float32 log(1 + f) is a polynomial in f; in float64 it is 2*atanh(f / (2 + f)), written so that
+f itself enters unrounded.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ridgeline import dtypes
+from ridgeline.loops.ir import Expr
+from ridgeline.loops.math import coefficients as table
+from ridgeline.loops.math.toolbox import (
+    Format,
+    add,
+    bitcast,
+    const,
+    div,
+    eq,
+    fma,
+    format_of,
+    le,
+    lt,
+    mul,
+    negative,
+    op,
+    select,
+    series,
+    sub,
+)
+
+_ROOT_HALF = {dtypes.float32: 0x3F3504F3, dtypes.float64: 0x3FE6A09E667F3BCD}
+_UNSIGNED = {dtypes.float32: dtypes.uint32, dtypes.float64: dtypes.uint64}
+
+
+def split(x: Expr, form: Format) -> tuple[Expr, Expr, Expr]:
+    """(e, m, bits of 2**e) for a positive normal x = 2**e * m with m about 1."""
+    root_half = _ROOT_HALF[form.dtype]
+    bits = bitcast(x, _UNSIGNED[form.dtype])
+    lifted = add(bits, const(form.one - root_half, bits))  # the exponent now counts from sqrt(1/2)
+    exponent = op("shr", lifted, const(form.mantissa, bits))
+    # as the low bits of 2**mantissa, an integer becomes a float by one subtraction
+    anchor = (form.bias + form.mantissa) << form.mantissa
+    wide = bitcast(op("or", exponent, const(anchor, bits)), form.dtype)
+    e = sub(wide, const(2.0**form.mantissa + form.bias, x))
+    mantissa = op("and", lifted, const((1 << form.mantissa) - 1, bits))
+    m = bitcast(add(mantissa, const(root_half, bits)), form.dtype)
+    return e, m, op("shl", exponent, const(form.mantissa, bits))
+
+
+def combined(e: Expr, f: Expr) -> Expr:
+    """e*ln2 + log(1 + f)."""
+    if f.dtype is dtypes.float32:
+        high, low = table.LN2_32
+        bend = fma(f, series(table.LOG32, f), -0.5)
+        small = fma(mul(f, f), bend, mul(e, const(low, e)))
+    else:
+        high, low = table.LN2_64
+        s = div(f, add(f, const(2, f)))
+        z = mul(s, s)
+        rest = fma(negative(z), series(table.LOG64, z), f)
+        small = fma(negative(s), rest, mul(e, const(low, e)))
+    return fma(e, high, add(f, small))
+
+
+def log(x: Expr) -> Expr:
+    """The natural logarithm."""
+    form = format_of(x)
+    lift = form.mantissa + 1
+    subnormal = lt(x, const(2.0 ** (1 - form.bias), x))
+    scaled = select(subnormal, mul(x, const(2.0**lift, x)), x)
+    e, m, _ = split(scaled, form)
+    e = select(subnormal, sub(e, const(lift, e)), e)
+    return _edges(x, combined(e, sub(m, const(1, m))))
+
+
+def log1p(x: Expr) -> Expr:
+    """log(1 + x), precise near 0: f is x * 2**-e + (2**-e - 1), where 1 + x rounded only gave e."""
+    form = format_of(x)
+    whole = add(x, const(1, x))
+    e, m, exponent_bits = split(whole, form)
+    scale = bitcast(sub(const(2 * form.one, exponent_bits), exponent_bits), form.dtype)
+    one = const(1, x)
+    near = fma(x, scale, sub(scale, one))
+    f = select(lt(x, const(2.0 ** (2 * form.mantissa), x)), near, sub(m, one))  # else scale is tiny
+    return select(eq(x, const(0, x)), x, _edges(whole, combined(e, f)))
+
+
+def _edges(x: Expr, result: Expr) -> Expr:
+    """log of 0 is -inf, of less NaN, of inf and NaN themselves."""
+    below = select(eq(x, const(0, x)), const(-math.inf, x), const(math.nan, x))
+    result = select(lt(x, const(math.inf, x)), result, x)
+    return select(le(x, const(0, x)), below, result)

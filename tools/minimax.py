@@ -1,0 +1,277 @@
+"""Fit the polynomials and rational functions behind `ridgeline/loops/math`, in high precision.
+
+`python tools/minimax.py` writes `ridgeline/loops/math/coefficients.py`; with `--check` it compares
+instead. Every fit minimises the largest weighed error; coefficients are then rounded to the
+working precision one at a time, from the one that matters most, refitting the others each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import mpmath as mp
+
+Function = Callable[[mp.mpf], mp.mpf]
+TARGET = Path(__file__).parent.parent / "ridgeline" / "loops" / "math" / "coefficients.py"
+mp.mp.dps = 50
+
+
+@dataclass(frozen=True)
+class Fit:
+    """f(x) ~ P(x) / Q(x), with the error weighed by `weight`; `bits` is the working precision."""
+
+    name: str
+    f: Function
+    weight: Function
+    low: mp.mpf
+    high: mp.mpf
+    degree: int
+    bits: int
+    below: int = 0  # degree of Q, whose constant is 1
+    fixed: dict[int, float] = field(default_factory=dict)  # numerator coefficients that are given
+
+
+def rounded(value: mp.mpf, bits: int) -> mp.mpf:
+    """The nearest float32 or float64."""
+    number = float(value)
+    return mp.mpf(struct.unpack("f", struct.pack("f", number))[0] if bits == 24 else number)
+
+
+def chebyshev(low: mp.mpf, high: mp.mpf, count: int) -> list[mp.mpf]:
+    """`count` points of the interval, dense at the ends, the ends included."""
+    middle, half = (low + high) / 2, (high - low) / 2
+    return [middle - half * mp.cos(mp.pi * i / (count - 1)) for i in range(count)]
+
+
+def evaluate(numerator: Sequence[mp.mpf], denominator: Sequence[mp.mpf], x: mp.mpf) -> mp.mpf:
+    """P(x) / Q(x) with Q = 1 + ..."""
+    bottom = mp.polyval([*reversed(denominator), 1], x) if denominator else mp.mpf(1)
+    return mp.polyval(list(reversed(numerator)), x) / bottom
+
+
+def lawson(fit: Fit, top: dict[int, mp.mpf], bottom: dict[int, mp.mpf], steps: int) -> list[mp.mpf]:
+    """Coefficients, numerator then denominator, some of them given.
+
+    Least squares whose weights grow where the error is large, which tends to the minimax fit; a
+    quotient is linearised around the previous denominator.
+    """
+    free_top = [k for k in range(fit.degree + 1) if k not in top]
+    free_bottom = [k for k in range(1, fit.below + 1) if k not in bottom]
+    points = chebyshev(fit.low, fit.high, 12 * (fit.degree + fit.below + 2))
+    values, weights = [fit.f(x) for x in points], [fit.weight(x) for x in points]
+    importance = [mp.mpf(1)] * len(points)
+    previous = [mp.mpf(1)] * len(points)
+    best: tuple[mp.mpf, list[mp.mpf]] | None = None
+    for _ in range(steps):
+        rows, right = [], []
+        for x, value, weight, share, q in zip(points, values, weights, importance, previous):
+            scale = mp.sqrt(share) * weight / q
+            row = [scale * x**k for k in free_top]
+            rows.append(row + [-scale * value * x**k for k in free_bottom])
+            given = sum((c * x**k for k, c in top.items()), mp.mpf(0))
+            given -= value * sum((c * x**k for k, c in bottom.items()), mp.mpf(0))
+            right.append(scale * (value - given))
+        answer = least_squares(rows, right)
+        tops = {**top, **dict(zip(free_top, answer))}
+        bottoms = {**bottom, **dict(zip(free_bottom, answer[len(free_top) :]))}
+        result = [tops[k] for k in range(fit.degree + 1)]
+        result += [bottoms[k] for k in range(1, fit.below + 1)]
+        split = fit.degree + 1
+        previous = [evaluate([mp.mpf(1)], result[split:], x) ** -1 for x in points]
+        errors = [
+            abs(weight * (evaluate(result[:split], result[split:], x) - value))
+            for x, value, weight in zip(points, values, weights)
+        ]
+        worst = max(errors)
+        if best is None or worst < best[0]:
+            best = worst, result
+        importance = [share * (error / worst) for share, error in zip(importance, errors)]
+        total = sum(importance)
+        importance = [share / total for share in importance]
+    assert best is not None
+    return best[1]
+
+
+def least_squares(rows: list[list[mp.mpf]], right: list[mp.mpf]) -> list[mp.mpf]:
+    """The normal equations; fifty digits leave room for their condition."""
+    size = len(rows[0])
+    matrix, vector = mp.zeros(size), mp.zeros(size, 1)
+    for a in range(size):
+        column = [row[a] for row in rows]
+        vector[a] = mp.fdot(column, right)
+        for b in range(a, size):
+            matrix[a, b] = matrix[b, a] = mp.fdot(column, (row[b] for row in rows))
+    return list(mp.lu_solve(matrix, vector))
+
+
+def rounded_fit(fit: Fit) -> tuple[list[mp.mpf], list[mp.mpf], mp.mpf]:
+    """Coefficients in working precision and the largest weighed error they leave."""
+    top = {k: mp.mpf(value) for k, value in fit.fixed.items()}
+    bottom: dict[int, mp.mpf] = {}
+    coefficients = lawson(fit, top, bottom, 120)
+    for k in range(max(fit.degree, fit.below) + 1):
+        for side, limit in ((top, fit.degree + 1), (bottom, fit.below + 1)):
+            if k in side or k >= limit or (side is bottom and k == 0):
+                continue
+            place = k if side is top else fit.degree + k
+            side[k] = rounded(coefficients[place], fit.bits)
+            if len(top) + len(bottom) <= fit.degree + fit.below:
+                coefficients = lawson(fit, top, bottom, 25)
+    numerator = [top[k] for k in range(fit.degree + 1)]
+    denominator = [bottom[k] for k in range(1, fit.below + 1)]
+    worst = max(
+        abs(fit.weight(x) * (evaluate(numerator, denominator, x) - fit.f(x)))
+        for x in chebyshev(fit.low, fit.high, 1500)
+    )
+    return numerator, denominator, worst
+
+
+def near(limit: str, f: Function, series: Function) -> Function:
+    """`f`, replaced by its series where it would cancel."""
+    return lambda x: f(x) if abs(x) > mp.mpf(limit) else series(x)
+
+
+def of_square(f: Function) -> Function:
+    """An even function given by its square root argument."""
+    return lambda z: f(mp.sqrt(z))
+
+
+def fits() -> list[Fit]:
+    """Every table the expansions use."""
+    one, ln2, zero = mp.mpf(1), mp.ln(2), mp.mpf(0)
+    exp_rest = near("1e-12", lambda r: (mp.expm1(r) - r) / r**2, lambda r: one / 2 + r / 6)
+    by_exp = near("0", lambda r: r**2 / mp.exp(r), lambda r: zero)
+    by_expm1 = near("0", lambda r: r**2 / mp.expm1(r), lambda r: zero)
+    log_rest = near(
+        "1e-8", lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3, lambda f: one / 3 - f / 4 + f**2 / 5
+    )
+    by_log = near("0", lambda f: f**3 / mp.log1p(f), lambda f: zero)
+    smallest, largest = mp.sqrt(one / 2) - 1, mp.sqrt(2) - 1
+    steepest = (largest / (2 + largest)) ** 2
+    atanh_rest = near(
+        "1e-12", of_square(lambda s: 2 * (mp.atanh(s) - s) / s**3), lambda z: (one / 3 + z / 5) * 2
+    )
+    log2_of = near(
+        "1e-12", of_square(lambda s: 2 * mp.atanh(s) / ln2 / s), lambda z: 2 / ln2 * (1 + z / 3)
+    )
+    tanh_rest = near(
+        "1e-12", of_square(lambda x: (mp.tanh(x) / x - 1) / x**2), lambda z: z * 2 / 15 - one / 3
+    )
+    slope = 2 / mp.sqrt(mp.pi)
+    erf_of = near("1e-30", of_square(lambda x: mp.erf(x) / x), lambda z: slope * (1 - z / 3))
+    sin_rest = near(
+        "1e-12", of_square(lambda x: (mp.sin(x) / x - 1) / x**2), lambda z: z / 120 - one / 6
+    )
+    cos_rest = near(
+        "1e-10", of_square(lambda x: (mp.cos(x) - 1 + x**2 / 2) / x**4),
+        lambda z: one / 24 - z / 720,
+    )  # fmt: skip
+    two_to = lambda f: mp.mpf(2) ** f  # noqa: E731
+    octant = (mp.pi / 4) ** 2 * mp.mpf("1.0001")
+    return [
+        Fit("EXP32", exp_rest, by_exp, -ln2, ln2, 5, 24),
+        Fit("EXPM1_32", exp_rest, by_expm1, -ln2, ln2, 6, 24),
+        Fit("EXP64", exp_rest, by_expm1, -ln2, ln2, 12, 53),
+        Fit("LOG32", log_rest, by_log, smallest, largest, 7, 24),
+        Fit("LOG64", atanh_rest, lambda z: z / 2, zero, steepest, 6, 53),
+        Fit(
+            "TANH32", lambda r: 2 * exp_rest(2 * r), lambda r: by_expm1(2 * r) / 2,
+            -ln2 / 4, ln2 / 4, 4, 24,
+        ),
+        Fit("TANH64", tanh_rest, lambda z: z, zero, mp.mpf("0.625") ** 2, 2, 53, 3),
+        Fit("ERF32", lambda z: erf_of(z) - 1, lambda z: 1 / erf_of(z), zero, one, 6, 24),
+        Fit(
+            "ERFC32", lambda x: mp.erfc(x) ** (one / 4),
+            lambda x: 4 * mp.erfc(x) ** (3 * one / 4) / mp.erf(x), one, mp.mpf("3.95"), 8, 24,
+        ),
+        Fit("ERF64", lambda z: erf_of(z) - 1, lambda z: 1 / erf_of(z), zero, one, 12, 53),
+        Fit(
+            "ERFC64", lambda t: -mp.log(mp.erfc(t + 1)), lambda t: mp.erfc(t + 1) / mp.erf(t + 1),
+            zero, mp.mpf(5), 8, 53, 6,
+        ),
+        Fit("SIN32", sin_rest, lambda z: z, zero, octant, 2, 24),
+        Fit("COS32", cos_rest, lambda z: z**2, zero, octant, 2, 24),
+        Fit("SIN64", sin_rest, lambda z: z, zero, octant, 6, 53),
+        Fit("COS64", cos_rest, lambda z: z**2, zero, octant, 5, 53),
+        Fit("POW_LOG2", log2_of, lambda z: 1 / log2_of(z), zero, steepest, 5, 53),
+        Fit("POW_EXP2", two_to, lambda f: two_to(-f), -one / 2, one / 2, 7, 53, fixed={0: 1.0}),
+    ]  # fmt: skip
+
+
+def parts(value: mp.mpf, bits: int, count: int) -> list[mp.mpf]:
+    """A number as an unevaluated sum of floats, each the nearest to what is left."""
+    found: list[mp.mpf] = []
+    for _ in range(count):
+        found.append(rounded(value - sum(found), bits))
+    return found
+
+
+def turns(exponent: int) -> list[mp.mpf]:
+    """2**k / 2pi modulo 1 in two floats, scaled back by 2**-k.
+
+    The first ends at the 53rd binary place, so that an integer times it, less the nearest integer,
+    is exact.
+    """
+    with mp.workdps(100):
+        fraction = mp.frac(mp.ldexp(1 / (2 * mp.pi), exponent))
+        first = mp.ldexp(mp.floor(mp.ldexp(fraction, 53)), -53)
+        return [mp.ldexp(part, -exponent) for part in (first, rounded(fraction - first, 53))]
+
+
+def constants() -> dict[str, list[mp.mpf]]:
+    """Numbers the expansions need in several parts."""
+    return {
+        "TWO_LN2_32": parts(2 * mp.ln(2), 24, 2),
+        "TWO_LN2_64": parts(2 * mp.ln(2), 53, 2),
+        "LN2_32": parts(mp.ln(2), 24, 2),
+        "LN2_64": parts(mp.ln(2), 53, 2),
+        "HALF_PI_64": parts(mp.pi / 2, 53, 4),
+        **{f"TURNS_{k}": turns(k) for k in (0, 27, 54, 81)},
+    }
+
+
+def split_table(constant: tuple[str, list[mp.mpf]]) -> str:
+    """The Python source of a number in several parts."""
+    name, values = constant
+    return "\n".join([f"{name} = (", *(f"    {float(x)!r}," for x in values), ")\n"])
+
+
+def table(fit: Fit) -> str:
+    """The Python source of one table, lowest power first."""
+    numerator, denominator, worst = rounded_fit(fit)
+    error = mp.nstr(mp.log(worst, 2), 4)
+    lines = [f"# largest weighed error 2**{error}", f"{fit.name} = ("]
+    lines += [f"    {float(c)!r}," for c in numerator]
+    lines.append(")")
+    if fit.below:
+        lines += [f"{fit.name}_BELOW = (", "    1.0,"]
+        lines += [f"    {float(c)!r}," for c in denominator]
+        lines.append(")")
+    return "\n".join(lines) + "\n"
+
+
+HEADER = '''"""Coefficients of the expansions, lowest power first; written by `tools/minimax.py`."""
+'''
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="compare with the file, write nothing")
+    parser.add_argument("names", nargs="*", help="only print these tables")
+    options = parser.parse_args()
+    chosen = [fit for fit in fits() if not options.names or fit.name in options.names]
+    text = "\n".join([HEADER, *map(split_table, constants().items()), *map(table, chosen)])
+    if options.names:
+        print(text)
+    elif options.check:
+        raise SystemExit(None if TARGET.read_text() == text else "the coefficients differ")
+    else:
+        TARGET.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
