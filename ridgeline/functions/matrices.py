@@ -117,7 +117,7 @@ def matrix_norm(
         summed, kept = (first, second) if ord in (1, -1) else (second, first)
         totals = reduce(abs(x), "sum", (summed,))
         place = kept - (kept > summed)
-        pick = _extreme(ord > 0, x.shape[kept] == 0)  # type: ignore[operator]
+        pick = _extreme(ord > 0, x.shape[kept] == 0)
         return keep(reduce(totals, pick, (place,)), x.shape, axes, keepdim)
     if ord not in ("nuc", 2, -2):
         raise RidgelineError(f"matrix norm of order {ord!r} is not defined")
@@ -147,9 +147,9 @@ def linalg_norm(
     rank = len(A.shape)
     if ord is None:
         return vector_norm(A, 2, dim, keepdim, dtype=dtype)
-    if dim is None and rank == 1 or isinstance(dim, int):
+    if (dim is None and rank == 1) or isinstance(dim, int):
         return vector_norm(A, ord, dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
-    axes = tuple(range(rank)) if dim is None else tuple(dim)  # type: ignore[arg-type]
+    axes = tuple(range(rank)) if dim is None else tuple(dim)
     if len(axes) == 1:
         return vector_norm(A, ord, axes, keepdim, dtype=dtype)  # type: ignore[arg-type]
     if len(axes) != 2:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
-from ridgeline.functions.arithmetic import add, div, maximum, mul, sub
+from ridgeline.functions.arithmetic import div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
 from ridgeline.functions.matrices import vector_norm
 from ridgeline.functions.movement import cut, roll
@@ -249,10 +249,9 @@ def cov(
     weights = _weights(real_of(matrix.dtype), fweights, aweights)
     if weights is None:
         centre = mean(matrix, 1, True)
-        norm: Operand = max(known(matrix.shape[1]) - correction, 0)
+        norm: Operand = float(max(known(matrix.shape[1]) - correction, 0))
         away = sub(matrix, centre)
         product = matmul(away, conj(transposed(away)))
-        norm = float(norm)
     else:
         total = sum(weights)
         centre = div(sum(mul(matrix, weights), 1, True), total)

@@ -176,7 +176,7 @@ def psi(input: Node) -> Node:
 @public(method=False)
 def polygamma(n: int, input: Node) -> Node:
     """The n-th derivative of `digamma`."""
-    if isinstance(n, Node) or isinstance(n, bool) or n < 0:
+    if isinstance(n, Node | bool) or n < 0:
         raise RidgelineError(f"polygamma needs an order of at least 0, got {n!r}")
     return ops.polygamma(int(n), _float(input))
 

@@ -119,7 +119,7 @@ def positive(input: Node) -> Node:
 def sum_to_size(input: Node, *size: int | Sequence[int]) -> Node:
     """The sum over the axes that broadcasting from a shape would repeat."""
     listed = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    wanted: tuple[Size, ...] = tuple(known(s) for s in listed)  # type: ignore[arg-type,union-attr]
+    wanted: tuple[Size, ...] = tuple(known(s) for s in listed)  # type: ignore[arg-type]
     shift = len(input.shape) - len(wanted)
     if shift < 0 or broadcast_shapes(wanted, input.shape) != input.shape:
         raise ShapeError(f"{list(input.shape)} is not a broadcast of {list(wanted)}")

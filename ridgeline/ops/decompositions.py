@@ -146,7 +146,7 @@ def qr(a: Node, mode: str = "reduced") -> tuple[Node, Node]:
 def _infer_qr(types: Sequence[TensorType], attrs: QRAttrs) -> tuple[TensorType, ...]:
     source = matrix_type(types[0], "qr", square=False)
     *lead, height, width = source.shape
-    assert isinstance(height, int) and isinstance(width, int), "factorised matrices have known sizes"
+    assert isinstance(height, int) and isinstance(width, int), "factors have known sizes"
     inner = height if attrs.mode == "complete" else min(height, width)
     left = (*lead, height, inner) if attrs.mode != "r" else (0,)
     return (
@@ -157,16 +157,20 @@ def _infer_qr(types: Sequence[TensorType], attrs: QRAttrs) -> tuple[TensorType, 
 
 def _qr_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     a, mode = inputs[0], current.attrs.mode
-    left, right = current.types[0].shape, current.types[1].shape
+    left, right = (empty_of(t) for t in current.types)
     if 0 in a.shape:
-        q = np.zeros(left, a.dtype)  # type: ignore[arg-type]
         if mode == "complete":
-            q[...] = np.eye(left[-1], dtype=a.dtype)  # type: ignore[arg-type]
-        return q, np.zeros(right, a.dtype)  # type: ignore[arg-type]
+            left[...] = np.eye(left.shape[-1], dtype=a.dtype)
+        return left, right
     if mode == "r":
-        return np.zeros(0, a.dtype), np.linalg.qr(a, mode="r")
+        return left, np.asarray(np.linalg.qr(a, mode="r"))
     q, r = np.linalg.qr(a, mode=mode)
     return q, r
+
+
+def empty_of(t: TensorType) -> Array:
+    """Zeros of a type whose sizes are known."""
+    return np.zeros(t.shape, t.dtype.numpy)  # type: ignore[arg-type]
 
 
 def _qr_blocks(current: Node) -> tuple[int, int]:
@@ -243,7 +247,7 @@ def permutation(pivots: Node, height: int, dtype: dtypes.DType) -> Node:
 def _infer_lu(types: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
     source = matrix_type(types[0], "lu", square=False)
     *lead, height, width = source.shape
-    assert isinstance(height, int) and isinstance(width, int), "factorised matrices have known sizes"
+    assert isinstance(height, int) and isinstance(width, int), "factors have known sizes"
     return (
         source,
         TensorType((*lead, min(height, width)), dtypes.int32, source.device),
@@ -352,7 +356,8 @@ def _infer_pseudo(types: Sequence[TensorType], attrs: Any) -> tuple[TensorType, 
 
 
 def _pseudo_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    return (matrices.pseudo_inverse(*inputs, current.attrs.hermitian).astype(inputs[0].dtype),)
+    a, rtol, atol = inputs
+    return (matrices.pseudo_inverse(a, rtol, atol, current.attrs.hermitian).astype(a.dtype),)
 
 
 def _pseudo_vjp(current: Node, cotangents: Parts) -> list[Node | None]:

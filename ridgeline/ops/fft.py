@@ -85,10 +85,14 @@ def _complex_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return ((result * attrs.factor).astype(current.dtype.numpy),)
 
 
+def _nothing(current: Node) -> Array:
+    return np.zeros(current.shape, current.dtype.numpy)  # type: ignore[arg-type]
+
+
 def _half_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
     if 0 in source.shape:
-        return (np.zeros(current.shape, current.dtype.numpy),)
+        return (_nothing(current),)
     result = np.fft.rfft(source, axis=attrs.axes[0])
     return ((result * attrs.factor).astype(current.dtype.numpy),)
 
@@ -96,7 +100,7 @@ def _half_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 def _real_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
     if 0 in source.shape:
-        return (np.zeros(current.shape, current.dtype.numpy),)
+        return (_nothing(current),)
     result = np.fft.irfft(source, n=attrs.length, axis=attrs.axes[0], norm="forward")
     return ((result * attrs.factor).astype(current.dtype.numpy),)
 
@@ -113,10 +117,10 @@ def _half_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | N
     if ct is None:
         return [None]
     axis = attrs.axes[0] + len(ct.shape)
-    missing = current.inputs[0].shape[axis] - ct.shape[axis]  # type: ignore[operator]
+    missing = current.inputs[0].shape[axis] - ct.shape[axis]
     zeros = (0,) * len(ct.shape)
     high = tuple(missing if a == axis else 0 for a in range(len(ct.shape)))
-    whole = pad(ct, zeros, high)  # type: ignore[arg-type]
+    whole = pad(ct, zeros, high)
     return [real(complex_transform(whole, attrs.axes, False, attrs.factor))]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.complex import complex_of, conj, imag, join, real, real_of
 from ridgeline.ops.contract import matmul
-from ridgeline.ops.decompositions import part
+from ridgeline.ops.decompositions import empty_of, part
 from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, select, sub
 from ridgeline.ops.linalg import (
     Parts,
@@ -126,7 +126,7 @@ def _infer_eig(types: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...
 def _eig_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     kind = current.dtype.numpy
     if 0 in inputs[0].shape:
-        return tuple(np.zeros(t.shape, kind) for t in current.types)  # type: ignore[arg-type]
+        return tuple(empty_of(t) for t in current.types)
     values, vectors = np.linalg.eig(inputs[0])
     return values.astype(kind), vectors.astype(kind)
 
@@ -188,7 +188,7 @@ def _infer_svd(types: Sequence[TensorType], attrs: FullAttrs) -> tuple[TensorTyp
 def _svd_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     a = inputs[0]
     if 0 in a.shape:
-        u, s, vh = (np.zeros(t.shape, t.dtype.numpy) for t in current.types)  # type: ignore[arg-type]
+        u, s, vh = (empty_of(t) for t in current.types)
         if current.attrs.full:
             u[...], vh[...] = np.eye(u.shape[-1]), np.eye(vh.shape[-1])
         return u, s, vh
@@ -259,12 +259,13 @@ def _svd_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     over_v = matmul(adjoint(u), tangent)
     over_v = sub(over_v, matmul(matmul(over_v, adjoint(vh)), vh))
     dvh = add(matmul(adjoint(turn_v), vh), div(over_v, rows(scale, over_v)))
-    return [_completed(du, proj(current, 0)), real(diagonal_of(inner)), _completed(dvh, proj(current, 2))]
+    whole_u, whole_vh = _completed(du, proj(current, 0)), _completed(dvh, proj(current, 2))
+    return [whole_u, real(diagonal_of(inner)), whole_vh]
 
 
 def _completed(a: Node, like: Node) -> Node:
     """Zeros for the vectors that only complete a basis."""
-    missing: tuple[Any, ...] = tuple(x - y for x, y in zip(like.shape, a.shape))  # type: ignore[operator]
+    missing: tuple[Any, ...] = tuple(x - y for x, y in zip(like.shape, a.shape))
     return pad(a, (0,) * len(missing), missing)
 
 

@@ -101,7 +101,7 @@ def _far(order: int, x: Array, second_kind: bool) -> Array:
     turn = x - (2 * order + 1) * np.pi / 4
     sine, cosine = np.sin(turn), np.cos(turn)
     wave = p * sine + q * cosine if second_kind else p * cosine - q * sine
-    return np.sqrt(2 / (np.pi * x)) * wave
+    return np.asarray(np.sqrt(2 / (np.pi * x)) * wave)
 
 
 def ordinary_j(order: int, x: Array) -> Array:

@@ -63,10 +63,13 @@ def zeta(x: Array, q: Array) -> Array:
     defined = (x > 1) & ((q > 0) | (~whole & (x == np.floor(x))))
     s, a = np.where(defined, x, 2.0), np.where(defined, q, 1.0)
     total = np.zeros_like(s)
-    # add up terms until the argument is positive and large enough for the asymptotic part
-    steps = int(min(max(0.0, _SHIFT - a.min(initial=_SHIFT)), 10_000)) + 1
+    # add up terms until the asymptotic part is exact, which takes longer for steep powers; terms
+    # a hundred steps on no longer count for those
+    limit = np.where(a < 0, _SHIFT, a) + np.minimum(s, 100.0)
+    limit = np.maximum(limit, _SHIFT)
+    steps = int(min(np.max(limit - a, initial=0.0), 10_000.0)) + 1
     for _ in range(steps):
-        low = a < _SHIFT
+        low = a < limit
         total += np.where(low, np.power(np.where(low, a, 1.0), -s), 0)
         a = np.where(low, a + 1, a)
     power = np.power(a, -s)

@@ -134,16 +134,20 @@ def pseudo_inverse(a: Array, rtol: Array, atol: Array, hermitian: bool) -> Array
         values, vectors = np.linalg.eigh(a)
         kept = np.abs(values) > limit_of(np.abs(values), rtol, atol)[..., None]
         inverse = np.where(kept, 1 / np.where(kept, values, 1), 0)
-        return (vectors * inverse[..., None, :]) @ np.swapaxes(vectors.conj(), -1, -2)
+        return np.asarray((vectors * inverse[..., None, :]) @ _adjoint(vectors))
     u, values, vh = np.linalg.svd(a, full_matrices=False)
     kept = values > limit_of(values, rtol, atol)[..., None]
     inverse = np.where(kept, 1 / np.where(kept, values, 1), 0)
-    return np.swapaxes(vh.conj(), -1, -2) @ (inverse[..., None] * np.swapaxes(u.conj(), -1, -2))
+    return np.asarray(_adjoint(vh) @ (inverse[..., None] * _adjoint(u)))
+
+
+def _adjoint(a: Array) -> Array:
+    return np.swapaxes(a.conj(), -1, -2)
 
 
 def limit_of(values: Array, rtol: Array, atol: Array) -> Array:
     """The size up to which a singular value counts as zero."""
-    return np.maximum(atol, rtol * values.max(axis=-1, initial=0.0))
+    return np.asarray(np.maximum(atol, rtol * values.max(axis=-1, initial=0.0)))
 
 
 def checked(info: Array, message: str) -> None:
