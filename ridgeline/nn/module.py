@@ -15,7 +15,7 @@ from ridgeline.errors import RidgelineError
 from ridgeline.nn import state
 from ridgeline.nn.describe import describe
 from ridgeline.nn.hooks import RemovableHandle
-from ridgeline.nn.parameter import Parameter
+from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.tree import Tree
 from ridgeline.tensor import Tensor
 
@@ -145,6 +145,10 @@ class Module(Tree):
             object.__setattr__(module, "_name", name)
 
     register_module = add_module
+
+    def _guard_state(self) -> Any:
+        """What a capture that ran this module depends on."""
+        return {**vars(self), "trained": trained(self._parameters.values())}
 
     # Modes and moves.
 

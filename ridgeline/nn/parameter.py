@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 
-from ridgeline import dtypes
+from ridgeline import dtypes, guards
 from ridgeline.functions.operands import defaults
 from ridgeline.tensor import Tensor, as_tensor, tensor
 
@@ -20,8 +21,21 @@ class Parameter(Tensor):
         value = tensor(np.empty(0, np.float32)) if data is None else as_tensor(data)
         return value.detach().as_subclass(cls).requires_grad_(requires_grad)
 
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Let the parameter take part in gradients, or not; jitted functions notice."""
+        guards.bump()
+        return super().requires_grad_(requires_grad)
+
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
+
+
+def trained(parameters: Iterable[Tensor | None]) -> list[int]:
+    """How each parameter stands to differentiation, as what a capture depends on.
+
+    Read from the track itself: inside a capture `requires_grad` would make it an input.
+    """
+    return [p._track.mode for p in parameters if p is not None]
 
 
 class Buffer(Tensor):

@@ -18,6 +18,7 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.execute import flush
 from ridgeline.guards import ParamGroup
 from ridgeline.modes import enable_grad, no_grad
+from ridgeline.nn.parameter import trained
 from ridgeline.tensor import Tensor, tensor
 
 State = dict[str, Any]
@@ -36,6 +37,14 @@ class OptimizerError(RidgelineError):
     """Parameters, settings or saved state that an optimizer cannot work with."""
 
     code = "RL0320"
+
+
+class Group(ParamGroup):
+    """A parameter group in which a whole number stays a floating setting, so lr=1 is no branch."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        floating = isinstance(dict.get(self, key), float)
+        super().__setitem__(key, _plain_number(value) if floating else value)
 
 
 class Optimizer:
@@ -63,7 +72,7 @@ class Optimizer:
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Take more parameters, with settings of their own where given."""
-        group = ParamGroup(param_group)
+        group = Group(param_group)
         members = group["params"]
         members = [members] if isinstance(members, Tensor) else list(members)
         if members and isinstance(members[0], tuple):
@@ -142,7 +151,9 @@ class Optimizer:
             {key: value for key, value in dict.items(group) if not _is_number(value)}
             for group in self.param_groups
         ]
-        return {"groups": groups, "state": [list(state.values()) for state in self.state.values()]}
+        held = [list(state.values()) for state in self.state.values()]
+        modes = [trained(group["params"]) for group in self.param_groups]
+        return {"groups": groups, "state": held, "trained": modes}
 
     def state_dict(self) -> dict[str, Any]:
         """State by parameter number and groups, in torch's form."""
