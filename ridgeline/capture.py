@@ -83,6 +83,7 @@ class Capture:
         self.inputs: dict[Node, Source] = {}
         self.shadows: dict[Track, Track] = {}
         self.made: list[weakref.ref[Cell]] = []  # cells of tensors made inside
+        self.tracks: list[weakref.ref[Track]] = []  # detached handles made inside
         self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned inside
         self.gradients_read: dict[int, tuple[Tensor, bool]] = {}  # was there one at the start
         self.streams: dict[Generator, _Stream] = {}
@@ -134,6 +135,14 @@ class Capture:
             shadow.rare = _copied(track.rare)
             self.shadows[track] = shadow
         return shadow
+
+    def close(self) -> None:
+        """The trace is over: handles that it made on outer memory become ordinary ones."""
+        shadows = {id(shadow) for shadow in self.shadows.values()}
+        for reference in self.tracks:
+            track = reference()
+            if track is not None and id(track) not in shadows:
+                track.capture = None
 
     def depends(self, node: Node) -> bool:
         """True where a value is not known while tracing."""

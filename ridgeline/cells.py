@@ -54,6 +54,8 @@ class Track:
         self.mode = mode
         self.rare: Rare | None = None
         self.capture = capture  # the capture in which it was made, if any
+        if capture is not None:
+            capture.tracks.append(weakref.ref(self))
 
 
 class Cell(Track):

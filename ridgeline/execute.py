@@ -8,6 +8,7 @@ it is large or has come often enough to be worth it. `config.tier` pins one tier
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Sequence, Set
@@ -36,6 +37,15 @@ MOST_PENDING = 8192  # recorded ops after which a flush happens by itself
 MOST_HELD = 1 << 30  # bytes of new data kept alive by recorded work after which it happens too
 
 _lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    """A child starts with a free lock, whoever held it in the parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 # Leaves that stand for tensors whose graph was let go after backward().
 let_go: weakref.WeakSet[Node] = weakref.WeakSet()
 
@@ -103,8 +113,9 @@ def realize(cells: Sequence[Cell]) -> None:
         tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH and not _spent(cell)]
         if wanted:
             compute(list(dict.fromkeys(wanted.values())), tracked)
-        for cell, node in wanted.items():
-            settle(cell, node)
+        for cell in live:  # also those that another thread computed in the meantime
+            if cell.node.buffer is not None and cell.node.inputs:
+                settle(cell, cell.node)
 
 
 def _spent(cell: Cell) -> bool:

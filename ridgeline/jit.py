@@ -152,6 +152,11 @@ class JitFunction:
         return kernel_times(compiled(trace), trace.live_buffers(leaves), rounds)
 
     @property
+    def history(self) -> list[str]:
+        """The signature of every trace, and why it was made."""
+        return list(self._history)
+
+    @property
     def traces(self) -> int:
         """How many times the function was traced."""
         return len(self._history)

@@ -301,6 +301,10 @@ class Tensor(TensorMethods, Exchange):
 
     def detach_(self: T) -> T:
         """Cut this tensor off from the graph it came from."""
+        if modes.capture is not None and self._track.capture is None:
+            raise RidgelineError(
+                "a tensor from outside cannot be cut off inside jit", help="use detach()"
+            )
         self._track = Track(CUT, modes.capture)
         return self
 

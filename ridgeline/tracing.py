@@ -93,6 +93,7 @@ class Trace:
             self.tracked = self._track(capture, outputs, leaves)
         finally:
             modes.capture = None
+            capture.close()
         self.guards: list[Guard] = scopes.guards
         self.watched = list(capture.watched.values())
         self.requirements = capture.requirements

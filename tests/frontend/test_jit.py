@@ -62,7 +62,7 @@ def test_batch_size_dtype_and_static_values():
     assert f.traces == 5
     assert f(rl.tensor([3.0, 4.0]), 3, flip=True).tolist() == [4, 3]
     assert f.traces == 5
-    assert "argument" in f.explanation() and "first call" in f.explanation()
+    assert "first call" in f.history[0] and "argument 1 was float32[2]" in f.history[1]
 
 
 class Point(NamedTuple):
@@ -143,7 +143,7 @@ def test_globals_and_closures():
     assert f(rl.ones(1)).item() == 6.0 and f.traces == 2
     shift = 10.0
     assert f(rl.ones(1)).item() == 15.0 and f.traces == 3
-    assert "SCALE" in f.explanation() and "shift" in f.explanation()
+    assert "SCALE" in f.history[1] and "shift" in f.history[2]
     SCALE = 2.0
 
 
@@ -599,3 +599,30 @@ def test_a_jitted_module():
     compiled.train()
     compiled(x)
     assert compiled.traces == 2 and model.training
+
+
+def test_detached_handles_that_stay():
+    kept = {}
+    w = rl.ones(2, requires_grad=True)
+
+    @rl.jit
+    def f(x):
+        kept.setdefault("w", w.detach())
+        with rl.no_grad():
+            w.add_(x)
+
+    f(rl.ones(2))
+    assert kept["w"].tolist() == [2, 2]
+    f(rl.ones(2))
+    assert kept["w"].tolist() == [3, 3] and not kept["w"].requires_grad
+
+
+def test_explain_shows_signatures_graph_and_program(capsys):
+    f = rl.jit(lambda x: (x * 2).sum())
+    f.explain()
+    assert "not called yet" in capsys.readouterr().out
+    with rl.config.override(tier="interpreter"):
+        f(rl.ones(3))
+        f.explain()
+    text = capsys.readouterr().out
+    assert "1 traces" in text and "reduce" in text and "float32[3]" in text
