@@ -21,8 +21,9 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random array_api interop subscripts masked capture checking custom differentiate display "
-    "effects namespace public pytree scopes signatures tracing",
+    "jit random array_api interop subscripts arguments masked capture checking custom "
+    "differentiate display "
+    "effects fft linalg namespace public pytree scopes signal signatures special tracing",
     "nn",
     "optim data",
     "models",
