@@ -3,6 +3,7 @@
 from ridgeline.functions import (
     adaptive,
     arithmetic,
+    backwards,
     complex,
     convolution,
     counting,
@@ -28,6 +29,7 @@ from ridgeline.functions import (
     products,
     quantiles,
     reductions,
+    sampling,
     scanning,
     scattering,
     segments,
@@ -43,6 +45,7 @@ from ridgeline.functions import (
 __all__ = [
     "adaptive",
     "arithmetic",
+    "backwards",
     "complex",
     "convolution",
     "counting",
@@ -68,6 +71,7 @@ __all__ = [
     "products",
     "quantiles",
     "reductions",
+    "sampling",
     "scanning",
     "scattering",
     "segments",

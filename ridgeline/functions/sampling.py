@@ -1,0 +1,238 @@
+"""Sampling of images at given places: grid_sample and affine_grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from ridgeline import dtypes
+from ridgeline.cells import known
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.functions.gathering import gather
+from ridgeline.functions.linear import matmul
+from ridgeline.functions.movement import cut, drop
+from ridgeline.functions.registry import public
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, mul, scale, select
+from ridgeline.ops.linalg import transposed
+from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
+from ridgeline.ops.special import special
+
+_MODES = ("bilinear", "nearest", "bicubic")
+_BORDERS = ("zeros", "border", "reflection")
+_CUBIC = -0.75  # the slope of torch's cubic
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """What every sample of one call shares."""
+
+    flat: Node  # [n, c, pixels]
+    sizes: tuple[int, ...]
+    border: str
+    align: bool
+
+    def at(self, places: Sequence[Node]) -> Node:
+        """The pixels [n, c, points] at whole places [n, points], 0 outside."""
+        inside: Node | None = None
+        index: Node | None = None
+        for place, size in zip(places, self.sizes):
+            high = full_like(place, size - 1)
+            held = apply("min", apply("max", place, full_like(place, 0)), high)
+            here = apply("eq", held, place)
+            inside = here if inside is None else apply("and", inside, here)
+            whole = cast(held, dtypes.int64)
+            index = whole if index is None else add(mul(index, full_like(index, size)), whole)
+        assert inside is not None and index is not None
+        shape = (*self.flat.shape[:2], index.shape[1])
+        found = gather(self.flat, 2, broadcast(index, shape, (0, 2)))
+        kept = broadcast(inside, shape, (0, 2))
+        return select(kept, found, full_like(found, 0))
+
+    def bounded(self, place: Node, size: int) -> Node:
+        """A place brought into the image, as the border says."""
+        if self.border == "zeros":
+            return place
+        if self.border == "reflection":
+            low, high = (0.0, size - 1.0) if self.align else (-0.5, size - 0.5)
+            place = _reflected(place, low, high)
+        zero, top = full_like(place, 0), full_like(place, size - 1)
+        held = select(apply("lt", zero, place), place, zero)
+        return select(apply("lt", held, top), held, top)
+
+
+def _reflected(place: Node, low: float, high: float) -> Node:
+    """A place thrown back at both ends as often as it takes."""
+    span = high - low
+    if span <= 0:
+        return full_like(place, 0)
+    away = apply("abs", add(place, full_like(place, -low)))
+    rest = special("fmod", away, full_like(away, span))
+    turns = apply("floor", scale(away, 1 / span))
+    half = scale(turns, 0.5)
+    even = apply("eq", apply("floor", half), half)
+    back = add(apply("neg", rest), full_like(rest, span))
+    return add(select(even, rest, back), full_like(rest, low))
+
+
+def _pixels(grid: Node, size: int, align: bool) -> Node:
+    """Places from -1 to 1 as pixels."""
+    if align:
+        return scale(add(grid, full_like(grid, 1)), (size - 1) / 2)
+    return scale(add(scale(add(grid, full_like(grid, 1)), size), full_like(grid, -1)), 0.5)
+
+
+def _spread(weight: Node, like: Node) -> Node:
+    return broadcast(weight, like.shape, (0, 2))
+
+
+def _weighted(
+    sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]
+) -> Node:
+    """The sum over all combinations of taps, one (place, weight) per axis."""
+    total: Node | None = None
+    for chosen in product(*taps):
+        weight = chosen[0][1]
+        for _, other in chosen[1:]:
+            weight = mul(weight, other)
+        found = sampler.at([place for place, _ in chosen])
+        part = mul(found, _spread(weight, found))
+        total = part if total is None else add(total, part)
+    assert total is not None
+    return total
+
+
+def _linear(sampler: Sampler, places: Sequence[Node]) -> Node:
+    taps = []
+    for place, size in zip(places, sampler.sizes):
+        held = sampler.bounded(place, size)
+        low = apply("floor", held)
+        part = apply("sub", held, low)
+        one = full_like(part, 1)
+        taps.append([(low, apply("sub", one, part)), (add(low, one), part)])
+    return _weighted(sampler, taps)
+
+
+def _nearest(sampler: Sampler, places: Sequence[Node]) -> Node:
+    held = [sampler.bounded(p, s) for p, s in zip(places, sampler.sizes)]
+    found = sampler.at([apply("round", place) for place in held])
+    # the places have a gradient of zero, not none
+    never = broadcast_scalar(constant(False, dtypes.bool_), found.shape)
+    for place in places:
+        found = select(never, _spread(place, found), found)
+    return found
+
+
+def _cubic_weight(distance: Node) -> Node:
+    """Keys's kernel at a distance of at most 2."""
+
+    def polynomial(coefficients: Sequence[float]) -> Node:
+        value = full_like(distance, coefficients[0])
+        for c in coefficients[1:]:
+            value = add(mul(value, distance), full_like(distance, c))
+        return value
+
+    near = polynomial((_CUBIC + 2, -(_CUBIC + 3), 0.0, 1.0))
+    far = polynomial((_CUBIC, -5 * _CUBIC, 8 * _CUBIC, -4 * _CUBIC))
+    return select(apply("le", distance, full_like(distance, 1)), near, far)
+
+
+def _cubic(sampler: Sampler, places: Sequence[Node]) -> Node:
+    taps = []
+    for place, size in zip(places, sampler.sizes):
+        low = apply("floor", place)
+        part = apply("sub", place, low)
+        row = []
+        for offset in (-1, 0, 1, 2):
+            distance = apply("abs", add(part, full_like(part, -offset)))
+            tap = sampler.bounded(add(low, full_like(low, offset)), size)
+            row.append((tap, _cubic_weight(distance)))
+        taps.append(row)
+    return _weighted(sampler, taps)
+
+
+_SAMPLE: dict[str, Callable[[Sampler, Sequence[Node]], Node]] = {
+    "bilinear": _linear, "nearest": _nearest, "bicubic": _cubic,
+}  # fmt: skip
+
+
+@public(method=False)
+def grid_sample(
+    input: Node,
+    grid: Node,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool | None = None,
+) -> Node:
+    """The image at the places of a grid, given from -1 to 1, the last axis first."""
+    spatial = len(input.shape) - 2
+    if mode not in _MODES or padding_mode not in _BORDERS:
+        raise RidgelineError(f"grid_sample knows {_MODES} and {_BORDERS}: {mode}, {padding_mode}")
+    if spatial not in (2, 3) or len(grid.shape) != spatial + 2 or grid.shape[-1] != spatial:
+        raise ShapeError(
+            f"grid_sample: grid {list(grid.shape)} does not fit input {list(input.shape)}"
+        )
+    if input.shape[0] != grid.shape[0] or 0 in input.shape[2:]:
+        raise ShapeError(f"grid_sample: {list(input.shape)} and {list(grid.shape)} do not fit")
+    if input.dtype is not grid.dtype:
+        raise DTypeError(f"grid_sample needs one type: {input.dtype.name}, {grid.dtype.name}")
+    if mode == "bicubic" and spatial != 2:
+        raise RidgelineError("grid_sample is bicubic for images of two axes only")
+    sizes = tuple(known(s) for s in input.shape[2:])
+    align = bool(align_corners)
+    flat = reshape(input, (*input.shape[:2], math.prod(sizes)))
+    points = math.prod(known(s) for s in grid.shape[1:-1])
+    rows = reshape(grid, (grid.shape[0], points, spatial))
+    places = [
+        _pixels(drop(cut(rows, 2, spatial - 1 - i, 1), 2), size, align)
+        for i, size in enumerate(sizes)
+    ]
+    found = _SAMPLE[mode](Sampler(flat, sizes, padding_mode, align), places)
+    return reshape(found, (*input.shape[:2], *grid.shape[1:-1]))
+
+
+def _numbered(
+    input: Node, grid: Node, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Node:
+    mode, border = _MODES[interpolation_mode], _BORDERS[padding_mode]
+    return grid_sample(input, grid, mode, border, align_corners)
+
+
+@public(method=False)
+def grid_sampler_2d(
+    input: Node, grid: Node, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Node:
+    """`grid_sample` of images, with modes by number."""
+    return _numbered(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@public(method=False)
+def grid_sampler_3d(
+    input: Node, grid: Node, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Node:
+    """`grid_sample` of volumes, with modes by number."""
+    return _numbered(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+@public(method=False)
+def affine_grid(theta: Node, size: Sequence[int], align_corners: bool | None = None) -> Node:
+    """The grid of places that an affine map sends the pixels of an image to."""
+    spatial = len(size) - 2
+    if spatial not in (2, 3) or theta.shape != (size[0], spatial, spatial + 1):
+        raise ShapeError(f"affine_grid: theta {list(theta.shape)} does not fit size {list(size)}")
+    shape = tuple(int(s) for s in size[2:])
+    columns = []
+    for i in reversed(range(spatial)):
+        count = shape[i]
+        ramp = iota(shape, i, theta.dtype)
+        if align_corners:
+            step = 2 / (count - 1) if count > 1 else 0.0
+            place = add(scale(ramp, step), full_like(ramp, -1 if count > 1 else 0))
+        else:
+            place = add(scale(ramp, 2 / count), full_like(ramp, 1 / count - 1))
+        columns.append(reshape(place, (math.prod(shape), 1)))
+    columns.append(broadcast_scalar(constant(1, theta.dtype), (math.prod(shape), 1)))
+    base = concat(columns, 1)
+    return reshape(matmul(base, transposed(theta)), (size[0], *shape, spatial))
