@@ -149,11 +149,42 @@ def arange(
 
 
 @public(method=False, creation=True)
-def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None) -> Node:
+def linspace(
+    start: Operand, end: Operand, steps: int, *, dtype: DType | None = None
+) -> Node:
     """`steps` numbers from `start` to `end`, both included, evenly apart."""
     wanted = dtype or defaults.dtype
+    return cast(_even(start, end, steps, wanted.is_complex), wanted)
+
+
+@public(method=False, creation=True)
+def logspace(
+    start: Operand, end: Operand, steps: int, base: float = 10.0, *, dtype: DType | None = None
+) -> Node:
+    """`base` to the power of `linspace(start, end, steps)`."""
+    wanted = dtype or defaults.dtype
+    exponents = _even(start, end, steps, wanted.is_complex)
+    if wanted.is_integer:  # torch rounds the exponents first
+        exponents = apply("trunc", exponents)
+    return cast(apply("pow", full_like(exponents, base), exponents), wanted)
+
+
+def _even(start: Operand, end: Operand, steps: int, complex_: bool) -> Node:
+    """Numbers evenly apart, in double precision."""
     if steps < 0:
         raise RidgelineError(f"linspace needs a number of steps of at least 0, not {steps}")
+    ends = (start, end)
+    if complex_ or any(isinstance(v, Node | complex) for v in ends):
+        kind = dtypes.complex128 if complex_ else dtypes.float64
+        if any(isinstance(v, Node) and v.shape for v in ends):
+            raise ShapeError("linspace needs numbers or 0-d tensors")
+        first, last = (stretch(as_node(v, kind), (steps,)) for v in ends)
+        share = scale_by(iota((steps,), 0, kind), 1 / max(steps - 1, 1))
+        return apply("add", first, apply("mul", share, apply("sub", last, first)))
+    return _even_reals(float(start), float(end), steps)  # type: ignore[arg-type]
+
+
+def _even_reals(start: float, end: float, steps: int) -> Node:
     # counted from the nearer end, so that both ends are exact
     ramp = iota((steps,), 0, dtypes.float64)
     gap = (end - start) / (steps - 1) if steps > 1 else 0.0
@@ -161,7 +192,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None
     back = apply("sub", full_like(ramp, float(steps - 1)), ramp)
     falling = apply("sub", full_like(ramp, float(end)), scale_by(back, gap))
     near = apply("lt", ramp, full_like(ramp, steps / 2))
-    return cast(apply("select", near, rising, falling), wanted)
+    return apply("select", near, rising, falling)
 
 
 @public(method=False, creation=True)
