@@ -4,6 +4,7 @@ from ridgeline.optim import lr_scheduler
 from ridgeline.optim.adam import Adam, AdamW
 from ridgeline.optim.adam_variants import LAMB, Adamax, Lion, NAdam, RAdam
 from ridgeline.optim.adaptive import Adadelta, Adagrad, RMSprop
+from ridgeline.optim.averaging import AveragedModel, get_ema_avg_fn, get_swa_avg_fn
 from ridgeline.optim.optimizer import Optimizer
 from ridgeline.optim.others import ASGD, Adafactor, Muon, Rprop
 from ridgeline.optim.sgd import SGD
@@ -18,6 +19,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "AveragedModel",
     "Lion",
     "Muon",
     "NAdam",
@@ -25,5 +27,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "get_ema_avg_fn",
+    "get_swa_avg_fn",
     "lr_scheduler",
 ]
