@@ -5,6 +5,7 @@ from ridgeline.optim.adam import Adam, AdamW
 from ridgeline.optim.adam_variants import LAMB, Adamax, Lion, NAdam, RAdam
 from ridgeline.optim.adaptive import Adadelta, Adagrad, RMSprop
 from ridgeline.optim.averaging import AveragedModel, get_ema_avg_fn, get_swa_avg_fn
+from ridgeline.optim.lbfgs import LBFGS
 from ridgeline.optim.optimizer import Optimizer
 from ridgeline.optim.others import ASGD, Adafactor, Muon, Rprop
 from ridgeline.optim.sgd import SGD
@@ -12,6 +13,7 @@ from ridgeline.optim.sgd import SGD
 __all__ = [
     "ASGD",
     "LAMB",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adafactor",
