@@ -2,6 +2,7 @@
 
 from ridgeline.functions import (
     adaptive,
+    alignment,
     arithmetic,
     backwards,
     complex,
@@ -44,6 +45,7 @@ from ridgeline.functions import (
 
 __all__ = [
     "adaptive",
+    "alignment",
     "arithmetic",
     "backwards",
     "complex",

@@ -154,7 +154,7 @@ def linspace(
 ) -> Node:
     """`steps` numbers from `start` to `end`, both included, evenly apart."""
     wanted = dtype or defaults.dtype
-    return cast(_even(start, end, steps, wanted.is_complex), wanted)
+    return cast(_even(start, end, steps, wanted), wanted)
 
 
 @public(method=False, creation=True)
@@ -163,24 +163,30 @@ def logspace(
 ) -> Node:
     """`base` to the power of `linspace(start, end, steps)`."""
     wanted = dtype or defaults.dtype
-    exponents = _even(start, end, steps, wanted.is_complex)
-    if wanted.is_integer:  # torch rounds the exponents first
-        exponents = apply("trunc", exponents)
+    exponents = _even(start, end, steps, wanted)
     return cast(apply("pow", full_like(exponents, base), exponents), wanted)
 
 
-def _even(start: Operand, end: Operand, steps: int, complex_: bool) -> Node:
-    """Numbers evenly apart, in double precision."""
+def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:
+    """Numbers evenly apart, in double precision; as in torch, integers lie between whole ends."""
     if steps < 0:
         raise RidgelineError(f"linspace needs a number of steps of at least 0, not {steps}")
     ends = (start, end)
-    if complex_ or any(isinstance(v, Node | complex) for v in ends):
-        kind = dtypes.complex128 if complex_ else dtypes.float64
+    if wanted.is_complex or any(isinstance(v, Node | complex) for v in ends):
+        kind = dtypes.complex128 if wanted.is_complex else dtypes.float64
         if any(isinstance(v, Node) and v.shape for v in ends):
             raise ShapeError("linspace needs numbers or 0-d tensors")
         first, last = (stretch(as_node(v, kind), (steps,)) for v in ends)
-        share = scale_by(iota((steps,), 0, kind), 1 / max(steps - 1, 1))
-        return apply("add", first, apply("mul", share, apply("sub", last, first)))
+        if wanted.is_integer:
+            first, last = apply("trunc", first), apply("trunc", last)
+        place = iota((steps,), 0, dtypes.float64)
+        gap = scale_by(apply("sub", last, first), 1 / max(steps - 1, 1))
+        rising = apply("add", first, apply("mul", cast(place, kind), gap))
+        back = apply("sub", full_like(place, max(steps - 1, 0)), place)
+        falling = apply("sub", last, apply("mul", cast(back, kind), gap))
+        return apply("select", apply("lt", place, full_like(place, steps / 2)), rising, falling)
+    if wanted.is_integer:
+        start, end = int(start), int(end)  # type: ignore[arg-type]
     return _even_reals(float(start), float(end), steps)  # type: ignore[arg-type]
 
 

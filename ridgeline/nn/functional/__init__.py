@@ -49,7 +49,8 @@ NAMES = frozenset((
     "rms_norm", "rrelu", "scaled_dot_product_attention", "selu", "sigmoid", "silu",
     "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink",
     "softsign", "tanh", "tanhshrink", "threshold", "triplet_margin_loss",
-    "triplet_margin_with_distance_loss", "unfold", "upsample",
+    "triplet_margin_with_distance_loss", "unfold", "upsample", "upsample_bilinear",
+    "upsample_nearest",
 ))  # fmt: skip
 
 

@@ -150,3 +150,13 @@ def upsample(
 ) -> Tensor:
     """interpolate under its old name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """Bilinear interpolation between the centres of the corner pixels."""
+    return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """Interpolation by the nearest pixel."""
+    return interpolate(input, size, scale_factor, "nearest")
