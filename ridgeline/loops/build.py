@@ -132,8 +132,18 @@ def free_vars(expr: Expr) -> frozenset[str]:
 Affine = tuple[dict[str, int], int]
 
 
+_AFFINE: WeakKeyDictionary[Expr, Affine | None] = WeakKeyDictionary()
+
+
 def affine(expr: Expr) -> Affine | None:
     """Coefficient of each variable and the constant, or None if `expr` is not affine."""
+    if expr not in _AFFINE:
+        _AFFINE[expr] = _affine_form(expr)
+    form = _AFFINE[expr]
+    return None if form is None else (dict(form[0]), form[1])
+
+
+def _affine_form(expr: Expr) -> Affine | None:
     forms: dict[Expr, Affine] = {}
     for node in ir.subexpressions(expr):
         form = _affine_node(node, forms)

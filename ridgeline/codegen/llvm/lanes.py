@@ -7,6 +7,8 @@ lanes is `4*i` plus 0 0 1 1 2 2 3 3.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul, sub
 from ridgeline.loops.ir import Const, Expr, Op, Var
@@ -14,16 +16,22 @@ from ridgeline.loops.ir import Const, Expr, Op, Var
 Offsets = tuple[int, ...]
 
 
+@lru_cache(maxsize=512)
+def steady(step: int, lanes: int) -> Offsets:
+    """Offsets that grow by one step from lane to lane."""
+    return tuple(step * lane for lane in range(lanes))
+
+
 def over_lanes(expr: Expr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     """The shared part and the offset of each lane; None if offsets depend on other loops."""
     if var not in free_vars(expr):
-        return expr, (0,) * lanes
+        return expr, steady(0, lanes)
     form = affine(expr)
     if form is not None:
         coefficients, constant = form
         step = coefficients.pop(var)
         shared = _sum(coefficients, constant)
-        return shared, tuple(step * lane for lane in range(lanes))
+        return shared, steady(step, lanes)
     if not isinstance(expr, Op):
         return None
     if expr.name in ("add", "sub"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.lanes import Offsets, over_lanes
+from ridgeline.codegen.llvm.lanes import Offsets, over_lanes, steady
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import (
     mangled,
@@ -76,12 +76,13 @@ class MemoryEmitter(ScalarEmitter):
         pairs: dict[Expr, int] = {}
         constant, stride = 0, 1
         splits = self._over_lanes(index)
-        lanes: Offsets | None = None if splits is None else (0,) * self.lane_count
+        lanes: Offsets | None = None if splits is None else steady(0, self.lane_count)
         for place in range(len(index) - 1, -1, -1):
             size, position = sizes[place], index[place]
             if splits is not None and lanes is not None:
-                position = splits[place][0]
-                lanes = tuple(o + stride * d for o, d in zip(lanes, splits[place][1]))
+                position, offsets = splits[place]
+                if offsets is not lanes and any(offsets):
+                    lanes = tuple(o + stride * d for o, d in zip(lanes, offsets))
             form = affine(position)
             if form is None:
                 pairs[position] = pairs.get(position, 0) + stride
@@ -99,7 +100,7 @@ class MemoryEmitter(ScalarEmitter):
         found = []
         for position in index:
             if self.lanes_var is None:
-                split: tuple[Expr, Offsets] | None = (position, (0,) * self.lane_count)
+                split: tuple[Expr, Offsets] | None = (position, steady(0, self.lane_count))
             else:
                 split = over_lanes(position, self.lanes_var, self.lane_count)
             if split is None:

@@ -7,6 +7,7 @@ booleans live in registers as i1 and in memory as bytes.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -31,6 +32,7 @@ def register_dtype(dtype: DType) -> DType:
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
+@lru_cache(maxsize=64)
 def register_type(dtype: DType) -> str:
     """The type an element has in a register."""
     return "i1" if dtype is dtypes.bool_ else memory_type(register_dtype(dtype))
