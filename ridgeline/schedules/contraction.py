@@ -58,6 +58,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
 
 
 def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
+    if not inner:  # the product of two numbers
+        return []
     last = list(inner)[-1]
     width = machine.lanes(4) * 4
     chosen: list[Step] = [Split(last, width)] if inner[last] > width else []
