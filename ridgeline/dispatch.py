@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ridgeline import dtypes, execute, functions, random  # noqa: F401  (they fill the table)
+from ridgeline.arguments import check_arguments
 from ridgeline.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
@@ -98,24 +99,6 @@ def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> Ri
         lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
     error.note = "\n".join(lines)
     return error
-
-
-def check_tensors(
-    body: Callable[..., Any], name: str, values: Sequence[Any], named: dict[str, Any]
-) -> None:
-    """Raise a clear error where something else stands in for a tensor; asked after a failure."""
-    try:
-        given = inspect.signature(body).bind(*values, **named).arguments
-    except TypeError:
-        return  # the call itself was wrong, and Python's message says how
-    for parameter in inspect.signature(body).parameters.values():
-        value = given.get(parameter.name)
-        asked = parameter.annotation == "Node" and parameter.name in given
-        if asked and not isinstance(value, Node):
-            raise DTypeError(
-                f"{name} needs a tensor for {parameter.name!r}, got {type(value).__name__}",
-                help="make one with ridgeline.tensor(...)",
-            ) from None
 
 
 def finish(
@@ -209,8 +192,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             result = body(*values, **named)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        except (AttributeError, TypeError):
-            check_tensors(body, name, values, named)
+        except (AttributeError, TypeError, ValueError):
+            check_arguments(body, name, values, named)
             raise
         return finish(result, operands.mode, here(), values, operands.shared)
 
@@ -232,6 +215,9 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             result = finish(body(*values, **named), PLAIN, here())
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
+        except (AttributeError, TypeError, ValueError):
+            check_arguments(body, name, values, named)
+            raise
         return result.requires_grad_() if requires_grad else result
 
     return _dressed(function, entry)
@@ -282,6 +268,9 @@ def make_view(entry: Entry) -> Callable[..., Any]:
             return viewed(input, base, body(base, *values, **named))
         except RidgelineError as error:
             raise annotated(error, name, [input, *others.tensors]) from None
+        except (AttributeError, TypeError, ValueError):
+            check_arguments(body, name, [base, *values], named)
+            raise
 
     return _dressed(function, entry)
 
@@ -302,6 +291,9 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
             return self
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
+        except (AttributeError, TypeError, ValueError):
+            check_arguments(body, name, values, named)
+            raise
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."

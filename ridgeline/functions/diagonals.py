@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index as index_of
+
 from ridgeline import dtypes
 from ridgeline.cells import known, steps_between, write_steps
 from ridgeline.errors import AxisError, ShapeError
@@ -52,7 +54,7 @@ def diag_embed(input: Node, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
     if first == second:
         raise AxisError(f"diag_embed needs two different axes, got {dim1} and {dim2}")
     source = lined(input)
-    size = known(source.shape[-1]) + abs(offset)
+    size = known(source.shape[-1]) + abs(index_of(offset))
     shape = (*source.shape[:-1], size, size)
     row, column = ramp(shape, rank - 2), ramp(shape, rank - 1)
     on_line = apply("eq", apply("sub", column, row), full_like(row, offset))
@@ -120,6 +122,8 @@ def slice_scatter(
 ) -> Node:
     """The input with a range along an axis replaced."""
     axis = axis_of(dim, len(input.shape))
+    if not input.shape:
+        raise ShapeError("slice_scatter needs at least one axis")
     first, last, by = slice(start, end, step).indices(known(input.shape[axis]))
     count = len(range(first, last, by))
     return into_view(input, cut(input, axis, first, count, by), src, "slice_scatter")

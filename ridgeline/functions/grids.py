@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations as choices
 from itertools import combinations_with_replacement as choices_again
+from operator import index as index_of
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.counting import indices
 from ridgeline.functions.movement import flip, joined, stack, transpose
-from ridgeline.functions.places import flat, lined, number, ramp
+from ridgeline.functions.places import flat, lined, listed, number, ramp
 from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumprod
 from ridgeline.graph.node import Node
@@ -26,8 +27,7 @@ from ridgeline.ops.elementwise import apply, cast, full_like, select
 @public(method=False)
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Node, ...]:
     """Coordinates of a grid: one tensor per axis."""
-    listed = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
-    lines = [lined(t) for t in listed]
+    lines = [lined(t) for t in listed(tensors, "meshgrid")]
     if indexing not in ("ij", "xy"):
         raise RidgelineError(f'indexing is "ij" or "xy", not {indexing!r}')
     if any(len(line.shape) != 1 for line in lines):
@@ -42,12 +42,12 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Node, ...]:
 @public(method=False)
 def cartesian_prod(*tensors: Any) -> Node:
     """Every combination of one element per vector, a row each."""
-    listed = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
-    if any(len(t.shape) != 1 for t in listed):
+    lines = listed(tensors, "cartesian_prod")
+    if any(len(line.shape) != 1 for line in lines):
         raise ShapeError("cartesian_prod needs vectors")
-    if len(listed) == 1:
-        return movement.reshape(listed[0], listed[0].shape)
-    return stack([flat(grid) for grid in meshgrid(*listed)], 1)
+    if len(lines) == 1:
+        return movement.reshape(lines[0], lines[0].shape)
+    return stack([flat(grid) for grid in meshgrid(*lines)], 1)
 
 
 @public()
@@ -67,9 +67,8 @@ def combinations(input: Node, r: int = 2, with_replacement: bool = False) -> Nod
 @public(method=False)
 def block_diag(*tensors: Any) -> Node:
     """Matrices along the diagonal of one, zeros elsewhere."""
-    listed = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
     blocks = []
-    for block in joined(list(listed), "block_diag"):
+    for block in joined(listed(tensors, "block_diag"), "block_diag"):
         if len(block.shape) > 2:
             raise ShapeError(f"block_diag takes at most 2 axes, got shape {list(block.shape)}")
         blocks.append(movement.reshape(block, (1,) * (2 - len(block.shape)) + block.shape))
@@ -87,7 +86,9 @@ def vander(x: Node, N: int | None = None, increasing: bool = False) -> Node:
     """Powers of a vector's elements, a row each."""
     if len(x.shape) != 1:
         raise ShapeError(f"vander needs a vector, got shape {list(x.shape)}")
-    count = known(x.shape[0]) if N is None else N
+    count = known(x.shape[0]) if N is None else index_of(N)
+    if count < 0:
+        raise RidgelineError(f"vander needs a number of columns of at least 0, not {N}")
     dtype = x.dtype if x.dtype.is_differentiable else dtypes.int64
     shape = (x.shape[0], count)
     base = movement.broadcast(cast(x, dtype), shape, (0,))

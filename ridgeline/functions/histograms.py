@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as index_of
 from typing import NamedTuple
 
 from ridgeline import dtypes
@@ -48,7 +49,7 @@ def _range(values: Node, low: float, high: float, widen: float) -> tuple[Node, N
 @public()
 def histc(input: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
     """How many elements fall into each of `bins` equal intervals; those outside are left out."""
-    if bins <= 0:
+    if index_of(bins) <= 0:
         raise RidgelineError(f"histc needs at least one bin, not {bins}")
     if not input.dtype.is_floating_point:
         raise DTypeError(f"histc needs floating values, got {input.dtype.name}")
@@ -69,8 +70,8 @@ def histc(input: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
 def _edges(values: Node, bins: int | Node, range: Sequence[float] | None) -> Node:
     """The edges of the bins along one coordinate."""
     if isinstance(bins, Node):
-        if len(bins.shape) != 1:
-            raise ShapeError(f"bin edges are a vector, got shape {list(bins.shape)}")
+        if len(bins.shape) != 1 or known(bins.shape[0]) < 2:
+            raise ShapeError(f"bin edges are a vector of at least 2, got {list(bins.shape)}")
         return bins
     if bins <= 0:
         raise RidgelineError(f"a histogram needs at least one bin, not {bins}")

@@ -221,12 +221,14 @@ def drop(input: Node, axis: int) -> Node:
 @public(view=True)
 def narrow(input: Node, dim: int, start: int | Node, length: int) -> Node:
     """`length` elements from `start` along an axis."""
-    axis = axis_of(dim, len(input.shape))
+    axis = _axis_to_cut(input, dim, "narrow")
     size = known(input.shape[axis])
     if isinstance(start, Node):
         from ridgeline.functions.concrete import concrete
 
-        start = int(concrete(start, "narrow from a tensor", "start from an int").reshape(()))
+        if start.shape or not start.dtype.is_integer:
+            raise ShapeError(f"narrow needs one integer to start from, got {start.types[0]}")
+        start = int(concrete(start, "narrow from a tensor", "start from an int"))
     first = start + size if start < 0 else start
     if not (first >= 0 and length >= 0 and first + length <= size):
         raise ShapeError(
@@ -238,7 +240,7 @@ def narrow(input: Node, dim: int, start: int | Node, length: int) -> Node:
 @public(view=True, name="select")
 def select_index(input: Node, dim: int, index: int) -> Node:
     """One index along an axis, which disappears."""
-    axis = axis_of(dim, len(input.shape))
+    axis = _axis_to_cut(input, dim, "select")
     return drop(cut(input, axis, checked_index(index, known(input.shape[axis]), axis), 1), axis)
 
 
@@ -249,10 +251,16 @@ def checked_index(index: int, size: int, axis: int) -> int:
     return index % size
 
 
+def _axis_to_cut(input: Node, dim: int, what: str) -> int:
+    if not input.shape:
+        raise ShapeError(f"{what} needs at least one axis")
+    return axis_of(dim, len(input.shape))
+
+
 @public(view=True)
 def split(input: Node, split_size: int | Sequence[int], dim: int = 0) -> tuple[Node, ...]:
     """Pieces along an axis: of one size, or of the sizes listed."""
-    axis = axis_of(dim, len(input.shape))
+    axis = _axis_to_cut(input, dim, "split")
     total = known(input.shape[axis])
     if isinstance(split_size, int):
         if split_size <= 0:
@@ -273,7 +281,7 @@ def chunk(input: Node, chunks: int, dim: int = 0) -> tuple[Node, ...]:
     """At most `chunks` pieces along an axis, all but the last of equal size."""
     if chunks <= 0:
         raise ShapeError(f"chunk needs a positive number of pieces, got {chunks}")
-    axis = axis_of(dim, len(input.shape))
+    axis = _axis_to_cut(input, dim, "chunk")
     total = known(input.shape[axis])
     size = -(-total // chunks)
     return split(input, size, dim) if size else (input,) * chunks
@@ -282,7 +290,7 @@ def chunk(input: Node, chunks: int, dim: int = 0) -> tuple[Node, ...]:
 @public(view=True)
 def unbind(input: Node, dim: int = 0) -> tuple[Node, ...]:
     """One piece per index along an axis."""
-    axis = axis_of(dim, len(input.shape))
+    axis = _axis_to_cut(input, dim, "unbind")
     return tuple(
         drop(cut(input, axis, index, 1), axis) for index in range(known(input.shape[axis]))
     )
@@ -347,6 +355,8 @@ def repeat(input: Node, *sizes: Any) -> Node:
     shift = len(counts) - len(input.shape)
     if shift < 0:
         raise ShapeError(f"repeat needs a count for each of {len(input.shape)} axes, got {counts}")
+    if any(known(count) < 0 for count in counts):
+        raise ShapeError(f"repeat needs counts of at least 0, got {counts}")
     shape = (1,) * shift + input.shape
     spread: list[Size] = []
     axes: list[int] = []
@@ -368,7 +378,7 @@ def tile(input: Node, *dims: Any) -> Node:
 def flip(input: Node, *dims: Any) -> Node:
     """Axes turned round."""
     rank = len(input.shape)
-    listed = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    listed = dims[0] if len(dims) == 1 and isinstance(dims[0], list | tuple) else dims
     axes = {axis_of(d, rank) for d in listed}
     if len(axes) < len(listed):
         raise AxisError(f"flip names an axis twice: {tuple(listed)}")

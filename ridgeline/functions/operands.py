@@ -304,7 +304,7 @@ def require_float(node: Node, what: str) -> None:
 
 def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
     """A shape written as `f(2, 3)`, `f((2, 3))` or `f([2, 3])`."""
-    if len(args) == 1 and not isinstance(args[0], int | np.integer):
+    if len(args) == 1 and isinstance(args[0], Iterable):
         args = tuple(args[0])
     for size in args:
         if isinstance(size, bool) or not isinstance(size, int | np.integer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -83,3 +84,12 @@ def from_axis(node: Node, axis: int, rank: int = 1) -> Node:
 def per_row(values: Node, like: Node) -> Node:
     """Values for the leading axes repeated along the others of `like`."""
     return movement.broadcast(values, like.shape, tuple(range(len(values.shape))))
+
+
+def listed(tensors: Sequence[Any], what: str) -> list[Node]:
+    """Tensors given one by one or as one list; anything else is an error."""
+    given = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
+    for tensor in given:
+        if not isinstance(tensor, Node):
+            raise DTypeError(f"{what} needs tensors, got {type(tensor).__name__}")
+    return list(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index as index_of
 
 from ridgeline import dtypes
 from ridgeline.cells import known
@@ -52,7 +53,7 @@ def topk(
     """The k largest (or smallest) elements along an axis and where they stand."""
     axis = axis_of(dim, len(input.shape))
     size = input.shape[axis] if input.shape else 1
-    if not 0 <= k <= known(size):
+    if not 0 <= index_of(k) <= known(size):
         raise ShapeError(f"topk: {k} elements of an axis with {size}")
     if not input.shape:
         if k == 1:
@@ -77,7 +78,7 @@ def _at(input: Node, dim: int, place: int, keepdim: bool) -> ValuesIndices:
 def kthvalue(input: Node, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The k-th smallest element along an axis (from 1) and where it stands."""
     size = known(input.shape[axis_of(dim, len(input.shape))]) if input.shape else 1
-    if not 1 <= k <= size:
+    if not 1 <= index_of(k) <= size:
         raise ShapeError(f"kthvalue: k runs from 1 to {size}, got {k}")
     return _at(input, dim, k - 1, keepdim)
 

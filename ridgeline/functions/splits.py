@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import index as index_of
 from typing import Any
 
 from ridgeline.cells import known
@@ -12,7 +13,7 @@ from ridgeline.functions import windows  # noqa: F401  (its rows are copied belo
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.movement import cat, cut, split
 from ridgeline.functions.operands import axis_of
-from ridgeline.functions.places import flat
+from ridgeline.functions.places import as_index, flat, listed
 from ridgeline.functions.registry import TABLE, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
@@ -30,8 +31,9 @@ def tensor_split(
     total = known(input.shape[axis])
     cuts: Any = indices_or_sections
     if isinstance(cuts, Node):
-        values = concrete(cuts, "tensor_split by a tensor", "split by ints").tolist()
-        cuts = values
+        if len(cuts.shape) > 1:
+            raise ShapeError(f"tensor_split by a tensor needs a vector, got {list(cuts.shape)}")
+        cuts = concrete(as_index(cuts, "tensor_split"), "tensor_split", "split by ints").tolist()
     if isinstance(cuts, int):
         if cuts <= 0:
             raise ShapeError(f"tensor_split needs at least one piece, not {cuts}")
@@ -40,7 +42,7 @@ def tensor_split(
         for piece in range(cuts):
             edges.append(edges[-1] + size + (piece < longer))
     else:
-        inner = [slice(int(c)).indices(total)[1] for c in cuts]
+        inner = [slice(index_of(c)).indices(total)[1] for c in cuts]
         edges = [0, *inner, total]
     return tuple(cut(input, axis, min(a, b), max(b - a, 0)) for a, b in pairwise(edges))
 
@@ -86,8 +88,8 @@ def ravel(input: Node) -> Node:
 def _each(tensors: tuple[Any, ...], shape: Any) -> Any:
     """One tensor, or a tuple of several, reshaped."""
     whole = len(tensors) == 1 and isinstance(tensors[0], Node)
-    listed = tensors if len(tensors) > 1 or whole else tensors[0]
-    results = tuple(movement.reshape(t, shape(t.shape)) for t in listed)
+    given = listed(tensors, "atleast")
+    results = tuple(movement.reshape(t, shape(t.shape)) for t in given)
     return results[0] if whole else results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as index_of
 
 import numpy as np
 
@@ -130,7 +131,7 @@ def repeat_interleave(
         if known(product(times.shape)) != 1 or size == 1:
             return _repeated(source, times, axis, output_size)
         repeats = int(concrete(times, "repeat_interleave").reshape(()))
-    if repeats < 0:
+    if index_of(repeats) < 0:
         raise RidgelineError(f"repeat_interleave needs counts of at least 0, got {repeats}")
     before, after = source.shape[:axis], source.shape[axis + 1 :]
     shape = (*before, size, repeats, *after)

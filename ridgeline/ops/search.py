@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -41,8 +42,8 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     sequence, values = (i.astype(np.float32) if narrow else i for i in inputs)
     if sequence.ndim == 1:
         return (np.searchsorted(sequence, values, side).astype(np.int64),)
-    rows = sequence.reshape(-1, sequence.shape[-1])
-    wanted = values.reshape(len(rows), values.shape[-1])
+    count = math.prod(sequence.shape[:-1])
+    rows, wanted = (a.reshape(count, a.shape[-1]) for a in (sequence, values))
     found = np.empty(wanted.shape, np.int64)
     for row, line in enumerate(rows):
         found[row] = np.searchsorted(line, wanted[row], side)
