@@ -116,6 +116,8 @@ class Array(Tensor):
         return as_array(self.to(device=device))
 
     def __getitem__(self, key: Any, /) -> Array:
+        if isinstance(key, Tensor) and _picks_nothing(self, key):
+            return call("zeros", (0, *self.shape[key.ndim :]), dtype=self.dtype)
         try:
             return as_array(super().__getitem__(key))
         except IndexError:
@@ -164,6 +166,13 @@ class Array(Tensor):
     __gt__, __ge__ = _operator("greater"), _operator("greater_equal")
     __eq__ = _operator("equal")
     __ne__ = _operator("not_equal")
+
+
+def _picks_nothing(x: Tensor, mask: Tensor) -> bool:
+    """True for a mask without elements: an axis of size 0 fits an axis of any size."""
+    if mask.dtype.kind != "bool" or mask.numel() or mask.ndim > x.ndim:
+        return False
+    return all(own in (size, 0) for own, size in zip(mask.shape, x.shape))
 
 
 def as_array(value: Tensor) -> Array:

@@ -85,12 +85,12 @@ def min(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def all(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """True where no element is zero."""
-    return reduced("all", _checked("all", x, ANY), axis, keepdims)
+    return reduced("all", _checked("all", x, ANY).to(dtypes.bool_), axis, keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """True where at least one element is not zero."""
-    return reduced("any", _checked("any", x, ANY), axis, keepdims)
+    return reduced("any", _checked("any", x, ANY).to(dtypes.bool_), axis, keepdims)
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Array:

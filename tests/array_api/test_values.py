@@ -147,11 +147,18 @@ def test_indexing() -> None:
     check(x, changed)
     x[x > 0] = -1.0
     check(x, np.where(changed > 0, -1.0, changed))
+    assert x[xp.zeros((0,), dtype=xp.bool)].shape == (0, 3, 4)
     for bad in [(9,), (0, 0, 0, 0), (..., ...), xp.asarray([True, False, True])]:
         with pytest.raises(IndexError):
             x[bad]
     with pytest.raises(TypeError):
         x[0, 0, 0] = 1j
+
+
+def test_all_and_any_give_bool() -> None:
+    for name in ("uint8", "int64", "float32", "complex64"):
+        x = xp.zeros((2, 3), dtype=getattr(xp, name))
+        assert xp.all(x).dtype is xp.bool and xp.any(x, axis=()).dtype is xp.bool
 
 
 def test_sets_keep_every_nan() -> None:
