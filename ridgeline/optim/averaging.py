@@ -45,7 +45,8 @@ class AveragedModel(Module):
     def update_parameters(self, model: Module) -> None:
         """Take the model's weights into the averages; the first time they are copied."""
         count = int(self.n_averaged)
-        own, new = dict(self.module.named_parameters()), dict(model.named_parameters())
+        own: dict[str, Tensor] = dict(self.module.named_parameters())
+        new: dict[str, Tensor] = dict(model.named_parameters())
         if self.use_buffers:
             own |= dict(self.module.named_buffers())
             new |= dict(model.named_buffers())
@@ -57,6 +58,6 @@ class AveragedModel(Module):
                 mixed = average.dtype.is_differentiable and count > 0
                 average.copy_(self.avg_fn(average.detach(), value, count) if mixed else value)
             if not self.use_buffers:
-                for average, value in zip(self.module.buffers(), model.buffers()):
-                    average.copy_(value.detach())
+                for kept, fresh in zip(self.module.buffers(), model.buffers()):
+                    kept.copy_(fresh.detach())
             self.n_averaged.add_(1)

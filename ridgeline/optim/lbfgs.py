@@ -1,7 +1,8 @@
 """L-BFGS: Newton-like steps from the last few gradients, with an optional line search.
 
 A step evaluates its closure several times and reads numbers in between, so this rule does not run
-inside jit; what the closure computes may be jitted. The vectors of the method are kept in float64.
+inside jit; what the closure computes may be jitted. The vectors of the method are kept in float64;
+they are not part of the saved state, so a resumed run builds up its history anew.
 """
 
 from __future__ import annotations
