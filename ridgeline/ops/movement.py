@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,13 @@ def broadcast(a: Node, shape: tuple[Size, ...], axes: tuple[int, ...]) -> Node:
 
 def broadcast_scalar(a: Node, shape: tuple[Size, ...]) -> Node:
     """Repeat a zero-dimensional node over a shape."""
-    return broadcast(a, shape, ())
+    return node(BROADCAST, (a,), _over(shape)) if shape else a
+
+
+@lru_cache(maxsize=1024)
+def _over(shape: tuple[Size, ...]) -> BroadcastAttrs:
+    # numbers are repeated so often that even making the attributes would count
+    return BroadcastAttrs(shape, ())
 
 
 def broadcast_to(a: Node, shape: tuple[Size, ...]) -> Node:
