@@ -269,6 +269,27 @@ def cross_entropy(
     return _nll(logs, target, weight, ignore_index, reduction, axis, label_smoothing)
 
 
+@public(method=False)
+def linear_cross_entropy(
+    input: Node,
+    linear_weight: Node,
+    target: Node,
+    *,
+    linear_bias: Node | None = None,
+    weight: Node | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Node:
+    """The cross-entropy of `linear(input, linear_weight, linear_bias)`."""
+    from ridgeline.functions.linear import tensordot
+
+    logits = tensordot(input, linear_weight, ([-1], [-1]))
+    logits = logits if linear_bias is None else add(logits, linear_bias)
+    ignored = -100 if ignore_index is None else ignore_index
+    return cross_entropy(logits, target, weight, ignored, reduction, label_smoothing)
+
+
 def _probabilities(
     input: Node, target: Node, weight: Node | None, reduction: str, smoothing: float
 ) -> Node:
