@@ -16,7 +16,7 @@ X = rl.zeros(2, 3)
     (lambda: rl.cat(X), "cat needs a list of tensors for 'tensors', got a tensor"),
     (lambda: rl.stack([X, 1]), "stack needs a list of tensors"),
     (lambda: X.repeat_interleave([2]), "needs an int or a tensor for 'repeats', got a list of 1"),
-    (lambda: X.clone().masked_scatter_(1, X), "masked_scatter_ needs a tensor for 'mask', got int 1"),
+    (lambda: X.clone().masked_scatter_(1, X), "needs a tensor for 'mask', got int 1"),
     (lambda: X.diagonal("a"), "diagonal needs an int for 'offset'"),
     (lambda: rl.full("ab", 1), "size"),
     (lambda: rl.meshgrid(1, 2), "meshgrid needs tensors, got int"),
