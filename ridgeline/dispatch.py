@@ -413,7 +413,7 @@ CASTS = {
     "bfloat16": dtypes.bfloat16, "long": dtypes.int64, "int": dtypes.int32,
     "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_,
 }  # fmt: skip
-PROPERTIES = ("T", "mT")
+PROPERTIES = ("T", "mT", "H", "mH")
 
 
 def _cast_method(name: str, dtype: DType) -> Callable[[Tensor], Tensor]:
@@ -437,6 +437,12 @@ def _matrix_transpose(self: Tensor) -> Tensor:
     if self.dim() < 2:
         raise ShapeError(f".mT needs at least 2 axes, got shape {list(self.shape)}")
     return cast_away(self.transpose(-2, -1))
+
+
+def _adjoint(self: Tensor) -> Tensor:
+    """The last two axes exchanged, and conjugated."""
+    turned = _matrix_transpose(self) if self.dim() else self
+    return turned.conj() if self.dtype.is_complex else turned
 
 
 def cast_away(value: Any) -> Tensor:
@@ -471,6 +477,8 @@ def install() -> None:
         setattr(Tensor, name, _cast_method(name, dtype))
     Tensor.T = property(_all_axes_reversed)  # type: ignore[assignment]
     Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]
+    Tensor.mH = property(_adjoint)  # type: ignore[assignment]
+    Tensor.H = property(_adjoint)  # type: ignore[assignment]
     for operator, name in AUGMENTED.items():
         setattr(Tensor, operator, make_inplace(TABLE[name]))
 

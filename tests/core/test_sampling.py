@@ -1,0 +1,112 @@
+"""Sampling on grids, windows as columns, and alignments, against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ridgeline as rl
+from ridgeline.errors import RidgelineError
+from tests.core.derivatives import check_derivatives
+from tests.frontend.reference import agree
+
+IMAGE = np.random.default_rng(1).standard_normal((2, 2, 4, 5))
+VOLUME = np.random.default_rng(1).standard_normal((1, 2, 3, 4, 5))
+
+
+def grid(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).uniform(-1.4, 1.4, shape)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("border", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [True, False])
+def test_grid_sample(mode: str, border: str, align: bool) -> None:
+    def program(lib: Any, x: Any, g: Any) -> Any:
+        return lib.nn.functional.grid_sample(x, g, mode, border, align)
+
+    agree(program, [IMAGE, grid(2, 3, 6, 2)])
+    if mode != "bicubic":
+        agree(program, [VOLUME, grid(1, 2, 3, 4, 3)])
+
+
+def test_grid_sample_in_both_modes() -> None:
+    check_derivatives(
+        lambda x, g: rl.grid_sample(x, g, align_corners=True), IMAGE[:1, :1], grid(1, 2, 2, 2)
+    )
+
+
+@pytest.mark.parametrize("align", [True, False])
+def test_affine_grid(align: bool) -> None:
+    for size, theta in (((2, 1, 3, 4), grid(2, 2, 3)), ((1, 1, 2, 3, 4), grid(1, 3, 4))):
+
+        def program(lib: Any, t: Any, size: Any = size) -> Any:
+            return lib.nn.functional.affine_grid(t, size, align_corners=align)
+
+        agree(program, [theta])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_ctc_loss(reduction: str) -> None:
+    logits = np.random.default_rng(0).standard_normal((8, 3, 5))
+    labels = np.array([[1, 2, 2, 3], [4, 4, 1, 0], [2, 1, 0, 0]])
+
+    def program(lib: Any, x: Any) -> Any:
+        logs = lib.nn.functional.log_softmax(x, -1)
+        targets, lengths = lib.tensor(labels), lib.tensor([4, 3, 2])
+        return lib.nn.functional.ctc_loss(
+            logs, targets, lib.tensor([8, 7, 6]), lengths, reduction=reduction
+        )
+
+    agree(program, [logits], tolerance=1e-6)
+
+
+def test_ctc_loss_of_an_impossible_alignment() -> None:
+    logs = rl.log_softmax(rl.zeros(2, 1, 3), -1)
+    targets = rl.tensor([[1, 1, 2]])
+    lost = rl.ctc_loss(logs, targets, (2,), (3,))
+    kept = rl.ctc_loss(logs, targets, (2,), (3,), zero_infinity=True)
+    assert lost.item() == float("inf") and kept.item() == 0
+
+
+def test_statistics_of_norms() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    for program in (
+        lambda lib, t: tuple(lib.native_layer_norm(t, [5], None, None, 1e-5)),
+        lambda lib, t: tuple(lib.native_group_norm(t, None, None, 3, 4, 5, 2, 1e-5)),
+    ):
+        agree(program, [x], gradients=False)
+
+
+@pytest.mark.parametrize("name", ["addmm", "baddbmm", "addmv", "addr", "addbmm"])
+def test_sums_of_products_ignore_what_counts_nothing(name: str) -> None:
+    shapes = {
+        "addmm": ((2, 3), (2, 4), (4, 3)),
+        "baddbmm": ((5, 2, 3), (5, 2, 4), (5, 4, 3)),
+        "addmv": ((2,), (2, 4), (4,)),
+        "addr": ((2, 3), (2,), (3,)),
+        "addbmm": ((2, 3), (5, 2, 4), (5, 4, 3)),
+    }[name]
+    arrays = [np.random.default_rng(i).standard_normal(s) for i, s in enumerate(shapes)]
+    agree(lambda lib, *t: getattr(lib, name)(*t, beta=0.5, alpha=2), arrays)
+    arrays[0] = np.full(shapes[0], np.nan)
+    got = getattr(rl, name)(*map(rl.tensor, arrays), beta=0)
+    want = getattr(torch, name)(*map(torch.tensor, arrays), beta=0)
+    np.testing.assert_allclose(got.numpy(), want.numpy())
+
+
+def test_wrong_input() -> None:
+    x = rl.tensor(IMAGE)
+    for wrong in (
+        lambda: rl.grid_sample(x, rl.ones(2, 3, 6, 3).double()),
+        lambda: rl.grid_sample(x, rl.ones(2, 3, 6, 2)),
+        lambda: rl.grid_sample(x, rl.tensor(grid(2, 3, 6, 2)), mode="sideways"),
+        lambda: rl.affine_grid(rl.ones(1, 2, 2), (1, 1, 2, 2)),
+        lambda: rl.ctc_loss(rl.ones(2, 1, 3), rl.tensor([[1]]), (5,), (1,)),
+        lambda: rl.ctc_loss(rl.ones(2, 1, 3), rl.tensor([[1]]), (2,), (1,), blank=7),
+    ):
+        with pytest.raises(RidgelineError):
+            wrong()
