@@ -15,7 +15,17 @@ from ridgeline.functions.linear import matmul
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, mul, scale, select
+from ridgeline.ops.elementwise import (
+    add,
+    apply,
+    cast,
+    constant,
+    full_like,
+    iota,
+    mul,
+    scale,
+    select,
+)
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
 from ridgeline.ops.special import special
@@ -88,9 +98,7 @@ def _spread(weight: Node, like: Node) -> Node:
     return broadcast(weight, like.shape, (0, 2))
 
 
-def _weighted(
-    sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]
-) -> Node:
+def _weighted(sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]) -> Node:
     """The sum over all combinations of taps, one (place, weight) per axis."""
     total: Node | None = None
     for chosen in product(*taps):
