@@ -257,3 +257,69 @@ def loose_kernels(draw: st.DrawFn) -> Kernel:
     )
     body = draw(loose_statements(params, 3))
     return Kernel(draw(_NAMES), params, ("n",), body)
+
+
+@st.composite
+def sound_kernels(draw: st.DrawFn) -> Kernel:
+    """Kernels that run: affine reads of any overlap, guards, reductions, in-place updates."""
+    outer = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    inner = draw(st.lists(st.integers(1, 4), max_size=2))
+    names = [f"o{n}" for n in range(len(outer))] + [f"r{n}" for n in range(len(inner))]
+    extents = dict(zip(names, outer + inner))
+    values: list[Expr] = []
+    params: list[Buffer] = []
+    for slot in range(draw(st.integers(1, 2))):
+        buffer, reads = draw(_reads(names, extents, slot))
+        params.append(buffer)
+        values += reads
+    value = values[0]
+    for other in values[1:]:
+        value = op(draw(st.sampled_from(["add", "mul", "max", "div"])), value, other)
+    value = draw(st.sampled_from([value, op("exp", value), op("fma", value, value, value)]))
+    y = param("y", outer, 9)
+    place = tuple(v(f"o{n}") for n in range(len(outer)))
+    acc = register("acc")
+    body: Stmt = Reduce((acc,), (), "sum", (value,))
+    for n, extent in reversed(list(enumerate(inner))):
+        body = For(f"r{n}", c(extent), body, "reduce")
+    body = Alloc(acc, Seq((start(acc, "sum"), body, Store(y, place, at(acc)))))
+    how = draw(st.sampled_from(["plain", "reduce in place", "zero first", "guard"]))
+    if how == "reduce in place":
+        body = Reduce((y,), place, "sum", (value,))
+        for n, extent in reversed(list(enumerate(inner))):
+            body = For(f"r{n}", c(extent), body, "reduce")
+    elif how == "guard":
+        sum_ = add(mul(place[0], c(draw(st.integers(1, 3)))), place[-1])
+        body = If(lt(sum_, c(draw(st.integers(0, 8)))), body)
+    for n, extent in reversed(list(enumerate(outer))):
+        kind = draw(st.sampled_from(["serial", "parallel", "vector", "unroll"]))
+        body = For(f"o{n}", c(extent), body, kind=kind)
+    if how == "zero first":
+        zero: Stmt = Store(y, place, ir.const(0, dtypes.float32))
+        for n, extent in reversed(list(enumerate(outer))):
+            zero = For(f"o{n}", c(extent), zero)
+        body = Seq((zero, body))
+    return Kernel("random", (*params, y), (), body)
+
+
+@st.composite
+def _reads(
+    draw: st.DrawFn, names: list[str], extents: dict[str, int], slot: int
+) -> tuple[Buffer, list[Expr]]:
+    """A buffer and some reads of it, large enough for all of them."""
+    axes = draw(st.integers(1, 2))
+    reads: list[list[tuple[Expr, int]]] = []
+    for _ in range(draw(st.integers(1, 3))):
+        index = []
+        for _ in range(axes):
+            chosen = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+            total, most = c(draw(st.integers(0, 3))), 3
+            for name in chosen:
+                step = draw(st.sampled_from([1, 1, 2, 3, 5]))
+                total = add(total, mul(v(name), c(step)))
+                most += step * (extents[name] - 1)
+            index.append((total, most))
+        reads.append(index)
+    shape = [max(index[axis][1] for index in reads) + 1 for axis in range(axes)]
+    buffer = param(f"x{slot}", shape, slot)
+    return buffer, [at(buffer, *(i for i, _ in index)) for index in reads]
