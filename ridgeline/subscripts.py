@@ -40,7 +40,7 @@ def assign(target: Tensor, index: Any, value: Any) -> None:
         mask = listed[0]
         after = view.dim() - picks.index(mask) - mask.dim() if mask.dim() else 0
         spread = mask.bool().reshape(*mask.shape, *(1,) * after)
-        view.masked_write_(spread, value)
+        view._masked_write_(spread, value)
     else:
         view.index_put_(picks, value.to(target.dtype))
 

@@ -248,7 +248,7 @@ def masked_scatter(input: Node, mask: Node, source: Node) -> Node:
     return select(test, taken, base)
 
 
-@public(function=False, inplace=True)
+@public(function=False, inplace=True, name="_masked_write")
 def masked_write(input: Node, mask: Node, value: Operand) -> Node:
     """The input with values, which broadcast against it, where the mask holds."""
     test = stretch(mask, input.shape)
