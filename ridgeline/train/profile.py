@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any
@@ -9,25 +10,39 @@ from typing import Any
 from rich.table import Table
 
 from ridgeline.config import config
+from ridgeline.nn import Module
 from ridgeline.runtime.cpu.ceilings import Ceilings, ceilings
 from ridgeline.train.loop import Run
 from ridgeline.train.roofline import KernelRow, time_table
 
 ROUNDS = 9  # profiled steps; each kernel shows its median
+_HASH = re.compile(r"_[0-9a-f]{16}$")  # keeps equal kernels apart, says nothing to a reader
 
 
-def rows_against(profile: Iterable[Any], roof: Ceilings) -> list[KernelRow]:
-    """Profile rows (name, seconds, flops, nbytes) with the least time the machine allows each."""
+def rows_against(profile: Iterable[Any], roof: Ceilings, model: Module) -> list[KernelRow]:
+    """Profile rows with the least time the machine allows each, and the layers they belong to."""
     return [
         KernelRow(
-            row.name,
+            _HASH.sub("", row.name),
             row.seconds,
             row.flops,
             row.nbytes,
             max(row.flops / roof.fma_float32, row.nbytes / roof.copy_bandwidth),
+            layers_of(row.lines, model),
         )
         for row in profile
     ]
+
+
+def layers_of(lines: Iterable[str], model: Module) -> str:
+    """The layers named by origins such as `train.py:12 in encoder.3.fc1`, with their classes."""
+    names = {path: module for path, module in model.named_modules() if path}
+    found: dict[str, None] = {}
+    for line in lines:
+        path = line.rpartition(" in ")[2]
+        if path in names:
+            found[f"{path} {type(names[path]).__name__}"] = None
+    return ", ".join(found)
 
 
 def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
@@ -43,7 +58,7 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
         f"{roof.copy_bandwidth / 1e9:.0f} GB/s copied, {roof.fma_float32 / 1e9:.0f} GFLOP/s "
         f"with {roof.threads} threads (measured)"
     )
-    return time_table(rows_against(rows, roof), wall, title)
+    return time_table(rows_against(rows, roof, run.model), wall, title)
 
 
 def _median_step(run: Run, inputs: tuple[Any, ...]) -> float:

@@ -26,6 +26,7 @@ class KernelRow:
     flops: int
     bytes: int
     bound: float
+    layers: str = ""  # the layers of the model that the kernel computes a part of
 
     @property
     def share_of_ceiling(self) -> float:
@@ -50,7 +51,8 @@ def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
     `wall` is the measured time of the whole step, in seconds.
     """
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=36)
+    table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=28)
+    table.add_column("layers", overflow="ellipsis", no_wrap=True, max_width=28)
     for heading in ("time", "share", "FLOPs", "bytes", "of ceiling"):
         table.add_column(heading, justify="right", no_wrap=True)
     ordered = sorted(rows, key=lambda row: -row.seconds)
@@ -62,7 +64,7 @@ def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
     inside = summed("kernels together", ordered)
     if wall > inside.seconds:
         outside = wall - inside.seconds
-        table.add_row("outside kernels", duration(outside), f"{outside / wall:.0%}", "", "", "")
+        table.add_row("outside kernels", "", duration(outside), f"{outside / wall:.0%}")
     whole = KernelRow("step", wall, inside.flops, inside.bytes, inside.bound)
     table.add_section()
     table.add_row(*_cells(whole, wall), style="bold")
@@ -72,7 +74,8 @@ def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
 def _cells(row: KernelRow, wall: float) -> tuple[str, ...]:
     share = f"{row.seconds / wall:.0%}" if wall > 0 else ""
     counts = (quantity(row.flops), quantity(row.bytes))
-    return (row.name, duration(row.seconds), share, *counts, f"{row.share_of_ceiling:.0%}")
+    times = (duration(row.seconds), share)
+    return (row.name, row.layers, *times, *counts, f"{row.share_of_ceiling:.0%}")
 
 
 def duration(seconds: float) -> str:

@@ -7,10 +7,12 @@ import io
 import pytest
 from rich.console import Console
 
+from ridgeline import nn
+from ridgeline.train.profile import layers_of
 from ridgeline.train.roofline import SHOWN, KernelRow, duration, quantity, time_table
 
 ROWS = [
-    KernelRow("matmul", 2e-3, 200_000_000, 4_000_000, 1e-3),
+    KernelRow("matmul", 2e-3, 200_000_000, 4_000_000, 1e-3, "fc Linear"),
     KernelRow("relu", 1e-3, 1_000, 8_000_000, 0.9e-3),
 ]
 
@@ -24,7 +26,7 @@ def text(rows: list[KernelRow], wall: float) -> str:
 def test_rows_are_ordered_and_summed() -> None:
     lines = [" ".join(line.split()) for line in text(ROWS[::-1], 4e-3).splitlines()]
     assert lines[2:] == [
-        "matmul 2 ms 50% 200 M 4 M 50%",
+        "matmul fc Linear 2 ms 50% 200 M 4 M 50%",
         "relu 1 ms 25% 1 k 8 M 90%",
         "outside kernels 1 ms 25%",
         "step 4 ms 100% 200 M 12 M 48%",
@@ -46,3 +48,9 @@ def test_durations(seconds: float, shown: str) -> None:
 
 def test_quantities() -> None:
     assert [quantity(n) for n in (12, 3_400, 5.6e7, 7e10)] == ["12", "3.4 k", "56 M", "70 G"]
+
+
+def test_layers_are_read_from_origins() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.ReLU()))
+    lines = ("train.py:3 in 0", "train.py:3 in 1.0", "train.py:9", "train.py:4 in 0")
+    assert layers_of(lines, model) == "0 Linear, 1.0 ReLU"
