@@ -73,9 +73,8 @@ def kernel_times(program: Program, inputs: Sequence[Buffer], rounds: int) -> lis
 def kernel_row(compiled: CompiledKernel) -> KernelRow:
     """The counts of one kernel, taken from its loops before any scheduling."""
     plain = compiled.group.loops.kernel
-    flops, nbytes = useful(plain).flops, compulsory_bytes(plain)
-    assert isinstance(flops, int) and isinstance(nbytes, int), "sizes are known when a plan is made"
-    return KernelRow(compiled.kernel.name, flops, nbytes, _lines(compiled.group.values))
+    flops, moved = int(useful(plain).flops), int(compulsory_bytes(plain))
+    return KernelRow(compiled.kernel.name, flops, moved, _lines(compiled.group.values))
 
 
 def kernel_rows(program: Program) -> list[KernelRow]:

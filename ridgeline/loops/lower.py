@@ -94,6 +94,7 @@ class GroupLowering:
     memo: dict[tuple[Node, Index], Expr] = field(default_factory=dict)
     seen: set[Node] = field(default_factory=set)
     written: set[Node] = field(default_factory=set)
+    early: set[Node] = field(default_factory=set)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def lower(self) -> Lowered:
@@ -171,10 +172,37 @@ class GroupLowering:
         inits = MONOIDS[monoid].init(types)
         start = [Store(b, (), init) for b, init in zip(buffers, inits)]
         lifted = tuple(cast(v, t) for v, t in zip(values, types))
-        body = sequence(*self._stage_stores(space), Reduce(buffers, (), monoid, lifted))
+        early = self._early_stores(space) if number == 0 and fold.op is not CONTRACT else []
+        stores = self._stage_stores(space)
+        body = sequence(*stores, *early, Reduce(buffers, (), monoid, lifted))
         for axis in reversed(space.inner):
             body = For(axis.name, size_expr(axis.extent), body, "reduce")
         return sequence(*start, body)
+
+    def _early_stores(self, space: Space) -> list[Stmt]:
+        """Results that need no fold are stored by the first loop that passes their elements."""
+        stores: list[Stmt] = []
+        for node in self.stored:
+            if node.shape != space.full_shape or node.shape == space.row_shape:
+                continue
+            if not self._needs_fold(node):
+                value = self.read(node, space.full_index, space)
+                target = self.view(node, node.shape)
+                stores.append(Store(target, space.full_index, cast(value, node.dtype)))
+                self.early.add(node)
+        return stores
+
+    def _needs_fold(self, node: Node) -> bool:
+        stack, seen = [node], {node}
+        while stack:
+            current = stack.pop()
+            if current.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
+                return True
+            if not self.external(current):
+                fresh = [i for i in current.inputs if i not in seen and not self.external(i)]
+                seen.update(fresh)
+                stack.extend(fresh)
+        return False
 
     def _fold_values(self, fold: Node, space: Space) -> tuple[Expr, ...]:
         self._begin_stage(space)
@@ -256,6 +284,8 @@ class GroupLowering:
         full_level: list[Stmt] = []
         self._begin_stage(space)
         for node in self.stored:
+            if node in self.early:
+                continue
             at_rows = node.shape == space.row_shape
             if not at_rows and node.shape != space.full_shape:
                 raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
