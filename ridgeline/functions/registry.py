@@ -77,9 +77,9 @@ def widened(body: Body) -> Body:
 
     @wraps(body)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        narrow = [v.dtype for v in (*args, *kwargs.values())
-                  if isinstance(v, Node) and _is_narrow(v.dtype)]  # fmt: skip
-        if not narrow:
+        given = (*args, *kwargs.values())
+        narrow = [v.dtype for v in given if isinstance(v, Node) and _is_narrow(v.dtype)]
+        if not narrow or any(isinstance(v, DType) for v in given):  # a type asked for is kept
             return body(*args, **kwargs)
         values = [_grown(v) for v in args]
         named = {key: _grown(v) for key, v in kwargs.items()}

@@ -98,6 +98,22 @@ def test_sums_of_products_ignore_what_counts_nothing(name: str) -> None:
     np.testing.assert_allclose(got.numpy(), want.numpy())
 
 
+def test_narrow_floats_round_once_and_a_type_asked_for_is_kept() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 9)).astype(np.float32)
+    ours, theirs = rl.tensor(x).to(rl.bfloat16), torch.tensor(x).bfloat16()
+    for program in (
+        lambda lib, t: lib.softmax(t, -1),
+        lambda lib, t: lib.var(t, -1),
+        lambda lib, t: lib.linalg.vector_norm(t, 3),
+        lambda lib, t: lib.nn.functional.layer_norm(t, (9,)),
+    ):
+        got, want = program(rl, ours), program(torch, theirs)
+        assert got.dtype is rl.bfloat16
+        np.testing.assert_allclose(got.float().numpy(), want.float().numpy(), rtol=8e-3)
+    assert rl.softmax(ours, -1, dtype=rl.float32).dtype is rl.float32
+    assert rl.linalg.vector_norm(ours, dtype=rl.float64).dtype is rl.float64
+
+
 def test_wrong_input() -> None:
     x = rl.tensor(IMAGE)
     for wrong in (
