@@ -104,7 +104,9 @@ def index_range(index_map: AxisMap, extents: Sequence[Size]) -> tuple[int, int |
     return low, high
 
 
-def _window(array: Array, maps: Sequence[AxisMap], extents: Sequence[int]) -> tuple[Array, list[int]]:
+def _window(
+    array: Array, maps: Sequence[AxisMap], extents: Sequence[int]
+) -> tuple[Array, list[int]]:
     """A strided view of an operand with one axis per iteration axis that it uses."""
     strides: dict[int, int] = {}
     start = 0

@@ -221,8 +221,9 @@ def _power(current: Node, i: int, t: Node) -> Node:
         return mul(t, select(zero, full_like(t, 0), mul(exponent, lower)))
     # 0**b has a zero derivative by b for b >= 0, although log(0) is -inf
     size = real(exponent)
-    flat = apply("and", apply("eq", base, full_like(base, 0)),
-                 apply("le", full_like(size, 0), size))
+    flat = apply(
+        "and", apply("eq", base, full_like(base, 0)), apply("le", full_like(size, 0), size)
+    )
     return mul(t, select(flat, full_like(t, 0), mul(current, apply("log", base))))
 
 

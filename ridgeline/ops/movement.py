@@ -210,7 +210,8 @@ def _slice_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def _pad_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
-    result = np.full(current.shape, attrs.value, inputs[0].dtype)
+    padded: Any = current.shape
+    result = np.full(padded, attrs.value, inputs[0].dtype)
     picks = tuple(
         slice(low, low + max(size - 1, 0) * (between + 1) + (1 if size else 0), between + 1)
         for low, size, between in zip(attrs.low, inputs[0].shape, attrs.interior)
@@ -251,9 +252,7 @@ def _broadcast_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Nod
     ct, attrs, source = cotangents[0], current.attrs, current.inputs[0]
     if ct is None:
         return [None]
-    kept = [
-        axis for size, axis in zip(source.shape, attrs.axes) if size == attrs.shape[axis]
-    ]
+    kept = [axis for size, axis in zip(source.shape, attrs.axes) if size == attrs.shape[axis]]
     summed = sum_(ct, tuple(a for a in range(len(attrs.shape)) if a not in kept))
     # the axes that remain stand in output order; put them in the input's order
     order = tuple(sorted(kept).index(axis) for axis in kept)
@@ -295,7 +294,9 @@ def _concat_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node |
         rank = len(source.shape)
         starts = tuple(start if a == axis else 0 for a in range(rank))
         parts.append(None if ct is None else slice_(ct, starts, source.shape, (1,) * rank))
-        start += source.shape[axis]  # type: ignore[assignment]
+        size = source.shape[axis]
+        assert isinstance(size, int), "joined axes have known sizes"
+        start += size
     return parts
 
 
