@@ -199,9 +199,7 @@ def machine() -> Machine:
     host = target()
     wide = host.vector_bits >= 512
     threads = config.threads or host.threads
-    return Machine(
-        host.vector_bits // 8, 32 if wide else 16, threads, host.l1, host.l2, host.l3
-    )
+    return Machine(host.vector_bits // 8, 32 if wide else 16, threads, host.l1, host.l2, host.l3)
 
 
 def roofline() -> Roofline:
@@ -353,9 +351,7 @@ def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
     return program
 
 
-def _load_or_compile(
-    key: object, results: tuple[Node, ...], inputs: tuple[Node, ...]
-) -> Program:
+def _load_or_compile(key: object, results: tuple[Node, ...], inputs: tuple[Node, ...]) -> Program:
     flag = index_flag(results, inputs)
     outputs = results if flag is None else (*results, flag)
     cache = ObjectCache("programs")

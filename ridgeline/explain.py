@@ -21,11 +21,11 @@ from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
-
 from ridgeline.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
     from ridgeline.compiler import CompiledKernel, Program
+
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:

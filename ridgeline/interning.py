@@ -6,7 +6,7 @@ a node costs one dictionary look-up whatever the size of what hangs below it.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 T = TypeVar("T", bound="Interned")
@@ -16,7 +16,7 @@ class Interned:
     """Base of hash-consed classes: `make` returns the one object with these fields."""
 
     __slots__ = ("__weakref__",)
-    _table: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+    _table: ClassVar[WeakValueDictionary[tuple[Any, ...], Any]] = WeakValueDictionary()
 
     @classmethod
     def make(cls: type[T], *fields: Any) -> T:
@@ -28,7 +28,7 @@ class Interned:
             for slot, value in zip(cls.__slots__, fields):
                 object.__setattr__(found, slot, value)
             Interned._table[key] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")

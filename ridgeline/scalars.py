@@ -65,9 +65,10 @@ def _shift_left(a: Array, b: Array) -> Array:
 
 def _shift_right(a: Array, b: Array) -> Array:
     bits = a.dtype.itemsize * 8
-    return np.right_shift(a, np.clip(b, 0, bits - 1).astype(b.dtype)) if a.dtype.kind == "i" else (
-        np.where((b < 0) | (b >= bits), np.zeros_like(a), np.right_shift(a, np.clip(b, 0, bits - 1)))
-    )
+    shifted = np.right_shift(a, np.clip(b, 0, bits - 1).astype(b.dtype))
+    if a.dtype.kind == "i":  # far shifts leave copies of the sign
+        return np.asarray(shifted)
+    return np.where((b < 0) | (b >= bits), np.zeros_like(a), shifted)
 
 
 def _integer_power(a: Array, b: Array) -> Array:
@@ -81,7 +82,8 @@ def _integer_power(a: Array, b: Array) -> Array:
 def _erf(x: Array) -> Array:
     from math import erf
 
-    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64)).astype(x.dtype)
+    wide: Array = np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64))
+    return wide.astype(x.dtype)
 
 
 def _select(condition: Array, yes: Array, no: Array) -> Array:
@@ -89,14 +91,16 @@ def _select(condition: Array, yes: Array, no: Array) -> Array:
 
 
 def _reciprocal(x: Array) -> Array:
-    return np.divide(x.dtype.type(1), x)
+    return np.asarray(np.divide(x.dtype.type(1), x))
 
 
 def _mulhi(a: Array, b: Array) -> Array:
     return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
 
 
-def _row(name: str, arity: int, result: str, cost: str, kinds: tuple[str, ...], fn: Any) -> ScalarOp:
+def _row(
+    name: str, arity: int, result: str, cost: str, kinds: tuple[str, ...], fn: Any
+) -> ScalarOp:
     return ScalarOp(name, arity, result, cost, kinds, fn)  # type: ignore[arg-type]
 
 
@@ -161,7 +165,7 @@ def evaluate(name: str, *operands: Array) -> Array:
     row = TABLE[name]
     narrow = operands[-1].dtype
     with np.errstate(all="ignore"):
-        if narrow.kind == "V" or narrow.itemsize < 4 and narrow.kind == "f":
+        if narrow.kind == "V" or (narrow.itemsize < 4 and narrow.kind == "f"):
             wide = [a if a.dtype.kind == "b" else a.astype(np.float32) for a in operands]
             value = row.numpy(*wide)
             return value if row.result == "bool" else value.astype(narrow)
@@ -183,7 +187,7 @@ def cast(value: Array, dtype: DType) -> Array:
         # float(max) may round up past the largest integer, so set the top explicitly
         return np.where(inside >= float(limits.max), np.array(limits.max, dtype.numpy), converted)
     if dtype.kind == "bool":
-        return value != 0
+        return np.asarray(value != 0)
     if source.kind == "c" and dtype.kind != "complex":
         value = value.real
     with np.errstate(all="ignore"):

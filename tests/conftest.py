@@ -1,4 +1,4 @@
-"""Tests keep compiled code in a folder of their own, so that a run starts cold and leaves nothing."""
+"""Tests keep compiled code in a folder of their own, so that a run starts cold."""
 
 from __future__ import annotations
 

@@ -210,8 +210,9 @@ class Fuser:
             if self._between(a, b):
                 raise NotFusable("another kernel stands between them")
             inside = {*a.values, *b.values}
-            stored = [v for v in sorted(inside, key=self.position.__getitem__)
-                      if self._leaves(v, inside)]
+            stored = [
+                v for v in sorted(inside, key=self.position.__getitem__) if self._leaves(v, inside)
+            ]
             merged = self._group((*a.values, *b.values), stored)
         except NotFusable as refusal:
             self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))

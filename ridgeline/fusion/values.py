@@ -43,7 +43,7 @@ def on_host(node: Node) -> bool:
         return not has_loops(node)
     types = [*node.types, *(i.type for i in node.inputs)]
     return node.op is not PROJ and any(
-        t.dtype.kind == "complex" or t.dtype.itemsize == 1 and t.dtype.kind == "float"
+        t.dtype.kind == "complex" or (t.dtype.itemsize == 1 and t.dtype.kind == "float")
         for t in types
     )
 
@@ -130,10 +130,7 @@ def _operands_in_memory(node: Node, is_input: Callable[[Node], bool]) -> Iterabl
 
 def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:
     """True when a reshape of a view needs divisions to find an element."""
-    for old_run, _ in axis_runs(old, new):
-        if sum(old[a] != 1 for a in old_run) > 1:
-            return True
-    return False
+    return any(sum(old[a] != 1 for a in old_run) > 1 for old_run, _ in axis_runs(old, new))
 
 
 def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -> bool:

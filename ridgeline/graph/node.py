@@ -186,7 +186,9 @@ def proj(source: Node, output: int) -> Node:
     return found
 
 
-def topological(roots: Iterable[Node], stop: Callable[[Node], bool] = lambda n: False) -> list[Node]:
+def topological(
+    roots: Iterable[Node], stop: Callable[[Node], bool] = lambda n: False
+) -> list[Node]:
     """Every node below `roots`, inputs before users; below a node where `stop` holds, none."""
     order: list[Node] = []
     seen: set[Node] = set()

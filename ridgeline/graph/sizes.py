@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -166,7 +165,10 @@ def maximum(left: Size, right: Size) -> Size:
 
 def product(sizes: Iterable[Size]) -> Size:
     """The number of elements of a shape."""
-    return reduce(lambda a, b: a * b, sizes, 1)
+    total: Size = 1
+    for size in sizes:
+        total = total * size
+    return total
 
 
 def _atom_bounds(atom: Atom) -> tuple[int, int]:

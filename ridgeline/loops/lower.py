@@ -21,7 +21,12 @@ from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, S
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_buffers, sequence
 from ridgeline.loops.views import (
-    Index, size_expr, through_broadcast, through_pad, through_permute, through_reshape,
+    Index,
+    size_expr,
+    through_broadcast,
+    through_pad,
+    through_permute,
+    through_reshape,
     through_slice,
 )  # fmt: skip
 from ridgeline.ops.contract import CONTRACT
@@ -54,7 +59,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel, and which node each of its slots holds; the first slots are read, the rest written."""
+    """A kernel, and the node that each slot holds: first those read, then those written."""
 
     kernel: Kernel
     slots: tuple[Node, ...]
@@ -125,7 +130,9 @@ class GroupLowering:
             renamed[old] = Buffer(old.name, extents, old.dtype, "global", number[node])
         final = map_buffers(body, lambda buffer: renamed.get(buffer, buffer))
         params = tuple(sorted(renamed.values(), key=lambda b: (b.slot, b.name)))
-        sizes = [s for n in order for s in n.shape] + [a.extent for a in (*space.rows, *space.inner)]
+        sizes = [s for n in order for s in n.shape] + [
+            a.extent for a in (*space.rows, *space.inner)
+        ]
         names = tuple(s.name for s in symbols(sizes))
         kernel = Kernel(self.name, params, names, final)
         return Lowered(kernel, order, len(reads), space.rows, space.inner, anchor)
@@ -221,7 +228,7 @@ class GroupLowering:
         return (value,)
 
     def _check_operand(self, operand: Node) -> None:
-        """A contraction reads each operand element many times, so none may cost more than a load."""
+        """A contraction reads an element many times, so none may cost more than a load."""
         for node in self._cone([operand]):
             if node.op.family != "movement" or node.op in (PAD, CONCAT):
                 raise NotFusable("a contraction reads its operands from memory")
@@ -378,8 +385,13 @@ class GroupLowering:
                 place = maximum(minimum(place, last), ir.index(0))
             places[axis] = place
         rest = iter(index[rank:])
-        return [*pointers, (source, tuple(places[a] if a in places else next(rest)
-                                          for a in range(len(source.shape))))]
+        return [
+            *pointers,
+            (
+                source,
+                tuple(places[a] if a in places else next(rest) for a in range(len(source.shape))),
+            ),
+        ]
 
     def _pieces(self, node: Node, index: Index) -> list[tuple[Node, Index, Expr]]:
         axis = node.attrs.axis

@@ -124,9 +124,9 @@ def _ramps(indices: list[Node], axes: tuple[int, ...], base: Node) -> dict[int, 
     """Target axes that are indexed by one update axis itself, over all of their length."""
     found: dict[int, int] = {}
     for axis, index in zip(axes, indices):
-        if index.op is IOTA and index.attrs.axis not in found.values():
-            if index.shape[index.attrs.axis] == base.shape[axis]:
-                found[axis] = index.attrs.axis
+        ramp = index.op is IOTA and index.attrs.axis not in found.values()
+        if ramp and index.shape[index.attrs.axis] == base.shape[axis]:
+            found[axis] = index.attrs.axis
     return found
 
 
@@ -140,4 +140,3 @@ def _finished(node: Node, lowering: GroupLowering, body: Stmt, space: Space) -> 
     for axis in reversed(space.rows):
         body = For(axis.name, size_expr(axis.extent), body)
     return lowering.finished(body, space, node.op)
-

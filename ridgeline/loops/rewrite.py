@@ -7,7 +7,19 @@ from dataclasses import replace
 
 from ridgeline.loops.build import free_vars, rebuild, substitute
 from ridgeline.loops.ir import (
-    Alloc, Buffer, Expr, For, If, Load, Reduce, Seq, Stmt, Store, Var, children, subexpressions,
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Load,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    children,
+    subexpressions,
 )  # fmt: skip
 
 

@@ -9,13 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from ridgeline.errors import RidgelineError
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, lt, mul, op, substitute
 from ridgeline.loops.ir import (
-    Alloc, Buffer, Const, Expr, For, If, Kernel, Load, LoopKind, Reduce, Seq, Stmt, Store, Var,
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    LoopKind,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import (
@@ -136,7 +150,7 @@ class Reorder(Step):
                         f"loop {moved!r} folds values in order and cannot move past "
                         f"{', '.join(sorted(inside & past))}"
                     )
-            body = at_loops(body, moved, lambda loop, past=past: _push(loop, loop.body, past))
+            body = at_loops(body, moved, partial(_push_past, past))
         return replace(kernel, body=body)
 
 
@@ -148,6 +162,10 @@ def _perfect(loop: For, past: set[str]) -> bool:
             return False
         body = body.body
     return not any(isinstance(s, For) and s.name in past for s in ir.statements(body))
+
+
+def _push_past(past: set[str], loop: For) -> Stmt:
+    return _push(loop, loop.body, past)
 
 
 def _push(loop: For, body: Stmt, past: set[str]) -> Stmt:
@@ -312,7 +330,9 @@ class Rfactor(Step):
         for buffers in folds:
             example = next(r for r in reduces if r.buffers == buffers)
             monoid = MONOIDS[example.monoid]
-            wide = tuple(replace(b, name=f"{b.name}v", shape=(ir.index(lanes), *b.shape)) for b in buffers)
+            wide = tuple(
+                replace(b, name=f"{b.name}v", shape=(ir.index(lanes), *b.shape)) for b in buffers
+            )
             inits = monoid.init(tuple(b.dtype for b in buffers))
             starts = [Store(w, (variable, *example.index), i) for w, i in zip(wide, inits)]
             before.append(For(self.axis, ir.index(lanes), sequence(*starts)))
@@ -340,7 +360,9 @@ def _folds_over(statement: Stmt, axis: str) -> frozenset[tuple[Buffer, ...]]:
         elif isinstance(current, Seq):
             stack.extend((part, under) for part in current.body)
         elif isinstance(current, For):
-            stack.append((current.body, under or (current.name == axis and current.axis == "reduce")))
+            stack.append(
+                (current.body, under or (current.name == axis and current.axis == "reduce"))
+            )
         elif isinstance(current, (If, Alloc)):
             stack.append((current.body, under))
     return frozenset(found)
@@ -392,11 +414,10 @@ class Collapse(Step):
             return changed
 
         def visit(current: Stmt) -> Stmt:
-            if isinstance(current, (For, If)):
-                fields = {"body": visit(current.body)}
-                if isinstance(current, If):
-                    return replace(current, guard=change(current.guard), **fields)
-                return replace(current, extent=change(current.extent), **fields)
+            if isinstance(current, If):
+                return If(change(current.guard), visit(current.body))
+            if isinstance(current, For):
+                return replace(current, extent=change(current.extent), body=visit(current.body))
             if isinstance(current, Store):
                 buffer, place = self._target(current.buffer, current.index, width, flat)
                 return Store(buffer, place, change(current.value))
@@ -406,7 +427,9 @@ class Collapse(Step):
                 return replace(current, values=tuple(map(change, current.values)))
             return map_children(current, visit)
 
-        return replace(inner, name=self.axis, extent=ir.index(width * height), body=visit(inner.body))
+        return replace(
+            inner, name=self.axis, extent=ir.index(width * height), body=visit(inner.body)
+        )
 
     def _target(
         self, buffer: Buffer, place: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
@@ -496,8 +519,12 @@ class Stage(Step):
         )
         copy: Stmt = Store(scratch, place, load)
         for axis in reversed(self.axes):
-            kind = next(s.kind for s in ir.statements(loop) if isinstance(s, For) and s.name == axis)
-            copy = For(axis, inside[axis], copy, "spatial", "vector" if kind == "vector" else "serial")
+            kind = next(
+                s.kind for s in ir.statements(loop) if isinstance(s, For) and s.name == axis
+            )
+            copy = For(
+                axis, inside[axis], copy, "spatial", "vector" if kind == "vector" else "serial"
+            )
         held = {load: Load.make(scratch, place)}
         body = map_expressions(loop, lambda e: substitute(e, held))
         return Alloc(scratch, sequence(copy, body))
@@ -512,6 +539,7 @@ class Stream(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Move the parameter to the `stream` scope."""
+
         def change(buffer: Buffer) -> Buffer:
             return replace(buffer, scope="stream") if buffer.name == self.buffer else buffer
 
@@ -543,6 +571,8 @@ def from_json(data: Sequence[dict[str, Any]]) -> list[Step]:
     """Steps from plain data."""
     steps = []
     for entry in data:
-        fields = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "step"}
+        fields = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "step"
+        }
         steps.append(_STEPS[entry["step"]](**fields))
     return steps

@@ -11,8 +11,20 @@ from collections.abc import Mapping, Sequence
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Quasi, Size, Sym
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, eq, floordiv, le, logical_and, lt, mod, mul, simplify, sub
-from ridgeline.loops.build import maximum, minimum
+from ridgeline.loops.build import (
+    add,
+    eq,
+    floordiv,
+    le,
+    logical_and,
+    lt,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    simplify,
+    sub,
+)
 from ridgeline.loops.ir import Expr, Var
 
 Index = tuple[Expr, ...]

@@ -58,5 +58,7 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
         last = free_vars(index[-1]) if index else frozenset()
         known = affine(index[-1]) if index else None
         strides = known[0] if known is not None else {}
-        return Access(buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store)
+        return Access(
+            buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store
+        )
     return Access(buffer, form[0], opaque, is_store)

@@ -149,12 +149,8 @@ def cost(
     useful_lanes = sizes[tile.vector] / pieces
     waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
     ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
-    if tile.vector in inner:
-        per_tile = trips * step + ending
-        useful = copies * folded
-    else:
-        per_tile = trips * step + ending
-        useful = copies * useful_lanes * folded
+    per_tile = trips * step + ending
+    useful = copies * folded * (1.0 if tile.vector in inner else useful_lanes)
     return per_tile / useful * waste * (1 + 0.03 * ragged) * _imbalance(tile, rows, machine)
 
 

@@ -103,7 +103,9 @@ def catalogue() -> dict[str, Graph]:
     put("column sum", [R.sum_(x, (0,))], x)
     put("total", [R.sum_(x, (0, 1))], x)
     put("mean over batch and pixels", [R.sum_(g := f32(4, 6, 13, 13), (0, 2, 3)), relu(g)], g)
-    put("row max and shifted", [E.sub(x, R.expand_back(R.reduce(x, "max", (1,)), x.shape, (1,)))], x)
+    put(
+        "row max and shifted", [E.sub(x, R.expand_back(R.reduce(x, "max", (1,)), x.shape, (1,)))], x
+    )
     put("product", [R.reduce(f := f32(9, 11), "prod", (1,))], f)
     value, place = R.arg_reduce(h := f32(50, 37), "argmax", 1)
     put("argmax", [value, place], h)

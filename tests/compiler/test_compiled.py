@@ -77,7 +77,9 @@ def test_compiled_agrees_with_the_interpreter(name: str) -> None:
     arrays = inputs_for(inputs, seed=1)
     reference = evaluate(outputs, dict(zip(inputs, arrays)))
     truth = in_float64(outputs, inputs, arrays)
-    positive = in_float64(outputs, inputs, [np.abs(a) if a.dtype.kind != "b" else a for a in arrays])
+    positive = in_float64(
+        outputs, inputs, [np.abs(a) if a.dtype.kind != "b" else a for a in arrays]
+    )
     results = run_compiled(outputs, inputs, arrays)
     for got, expected, exact, size in zip(results, reference, truth, positive):
         assert_agrees(got, expected, exact, size)

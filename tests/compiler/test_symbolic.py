@@ -41,7 +41,9 @@ def run(
     pointers = [held[lowered.slots[b.slot]].ctypes.data for b in kernel.params]
     assert kernel.sizes == ("n",)
     everything = [*pointers, size.ctypes.data]
-    plan = Plan([Step(function, tuple(range(len(everything))), _tasks(kernel, n), 1)], len(everything))
+    plan = Plan(
+        [Step(function, tuple(range(len(everything))), _tasks(kernel, n), 1)], len(everything)
+    )
     plan.run(everything)
     return out
 

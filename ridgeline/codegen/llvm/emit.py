@@ -21,7 +21,21 @@ from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, logical_and
 from ridgeline.loops.ir import (
-    Alloc, Buffer, Const, Expr, For, Hole, If, Kernel, Load, Op, Reduce, Seq, Stmt, Store, Var,
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Hole,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
 )  # fmt: skip
 from ridgeline.loops.math import expand
 from ridgeline.loops.monoids import MONOIDS, Monoid
@@ -53,9 +67,7 @@ class KernelEmitter(MemoryEmitter):
         self.lane_bits: tuple[bool, ...] | None = None
         self.load_floor = 0
         self.momentary: dict[object, Value] = {}
-        self.written = {
-            (b.slot, b.name if b.slot < 0 else "") for b in _written(kernel.body)
-        }
+        self.written = {(b.slot, b.name if b.slot < 0 else "") for b in _written(kernel.body)}
 
     def text(self) -> str:
         """The whole function."""
@@ -359,9 +371,7 @@ class KernelEmitter(MemoryEmitter):
                 return [(condition, guard), (chosen, inner), (other, guard)]
             return [(a, guard) for a in expr.args]
         if isinstance(expr, Load):
-            indices: list[tuple[Expr, Expr | None]] = [
-                (i, guard) for i in expr.index if _reads(i)
-            ]
+            indices: list[tuple[Expr, Expr | None]] = [(i, guard) for i in expr.index if _reads(i)]
             return indices + ([(guard, None)] if guard is not None else [])
         return []
 
@@ -457,7 +467,6 @@ def _written(body: Stmt) -> list[Buffer]:
         elif isinstance(statement, Reduce):
             found.extend(statement.buffers)
     return found
-
 
 
 _READS: WeakKeyDictionary[Expr, bool] = WeakKeyDictionary()

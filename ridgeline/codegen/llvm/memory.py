@@ -22,7 +22,7 @@ from ridgeline.codegen.llvm.types import (
 )
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, free_vars, mul
+from ridgeline.loops.build import add, affine, mul
 from ridgeline.loops.ir import Buffer, Const, Expr, Var
 
 
@@ -208,10 +208,13 @@ class MemoryEmitter(ScalarEmitter):
                 choice = f"select i1 {guard.shared.name}, ptr {pointer.name}, ptr {base.name}"
                 pointer = self.instruction(choice, dtypes.uint64, guard.shared, pointer, base)
         if lanes is not None and not any(lanes):
-            made = self.instruction(f"load {kind}, ptr {pointer.name}", buffer.dtype, pointer, anchor)
+            made = self.instruction(
+                f"load {kind}, ptr {pointer.name}", buffer.dtype, pointer, anchor
+            )
             return self._loaded(made, buffer, 1)
         active = self._active(buffer, guard)
-        if lanes is not None and isinstance(active, tuple) and max(lanes) < 4 * self.lane_count:
+        near = lanes is not None and max(lanes) < 4 * self.lane_count
+        if lanes is not None and near and isinstance(active, tuple):
             raw = self._picked(pointer, kind, lanes, active, anchor)
         else:
             if lanes is None:
@@ -318,9 +321,7 @@ class MemoryEmitter(ScalarEmitter):
         whole = vector(kind, lanes)
         active = mask.name if mask is not None else splat("i1 true", lanes)
         name = f"llvm.masked.gather.{mangled(kind, lanes)}.v{lanes}p0"
-        self.declarations.add(
-            f"declare {whole} @{name}(<{lanes} x ptr>, <{lanes} x i1>, {whole})"
-        )
+        self.declarations.add(f"declare {whole} @{name}(<{lanes} x ptr>, <{lanes} x i1>, {whole})")
         text = (
             f"call {whole} @{name}(<{lanes} x ptr> align {_element_bytes(kind)} {pointers.name}, "
             f"<{lanes} x i1> {active}, {whole} zeroinitializer)"
@@ -390,7 +391,9 @@ class MemoryEmitter(ScalarEmitter):
         if kind == value.type:
             return value
         opcode = "zext" if buffer.dtype is dtypes.bool_ else "fptrunc"
-        return self.instruction(f"{opcode} {value.type} {value.name} to {kind}", buffer.dtype, value)
+        return self.instruction(
+            f"{opcode} {value.type} {value.name} to {kind}", buffer.dtype, value
+        )
 
     def _scatter(self, pointers: Value, kind: str, value: Value, line: object) -> None:
         assert callable(line)

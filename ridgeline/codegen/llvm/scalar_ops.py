@@ -119,8 +119,7 @@ class ScalarEmitter:
         else:
             condition, yes, no = self.matched(condition, yes, no)
         text = (
-            f"select {condition.type} {condition.name}, {yes.type} {yes.name}, "
-            f"{no.type} {no.name}"
+            f"select {condition.type} {condition.name}, {yes.type} {yes.name}, {no.type} {no.name}"
         )
         return self.instruction(text, yes.dtype, condition, yes, no)
 
@@ -143,8 +142,9 @@ class ScalarEmitter:
         if name in _BITWISE:
             return self._binary(_BITWISE[name], dtype, *operands)
         if name == "not":
-            ones = self.widen(Value("true" if kind == "bool" else "-1", operands[0].dtype),
-                              operands[0].lanes)
+            ones = self.widen(
+                Value("true" if kind == "bool" else "-1", operands[0].dtype), operands[0].lanes
+            )
             return self._binary("xor", dtype, operands[0], ones)
         return (self._float if kind == "float" else self._integer)(name, dtype, *operands)
 
@@ -235,7 +235,9 @@ class ScalarEmitter:
         self.declarations.add(f"declare {kind} @{symbol}({', '.join([kind] * len(operands))})")
         if operands[0].lanes == 1:
             arguments = ", ".join(f"{kind} {o.name}" for o in operands)
-            return self.instruction(f"call {kind} @{symbol}({arguments})", operands[0].dtype, *operands)
+            return self.instruction(
+                f"call {kind} @{symbol}({arguments})", operands[0].dtype, *operands
+            )
         whole = operands[0].type
         result = Value("poison", operands[0].dtype, operands[0].lanes)
         for lane in range(operands[0].lanes):
@@ -303,8 +305,11 @@ class ScalarEmitter:
             adjust = self.both(self._compare("ne", rest, zero), differ)
             if name == "floordiv":
                 lower = self.choose(adjust, self._binary("sub", a.dtype, quotient, one), quotient)
-                result = lower if negate is None else self.choose(
-                    negate, self._binary("sub", a.dtype, zero, a), lower)
+                result = (
+                    lower
+                    if negate is None
+                    else self.choose(negate, self._binary("sub", a.dtype, zero, a), lower)
+                )
             else:
                 upper = self.choose(adjust, self._binary("add", a.dtype, rest, divisor), rest)
                 result = upper if negate is None else self.choose(negate, zero, upper)
@@ -343,8 +348,8 @@ class ScalarEmitter:
             return self._to_float(a, dtype, target)
         if source_kind == "float":
             sign = "s" if kind == "int" else "u"
-            name = f"llvm.fpto{sign}i.sat"
-            full = f"{name}.{mangled(register_type(dtype), a.lanes)}.{mangled(register_type(a.dtype), a.lanes)}"
+            to, source = (mangled(register_type(t), a.lanes) for t in (dtype, a.dtype))
+            full = f"llvm.fpto{sign}i.sat.{to}.{source}"
             self.declarations.add(f"declare {target} @{full}({a.type})")
             return self.instruction(f"call {target} @{full}({a.type} {a.name})", dtype, a)
         width = 1 if source_kind == "bool" else a.dtype.bits
