@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import shutil
+import threading
 
 import pytest
 from builder import H200, TraceText, busy_program
@@ -34,6 +36,11 @@ def code_of(path) -> str:
         (b"<!DOCTYPE html>", "RL0702"),
         (b'{"a": 1}', "RL0703"),
         (b'{"traceEvents": []}', "RL0704"),
+        (b'{"schemaVersion": 1, "traceEvents": []}', "RL0704"),
+        (b'{"schemaVersion": 1, "deviceProp', "RL0704"),
+        (b'{"traceEvents": null}', "RL0703"),
+        (b"null", "RL0702"),
+        (b"\x80\x05pickle", "RL0702"),
         (
             b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "x", "ts": 1, "dur": 1}]}',
             "RL0703",
@@ -192,6 +199,12 @@ def test_an_unknown_gpu_gets_no_modelled_limit(tmp_path):
 
 
 HOSTILE = [
+    {"ts": 10**400}, {"dur": 10**400}, {"name": "[memory]", "ts": 10**400},
+    {"args": {"Input Dims": [[10**300] * 2] * 2, "Input type": ["float"] * 2}},
+    {"name": "aten::convolution", "args": {
+        "Input Dims": [[8, 3, 9, 9], [4, 3, 3, 3], [4]], "Input type": ["float"] * 3,
+        "Concrete Inputs": ["[" + "9" * 5000 + "]"] * 6,
+    }},
     {"ts": "soon"}, {"ts": None}, {"ts": float("inf")}, {"dur": -5}, {"dur": "long"}, {"name": 7},
     {"args": [1]}, {"args": {"Input Dims": 3, "Input type": {"a": 1}}}, {"cat": ["kernel"]},
     {"args": {"Input Dims": [[-1, 1 << 80]], "Input type": ["float"]}}, {"pid": [1], "tid": {}},
@@ -201,7 +214,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(
-    "category", ["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "python_function"]
+    "category",
+    ["cpu_op", "kernel", "cuda_runtime", "gpu_memcpy", "python_function", "cpu_instant_event"],
 )
 def test_hostile_fields_do_not_crash(tmp_path, category):
     trace = busy_program()
@@ -255,6 +269,45 @@ def test_a_trace_with_random_damage_is_read_or_refused(tmp_path, seed):
         assert report_page(diagnose(path)).endswith("</html>\n")
     except RidgelineError as error:
         assert error.code.startswith("RL07")
+
+
+def test_kernels_without_length_do_not_crash(tmp_path):
+    trace = busy_program()
+    for event in trace.events:
+        if event["cat"] == "kernel":
+            event["dur"] = 0
+    assert diagnose(trace.write(tmp_path / "a.json")).main.verdict.steps == 5
+
+
+def test_a_recording_after_the_schedule_ended_says_how_to_export(tmp_path):
+    """What export_chrome_trace writes after the loop: the profiler's own frames, and no op."""
+    trace = TraceText(trace_id="1")
+    trace.frame("train.py(3): main", 0, 50)
+    with pytest.raises(RidgelineError) as caught:
+        diagnose(trace.write(tmp_path / "a.json"))
+    assert caught.value.code == "RL0704" and "on_trace_ready" in str(caught.value)
+
+
+def test_a_short_gzip_that_is_cut_off_is_not_called_empty(tmp_path):
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(busy_program().text().encode())[:40])
+    with pytest.raises(RidgelineError, match="compressed data"):
+        diagnose(path)
+
+
+def test_a_pipe_is_read_like_a_file(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    text = busy_program().text()
+    writer = threading.Thread(target=path.write_text, args=(text,))
+    writer.start()
+    assert diagnose(path).main.verdict.steps == 5
+    writer.join()
+
+
+def test_a_file_named_twice_is_one_rank(tmp_path):
+    path = busy_program().write(tmp_path / "a.json")
+    assert len(diagnose([tmp_path, path]).ranks) == 1
 
 
 def test_an_event_days_away_is_damage(tmp_path):

@@ -69,8 +69,6 @@ def _marks(trace: Trace) -> tuple[Floats, int, str]:
 def _extent(trace: Trace) -> tuple[float, float]:
     """First start and last end of anything but the user's frames, which span the program."""
     tables = [table for table in (trace.ops, trace.calls, trace.gpu) if len(table)]
-    if not tables:
-        return float(trace.frames.start.min()), float(trace.frames.end.max())
     return min(float(t.start.min()) for t in tables), max(float(t.end.max()) for t in tables)
 
 

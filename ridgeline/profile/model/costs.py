@@ -81,7 +81,8 @@ def _matmul(name: str, arguments: OpArguments) -> Cost | None:
 
 
 def _integers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"-?\d+", text)]
+    # No stride or padding has more digits; Python refuses to convert thousands of them.
+    return [int(number) for number in re.findall(r"-?\d{1,9}", text)]
 
 
 def _convolved(name: str, arguments: OpArguments) -> tuple[int, ...] | None:
@@ -244,5 +245,7 @@ def cost_of(name: str, arguments: OpArguments) -> Cost | None:
     """The modelled cost of an op, or None where there is no formula or no shapes."""
     for names, model in _MODELS:
         if name in names:
-            return model(name, arguments)
+            cost = model(name, arguments)
+            # A damaged stride can give an output of negative size.
+            return cost if cost and min(cost.flops, cost.bytes) >= 0 else None
     return None

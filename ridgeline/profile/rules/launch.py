@@ -140,8 +140,8 @@ def _slow_calls(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
     end_of_call = calls.end[facts.links.call_of_gpu[launched]]
     delay = gpu.start[launched] - end_of_call
     # The queue was empty if the device was idle from the call to the kernel.
-    busy_before = np.searchsorted(facts.busy[:, 1], gpu.start[launched] - 1e-3)
-    last_end = np.where(busy_before > 0, facts.busy[np.maximum(busy_before - 1, 0), 1], -np.inf)
+    ends = np.concatenate(([-np.inf], facts.busy[:, 1]))
+    last_end = ends[np.searchsorted(ends[1:], gpu.start[launched] - 1e-3)]
     late = (delay > limits["delay"]) & (last_end <= end_of_call)
     excess += float(np.sum(delay[late] - limits["delay"]))
     count = len(slow) + int(late.sum())

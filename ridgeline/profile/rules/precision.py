@@ -186,7 +186,12 @@ def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
             spent += time
             lost += max(0.0, time - least)
     busy = float(facts.gpu_time(facts.kernels).sum())
-    if not double or spent / busy <= limits["double"] or 1 - spent / busy >= limits["other"]:
+    if (
+        not double
+        or busy <= 0
+        or spent / busy <= limits["double"]
+        or 1 - spent / busy >= limits["other"]
+    ):
         return None
     match = _match(facts, lost, joined(double), spent, "float32")
     values = {"share": percent(spent / busy)}

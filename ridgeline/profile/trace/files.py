@@ -15,15 +15,14 @@ from ridgeline.profile.trace.errors import TraceFileError, TraceFormatError
 _OTHER_FORMATS = (
     (b"PK\x03\x04", "a zip archive", "unpack it and name the .json file inside"),
     (b"SQLite format 3", "an SQLite database (an Nsight Systems export?)", ""),
-    (b"\x80\x04", "a Python pickle (a memory snapshot?)", ""),
-    (b"\x80\x02", "a Python pickle (a memory snapshot?)", ""),
+    *((bytes((0x80, n)), "a Python pickle (a memory snapshot?)", "") for n in range(2, 6)),
     (b"<!DOCTYPE", "an HTML page", ""),
     (b"<html", "an HTML page", ""),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd", "unpack it first: zstd -d FILE"),
     (b"\xfd7zXZ", "compressed with xz", "unpack it first: xz -d FILE"),
     (b"BZh", "compressed with bzip2", "unpack it first: bzip2 -d FILE"),
-    (b"\x1f\x8b", "", ""),
 )
+_GZIP = b"\x1f\x8b"
 _SUFFIXES = (".json", ".json.gz", ".trace", ".trace.gz")
 
 
@@ -50,24 +49,25 @@ def opened(path: Path, progress: Callable[[int], None] | None = None) -> Iterato
     except OSError as error:
         raise TraceFileError(f"cannot open {path}: {error.strerror}") from None
     with raw:
+        source = _Counting(raw, progress) if progress else cast(io.RawIOBase, raw)
+        # Peeking, not seeking, so that a pipe can be read too.
+        stream = io.BufferedReader(source, 1 << 18)
         try:
-            start = raw.read(16)
-            raw.seek(0)
+            start = stream.peek(16)
         except OSError as error:
             raise TraceFileError(f"cannot read {path}: {error.strerror}") from None
         for magic, what, help_text in _OTHER_FORMATS:
-            if what and start.startswith(magic):
+            if start.startswith(magic):
                 raise TraceFormatError(f"{path} is {what}, not a trace", help=help_text)
-        counted = io.BufferedReader(_Counting(raw, progress), 1 << 18) if progress else raw
-        if start.startswith(b"\x1f\x8b"):
-            with gzip.GzipFile(fileobj=counted) as unpacked:
+        if start.startswith(_GZIP):
+            with gzip.GzipFile(fileobj=stream) as unpacked:
                 yield cast(IO[bytes], unpacked)
         else:
-            yield counted
+            yield stream
 
 
 def trace_files(paths: Sequence[Path]) -> list[Path]:
-    """The files meant: each file named, and every trace directly inside each directory named."""
+    """The files meant, each once: those named, and every trace directly inside a directory."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -80,4 +80,4 @@ def trace_files(paths: Sequence[Path]) -> list[Path]:
             found += inside
         else:
             found.append(path)
-    return found
+    return list(dict.fromkeys(found))

@@ -130,7 +130,10 @@ class Completeness:
             reason = f" ({self.note})" if self.note else ""
             lines.append(f"the file is cut off{reason}: this is a partial result")
         if self.damaged_events:
-            lines.append(f"{self.damaged_events} damaged events were skipped")
+            one = self.damaged_events == 1
+            lines.append(
+                f"{self.damaged_events} damaged event{' was' if one else 's were'} skipped"
+            )
         if self.left_out_events:
             lines.append(
                 f"{self.left_out_events} events beyond the limit were left out: a partial result"

@@ -42,8 +42,21 @@ _PRODUCT_LIMIT = 1 << 62
 _LONGEST_NAME = 4096
 # Eleven days in microseconds; a time further off is damage.
 _LONGEST_RECORDING = 1e12
+# Three thousand years in microseconds; clocks do not start earlier.
+_LATEST = 1e17
+
+# Header fields that torch.profiler writes and other tools do not.
+_TORCH_FIELDS = frozenset({"deviceProperties", "trace_id", "record_shapes", "with_stack"})
 
 Event = dict[str, Any]
+
+
+def _number(value: object) -> float:
+    """A finite number or NaN, which every comparison below refuses."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _whole(value: object, default: int = -1) -> int:
@@ -68,21 +81,28 @@ def _product(value: object) -> int:
 
 
 def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
-    """`Input Dims` or `Input Strides`; a list of tensors is left empty."""
+    """`Input Strides` or `Input Dims`; what is no list of sizes is left empty."""
     if not isinstance(value, list):
         return ()
     flat = []
     for entry in value:
-        simple = isinstance(entry, list) and all(isinstance(size, int) for size in entry)
+        simple = isinstance(entry, list) and all(
+            isinstance(size, int) and 0 <= size < _PRODUCT_LIMIT for size in entry
+        )
         flat.append(tuple(entry) if simple else ())
     return tuple(flat)
+
+
+def _shapes(value: object) -> tuple[tuple[int, ...], ...]:
+    """`Input Dims`, without tensors that no memory could hold."""
+    return tuple(dims if math.prod(dims) < _PRODUCT_LIMIT else () for dims in _sizes(value))
 
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple(str(entry) for entry in value) if isinstance(value, list) else ()
 
 
-def _clean(text: str) -> str:
+def printable(text: str) -> str:
     """A name that is safe to print: control characters would reach the user's terminal."""
     if text.isprintable() and len(text) <= _LONGEST_NAME:
         return text
@@ -124,15 +144,9 @@ class TraceBuilder:
             if category == "cpu_instant_event":
                 self._memory_sample(event)
             return
-        start, duration, name = event.get("ts"), event.get("dur", 0), event.get("name")
-        try:
-            start, duration = float(start), float(duration)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            self.unusable += 1
-            return
-        if not (abs(start) < 1e17 and 0 <= duration <= _LONGEST_RECORDING) or not isinstance(
-            name, str
-        ):
+        start, duration = _number(event.get("ts")), _number(event.get("dur", 0))
+        timed = abs(start) < _LATEST and 0 <= duration <= _LONGEST_RECORDING
+        if not timed or not isinstance(event.get("name"), str):
             self.unusable += 1
             return
         if self.kept >= self._most:
@@ -154,7 +168,7 @@ class TraceBuilder:
         if "Input Dims" in args:
             arguments = self._arguments(
                 OpArguments(
-                    _sizes(args["Input Dims"]),
+                    _shapes(args["Input Dims"]),
                     _texts(args.get("Input type")),
                     _sizes(args.get("Input Strides")),
                     _texts(args.get("Concrete Inputs")),
@@ -163,7 +177,7 @@ class TraceBuilder:
         self._ops.add(
             start,
             duration,
-            self._names(_clean(event["name"])),
+            self._names(printable(event["name"])),
             self._thread(event),
             _whole(args.get("Sequence number")),
             _whole(args.get("External id")),
@@ -173,7 +187,7 @@ class TraceBuilder:
     def _call(self, event: Event, start: float, duration: float, args: dict[str, Any]) -> None:
         correlation = _whole(args.get("correlation"))
         self._calls.add(
-            start, duration, self._names(_clean(event["name"])), self._thread(event), correlation
+            start, duration, self._names(printable(event["name"])), self._thread(event), correlation
         )
 
     def _device_event(
@@ -192,7 +206,7 @@ class TraceBuilder:
         self._gpu.add(
             start,
             duration,
-            self._names(_clean(event["name"])),
+            self._names(printable(event["name"])),
             kind,
             # Two GPUs of one process may use the same stream number.
             _small(args.get("device")) * 4096 + _small(args.get("stream")),
@@ -205,24 +219,22 @@ class TraceBuilder:
     def _frame(self, event: Event, start: float, duration: float, _: dict[str, Any]) -> None:
         self._stacks = True
         if is_user_frame(event["name"]):
-            name = self._names(_clean(event["name"]))
+            name = self._names(printable(event["name"]))
             self._frames.add(start, duration, name, self._thread(event))
 
     def _memory_sample(self, event: Event) -> None:
-        args, time = event.get("args"), event.get("ts")
+        args, time = event.get("args"), _number(event.get("ts"))
         if event.get("name") != "[memory]" or not isinstance(args, dict):
             return
-        if not isinstance(time, (int, float)) or not math.isfinite(time):
-            return
-        if len(self._memory) < self._most:
-            self._memory.add(float(time), 0.0, int(_whole(args.get("Device Type"), 0) == 1))
+        if abs(time) < _LATEST and len(self._memory) < self._most:
+            self._memory.add(time, 0.0, int(_whole(args.get("Device Type"), 0) == 1))
             self._memory.floats[2].append(float(_whole(args.get("Total Allocated"), 0)))
             self._memory.floats[3].append(float(_whole(args.get("Total Reserved"), 0)))
 
     def build(self, path: str, header: dict[str, Any], completeness: Completeness) -> Trace:
         """The finished trace, times relative to its first event."""
-        if not self.kept:
-            raise _nothing_usable(path, self.seen, completeness)
+        if not self.kept - len(self._frames):
+            raise _nothing_usable(path, self.seen, header, completeness)
         tables = (self._ops, self._calls, self._gpu, self._frames)
         low, high = _plausible(np.concatenate([table.starts() for table in tables]))
         (ops, ops_end), ops_ids = self._ops.sorted(low, high)
@@ -236,7 +248,7 @@ class TraceBuilder:
             path=path,
             rank=_whole(distributed.get("rank")),
             world_size=_whole(distributed.get("world_size"), 1),
-            backend=_clean(str(distributed.get("backend", ""))),
+            backend=printable(str(distributed.get("backend", ""))),
             device=_device(header),
             has_shapes=len(self._arguments) > 0,
             has_stacks=self._stacks,
@@ -271,7 +283,7 @@ def _device(header: dict[str, Any]) -> Device:
         return Device()
     first = devices[0]
     return Device(
-        _clean(str(first.get("name", ""))),
+        printable(str(first.get("name", ""))),
         max(0, _whole(first.get("computeMajor"), 0)),
         max(0, _whole(first.get("computeMinor"), 0)),
         max(0, _whole(first.get("numSms"), 0)),
@@ -279,8 +291,10 @@ def _device(header: dict[str, Any]) -> Device:
     )
 
 
-def _nothing_usable(path: str, seen: int, completeness: Completeness) -> Exception:
-    """The error for a file in which no torch.profiler event was found."""
+def _nothing_usable(
+    path: str, seen: int, header: dict[str, Any], completeness: Completeness
+) -> Exception:
+    """The error for a file in which there is no op, call or kernel."""
     how = (
         "record one with torch.profiler.profile(record_shapes=True, with_stack=True) and "
         "prof.export_chrome_trace('trace.json')"
@@ -288,6 +302,12 @@ def _nothing_usable(path: str, seen: int, completeness: Completeness) -> Excepti
     if completeness.truncated:
         return EmptyTraceError(
             f"{path} is cut off before its first usable event", note=completeness.note, help=how
+        )
+    if _TORCH_FIELDS & header.keys():
+        return EmptyTraceError(
+            f"{path} was written by torch.profiler while no op ran",
+            note="after the active steps of a schedule, the next recording is empty",
+            help="export in on_trace_ready=lambda prof: prof.export_chrome_trace('trace.json')",
         )
     if seen:
         return ForeignTraceError(
@@ -309,9 +329,9 @@ def read_trace(
                 add(event)
         except TraceFormatError as error:
             raise TraceFormatError(f"{path}: {error.message}", note=error.note) from None
-    if "traceEvents" not in scanner.header and not builder.seen and scanner.header:
+    if not (scanner.found_events or scanner.truncated) and scanner.header:
         raise ForeignTraceError(
-            f"{path} is JSON, but has no traceEvents",
+            f"{path} is JSON, but has no list of traceEvents",
             note="its fields are " + ", ".join(sorted(map(repr, scanner.header))[:6]),
         )
     completeness = Completeness(
@@ -320,4 +340,4 @@ def read_trace(
         builder.left_out,
         scanner.note,
     )
-    return builder.build(str(path), scanner.header, completeness)
+    return builder.build(printable(str(path)), scanner.header, completeness)

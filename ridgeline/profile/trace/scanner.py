@@ -38,6 +38,7 @@ class Scanner:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.header: dict[str, Any] = {}
+        self.found_events = False
         self.truncated = False
         self.damaged_events = 0
         self.note = ""
@@ -116,14 +117,16 @@ class Scanner:
         try:
             first = self._skip(_START)
         except _EndOfInput:
-            raise TraceFormatError("the file is empty") from None
+            what = "the compressed data is cut off or damaged" if self.note else "the file is empty"
+            raise TraceFormatError(what, note=self.note) from None
         if first == "[":
             self._at += 1
             yield from self._events()
             return
         if first != "{":
             raise TraceFormatError(
-                "this is not JSON", note=f"it starts with {self._text[self._at : self._at + 20]!r}"
+                "this is not a trace in JSON",
+                note=f"it starts with {self._text[self._at : self._at + 20]!r}",
             )
         self._at += 1
         while self._skip(_COMMA) != "}":
@@ -161,6 +164,7 @@ class Scanner:
     def _events(self) -> Iterator[dict[str, Any]]:
         """The events up to the closing bracket; the fast path is one C call an event."""
         scan, comma = self._scan, _COMMA.match
+        self.found_events = True
         while True:
             try:
                 while True:
@@ -184,6 +188,8 @@ class Scanner:
                 continue
             if isinstance(event, dict):
                 yield event
+            else:
+                self.damaged_events += 1
 
     def _resynchronise(self) -> None:
         """Skip one damaged event: go to the next place that looks like the start of another."""
@@ -196,4 +202,5 @@ class Scanner:
             # Keep a little: the separator may straddle two chunks.
             self._at = max(self._at, len(self._text) - 16)
             if not self._more():
+                self.note = self.note or "its end cannot be parsed"
                 raise _EndOfInput
