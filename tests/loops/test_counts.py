@@ -194,9 +194,7 @@ def test_views_of_one_slot_are_flagged() -> None:
 
 def test_polynomials() -> None:
     n, k = Polynomial.of("n"), Polynomial.of("k")
-    assert (
-        str((n + k) * (n - k)) == "n**2 + -1*k**2" or ((n + k) * (n - k)).at({"n": 5, "k": 3}) == 16
-    )
+    assert (n + k) * (n - k) == n * n - k * k and str(n * n + k * 3) == "n**2 + 3*k"
     triangle = Polynomial.of("i").summed("i", n)
     assert [triangle.at({"n": value}) for value in range(5)] == [0, 0, 1, 3, 6]
     cubes = (Polynomial.of("i") * Polynomial.of("i") * Polynomial.of("i")).summed("i", n)
