@@ -6,10 +6,12 @@ a node costs one dictionary look-up whatever the size of what hangs below it.
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 T = TypeVar("T", bound="Interned")
+_lock = threading.Lock()
 
 
 class Interned:
@@ -24,10 +26,11 @@ class Interned:
         key = (cls, *fields)
         found = Interned._table.get(key)
         if found is None:
-            found = object.__new__(cls)
+            made = object.__new__(cls)
             for slot, value in zip(cls.__slots__, fields):
-                object.__setattr__(found, slot, value)
-            Interned._table[key] = found
+                object.__setattr__(made, slot, value)
+            with _lock:  # of two threads that make the same object, the first one's stays
+                found = Interned._table.setdefault(key, made)
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:
