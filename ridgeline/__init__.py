@@ -47,7 +47,15 @@ from ridgeline.modes import (
     set_grad_enabled,
 )
 from ridgeline.namespace import get_default_dtype, is_tensor, result_type, set_default_dtype
-from ridgeline.random import Generator, default_generator, manual_seed
+from ridgeline.random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 from ridgeline.tensor import Size, Tensor, as_tensor, from_numpy, tensor
 
 __version__ = "0.1.0"

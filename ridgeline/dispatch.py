@@ -11,7 +11,13 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ridgeline import dtypes, execute, functions, random  # noqa: F401  (they fill the table)
+from ridgeline import (  # noqa: F401  (some fill the table)
+    distributions,
+    dtypes,
+    execute,
+    functions,
+    random,
+)
 from ridgeline.arguments import check_arguments
 from ridgeline.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.dtypes import DType

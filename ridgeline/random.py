@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from,
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size
+from ridgeline.guards import Lifted
 from ridgeline.modes import modes
 from ridgeline.ops.elementwise import apply, cast, full_like, scale, stop_gradient
 from ridgeline.ops.random import blocks, random_bits
@@ -40,9 +43,16 @@ def word(value: int) -> Node:
 class Generator:
     """A stream of random numbers: a seed, and how much of the stream was used."""
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self, device: Any = "cpu") -> None:
+        if str(device) not in ("cpu", "cpu:0", "None"):
+            raise RidgelineError(f"there is no device {str(device)!r}", help='devices: "cpu"')
         self._seed, self._offset = 0, 0
         self.seed()
+
+    @property
+    def device(self) -> str:
+        """Where the stream is kept; its bits are the same everywhere."""
+        return "cpu"
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of a seed from its beginning."""
@@ -70,7 +80,18 @@ class Generator:
 
     def set_state(self, state: tuple[int, int]) -> None:
         """Go to a place that `get_state` gave."""
-        self._seed, self._offset = state
+        seed, offset = _checked_state(state)
+        if modes.capture is not None:
+            raise RidgelineError(
+                "a generator cannot be moved inside jit", help="set it before the jitted call"
+            )
+        self._seed, self._offset = seed & _MASK, offset
+
+    def clone_state(self) -> Generator:
+        """Another generator at the same place of the same stream."""
+        made = Generator()
+        made.set_state(self.get_state())
+        return made
 
     def skip(self, count: int) -> int:
         """Move on by some blocks of the stream; where it stood before."""
@@ -87,6 +108,18 @@ class Generator:
         return word(self._seed), word(self.skip(count))
 
 
+def _checked_state(state: Any) -> tuple[int, int]:
+    """A state, if it is one."""
+    if isinstance(state, tuple | list) and len(state) == 2:
+        seed, offset = state
+        if isinstance(seed, int) and isinstance(offset, int) and offset >= 0:
+            return seed, offset
+    raise RidgelineError(
+        f"a generator's state is a seed and a place, got {state!r:.60}",
+        help="give what get_state() returned",
+    )
+
+
 default_generator = Generator()
 
 
@@ -100,13 +133,39 @@ def initial_seed() -> int:
     return default_generator.initial_seed()
 
 
+def seed() -> int:
+    """Seed the default generator from the system."""
+    return default_generator.seed()
+
+
+def get_rng_state() -> tuple[int, int]:
+    """The seed and the place of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: tuple[int, int]) -> None:
+    """Put the default generator where `get_rng_state` found it."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(enabled: bool = True) -> Iterator[None]:
+    """Draws inside do not move the default generator outside."""
+    state = default_generator.get_state()
+    try:
+        yield
+    finally:
+        if enabled:
+            default_generator.set_state(state)
+
+
 def draw(shape: tuple[Size, ...], generator: Generator | None) -> Node:
     """Random 32-bit words."""
     key, offset = (generator or default_generator).take(blocks(shape))
     return random_bits(key, offset, shape)
 
 
-def _unit(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
+def unit(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
     """Uniform in [0, 1), with as many random bits as the type can hold."""
     if not dtype.is_floating_point:
         raise DTypeError(f"random numbers need a floating type, not {dtype.name}")
@@ -119,16 +178,22 @@ def _unit(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) ->
     return cast(scale(cast(bits, dtypes.float32), 2.0**-digits), dtype)
 
 
+def wide(dtype: DType) -> DType:
+    """The type that random numbers of a type are computed in."""
+    return dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+
+
 def apply_shift(bits: Node, count: int) -> Node:
     """The words shifted right by a fixed count."""
     return apply("shr", bits, full_like(bits, count))
 
 
-def _normal(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
+def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
     """Standard normal numbers, by Box and Muller."""
-    wide = dtype if dtype is dtypes.float64 else dtypes.float32
-    first = _unit(shape, wide, generator)
-    angle = scale(_unit(shape, wide, generator), 2 * math.pi)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"random numbers need a floating type, not {dtype.name}")
+    first = unit(shape, wide(dtype), generator)
+    angle = scale(unit(shape, wide(dtype), generator), 2 * math.pi)
     away = apply("log", apply("sub", full_like(first, 1), first))  # 1 - u is never 0
     radius = apply("sqrt", scale(away, -2.0))
     return cast(apply("mul", radius, apply("cos", angle)), dtype)
@@ -137,53 +202,62 @@ def _normal(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) 
 @public(method=False, creation=True)
 def rand(*size: Any, dtype: DType | None = None, generator: Generator | None = None) -> Node:
     """Uniform in [0, 1)."""
-    return _unit(sizes_from(size), dtype or defaults.dtype, generator)
+    return unit(sizes_from(size), dtype or defaults.dtype, generator)
 
 
 @public(method=False, creation=True)
 def randn(*size: Any, dtype: DType | None = None, generator: Generator | None = None) -> Node:
     """Standard normal."""
-    return _normal(sizes_from(size), dtype or defaults.dtype, generator)
+    return standard_normal(sizes_from(size), dtype or defaults.dtype, generator)
 
 
 @public(method=False, creation=True)
 def rand_like(input: Node, *, dtype: DType | None = None) -> Node:
     """Uniform in [0, 1), in the shape of another tensor."""
-    return _unit(input.shape, dtype or input.dtype, None)
+    return unit(input.shape, dtype or input.dtype, None)
 
 
 @public(method=False, creation=True)
 def randn_like(input: Node, *, dtype: DType | None = None) -> Node:
     """Standard normal, in the shape of another tensor."""
-    return _normal(input.shape, dtype or input.dtype, None)
+    return standard_normal(input.shape, dtype or input.dtype, None)
 
 
 @public(method=False, creation=True)
 def randint(
-    low: int,
-    high: Any,
+    low: Any = 0,
+    high: Any = None,
     size: Any = None,
     *,
     dtype: DType | None = None,
     generator: Generator | None = None,
 ) -> Node:
-    """Integers from `low` up to but not including `high`."""
-    if size is None:
+    """Integers from `low` (or 0) up to but not including `high`: `randint(low, high, size)`."""
+    if size is None:  # randint(high, size)
         low, high, size = 0, low, high
+    elif high is None:  # randint(high, size=size)
+        low, high = 0, low
+    if size is None or not all(isinstance(v, int | np.integer) for v in (low, high)):
+        raise RidgelineError(f"randint needs integers and a size, got {low!r}, {high!r}, {size!r}")
     if not low < high:
         raise RidgelineError(f"randint needs low < high, got {low} and {high}")
     shape = sizes_from((size,))
-    return cast(_integers(shape, low, int(high), generator), dtype or dtypes.int64)
+    return cast(integers(shape, int(low), int(high), generator), dtype or dtypes.int64)
 
 
-def _integers(shape: tuple[Size, ...], low: int, high: int, generator: Generator | None) -> Node:
-    """Integers from 64 random bits, so that the remainder's bias is below 2**-31."""
+def integers(shape: tuple[Size, ...], low: int, high: int, generator: Generator | None) -> Node:
+    """Integers from 64 random bits: a remainder, whose bias is below span / 2**64."""
     span = high - low
-    wide = cast(draw(shape, generator), dtypes.uint64)
-    more = cast(draw(shape, generator), dtypes.uint64)
-    joined = apply("or", apply("shl", wide, full_like(wide, 32)), more)
+    joined = joined_bits(shape, generator)
     within = cast(apply("mod", joined, full_like(joined, span)), dtypes.int64)
     return apply("add", within, full_like(within, low))
+
+
+def joined_bits(shape: tuple[Size, ...], generator: Generator | None) -> Node:
+    """Random 64-bit words."""
+    high = cast(draw(shape, generator), dtypes.uint64)
+    low = cast(draw(shape, generator), dtypes.uint64)
+    return apply("or", apply("shl", high, full_like(high, 32)), low)
 
 
 @public(function=False, inplace=True)
@@ -191,9 +265,9 @@ def uniform(
     input: Node, a: Operand = 0.0, b: Operand = 1.0, *, generator: Generator | None = None
 ) -> Node:
     """Uniform in [a, b), in the shape of this tensor."""
-    unit = _unit(input.shape, input.dtype, generator)
+    drawn = unit(input.shape, input.dtype, generator)
     low, high = (stretch(as_node(v, input.dtype), input.shape) for v in (a, b))
-    return stop_gradient(apply("add", low, apply("mul", apply("sub", high, low), unit)))
+    return stop_gradient(apply("add", low, apply("mul", apply("sub", high, low), drawn)))
 
 
 @public(function=False, inplace=True)
@@ -201,17 +275,31 @@ def normal(
     input: Node, mean: Operand = 0.0, std: Operand = 1.0, *, generator: Generator | None = None
 ) -> Node:
     """Normal with a mean and a standard deviation, in the shape of this tensor."""
-    unit = _normal(input.shape, input.dtype, generator)
+    drawn = standard_normal(input.shape, input.dtype, generator)
     shift, width = (stretch(as_node(v, input.dtype), input.shape) for v in (mean, std))
-    return stop_gradient(apply("add", shift, apply("mul", width, unit)))
+    return stop_gradient(apply("add", shift, apply("mul", width, drawn)))
 
 
 @public()
-def bernoulli(input: Node, *, generator: Generator | None = None) -> Node:
-    """1 with the given probabilities, else 0."""
-    chance = stop_gradient(input)
-    hit = apply("lt", _unit(input.shape, input.dtype, generator), chance)
-    return cast(hit, input.dtype)
+def bernoulli(input: Node, p: float | None = None, *, generator: Generator | None = None) -> Node:
+    """1 with the given probabilities (or all with probability p), else 0."""
+    if p is None and not input.dtype.is_floating_point:
+        raise DTypeError(f"bernoulli needs floating probabilities, got {input.dtype.name}")
+    return _trials(input, input if p is None else p, generator)
+
+
+@public(name="bernoulli", function=False, method=False, inplace=True)
+def bernoulli_inplace(input: Node, p: Operand = 0.5, *, generator: Generator | None = None) -> Node:
+    """1 with probability p, else 0, in the shape of this tensor."""
+    return _trials(input, p, generator)
+
+
+def _trials(input: Node, p: Operand, generator: Generator | None) -> Node:
+    if not isinstance(p, Node | Lifted) and not 0 <= p <= 1:  # type: ignore[operator]
+        raise RidgelineError(f"a probability lies in 0…1, not {p}")
+    kind = wide(p.dtype if isinstance(p, Node) else input.dtype)
+    chance = stop_gradient(stretch(as_node(p, kind), input.shape))
+    return cast(apply("lt", unit(input.shape, kind, generator), chance), input.dtype)
 
 
 @public(method=False)
@@ -226,7 +314,7 @@ def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
     kept = apply(
         "le",
         stretch(as_node(float(p), dtypes.float32), input.shape),
-        _unit(input.shape, dtypes.float32, None),
+        unit(input.shape, dtypes.float32, None),
     )
     factor = stretch(as_node(1.0 / (1.0 - p), input.dtype), input.shape)
     return apply("mul", apply("mul", input, cast(kept, input.dtype)), factor)

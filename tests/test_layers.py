@@ -21,8 +21,8 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random array_api interop subscripts arguments masked capture checking custom "
-    "differentiate display kernel "
+    "jit random distributions array_api interop subscripts arguments masked capture checking "
+    "custom differentiate display kernel "
     "effects fft linalg namespace public pytree scopes signal signatures special tracing",
     "nn",
     "optim data",

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 _M0, _M1 = 0xD2511F53, 0xCD9E8D57  # multipliers of the two halves
 _W0, _W1 = 0x9E3779B9, 0xBB67AE85  # what the key grows by in each round
@@ -48,10 +51,14 @@ def blocks(shape: Sequence[Size]) -> int:
 
 def philox(key: int, counters: Array) -> Array:
     """The words of some blocks, given by their 64-bit numbers: one row of four each."""
-    x0 = (counters & np.uint64(_LOW)).astype(np.uint64)
-    x1 = counters >> np.uint64(32)
-    x2 = np.zeros_like(x0)
-    x3 = np.zeros_like(x0)
+    low, high = counters & np.uint64(_LOW), counters >> np.uint64(32)
+    nothing = np.zeros_like(low)
+    return np.stack(rounds(key, (low, high, nothing, nothing)), axis=-1).astype(np.uint32)
+
+
+def rounds(key: int, words: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    """The ten rounds: 32-bit words of counters, held in uint64, to random words."""
+    x0, x1, x2, x3 = words
     k0, k1 = key & _LOW, key >> 32
     low = np.uint64(_LOW)
     for _ in range(ROUNDS):
@@ -61,7 +68,7 @@ def philox(key: int, counters: Array) -> Array:
         x2 = (product0 >> np.uint64(32)) ^ x3 ^ np.uint64(k1)
         x3 = product0 & low
         k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-    return np.stack([x0, x1, x2, x3], axis=-1).astype(np.uint32)
+    return x0, x1, x2, x3
 
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -107,9 +114,21 @@ def _halves(words: Node) -> tuple[Node, Node]:
     return low, cast(apply("shr", words, full_like(words, 32)), dtypes.uint32)
 
 
+def _batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    """Every element reads its own place of the stream: the draw written out, over the batch."""
+    places = [leaf(source.types[0]) for source in current.inputs]
+    moving = {place: a for place, a, has in zip(places, inputs, batched) if has}
+    given = [p if has else a for p, a, has in zip(places, inputs, batched)]
+    ((made, _),) = batching.extended(moving).run([expand(current, *given)])
+    return [made]
+
+
 RANDOM_BITS = Op(
     "random_bits",
     "pointwise",
     lambda types, attrs: (TensorType(attrs.shape, dtypes.uint32, types[0].device),),
     _value,
+    batch=_batch,
 )

@@ -1,0 +1,327 @@
+"""Distributions made of uniform and normal draws, without a loop that depends on values.
+
+Rejection is unrolled: a fixed number of proposals is drawn for every element and the first that is
+accepted is taken, so that a draw has the same place in the stream in every way to run. No gradient
+passes through a draw.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.functions.concrete import concrete
+from ridgeline.functions.operands import (
+    Operand,
+    as_node,
+    broadcast_shapes,
+    defaults,
+    require_float,
+    result_type,
+    sizes_from,
+    stretch,
+)
+from ridgeline.functions.quantiles import searchsorted
+from ridgeline.functions.registry import public
+from ridgeline.functions.scanning import cumsum
+from ridgeline.functions.sorting import argsort, topk
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
+from ridgeline.modes import modes
+from ridgeline.ops.elementwise import (
+    add,
+    apply,
+    cast,
+    div,
+    full_like,
+    mul,
+    neg,
+    scale,
+    select,
+    stop_gradient,
+    sub,
+)
+from ridgeline.ops.movement import slice_
+from ridgeline.ops.special import special
+from ridgeline.random import Generator, integers, joined_bits, standard_normal, unit, wide
+
+_GAMMA_PROPOSALS = 8  # each is taken with a probability of at least 0.95
+_POISSON_PROPOSALS = 16  # each is taken with a probability of at least 0.8
+_FEW = 10.0  # Poisson rates below are inverted term by term
+_TERMS = 48  # a count beyond has a probability below 1e-16 at that rate
+
+
+def _log_unit(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
+    """The logarithm of a uniform number in (0, 1]."""
+    drawn = unit(shape, dtype, generator)
+    return apply("log", sub(full_like(drawn, 1), drawn))
+
+
+def _spread(value: Operand, input: Node, dtype: DType) -> Node:
+    return stop_gradient(stretch(as_node(value, dtype), input.shape))
+
+
+def _positive(value: Operand, what: str) -> None:
+    if not isinstance(value, Node) and not value > 0:  # type: ignore[operator]
+        raise RidgelineError(f"{what} is above 0, not {value}")
+
+
+@public(method=False, creation=True)
+def normal(
+    mean: Operand = 0.0,
+    std: Operand = 1.0,
+    size: Any = None,
+    *,
+    dtype: DType | None = None,
+    generator: Generator | None = None,
+) -> Node:
+    """Normal with means and standard deviations, given as tensors, or as numbers with a size."""
+    if not isinstance(std, Node) and std < 0:  # type: ignore[operator]
+        raise RidgelineError(f"a standard deviation is at least 0, not {std}")
+    given = [v for v in (mean, std) if isinstance(v, Node)]
+    if size is None and not given:
+        raise RidgelineError("normal needs a size where mean and std are numbers")
+    for value in given:
+        require_float(value, "normal")
+    shape = sizes_from((size,)) if size is not None else ()
+    shape = broadcast_shapes(shape, *[v.shape for v in given])
+    kind = dtype or (result_type(*given) if given else defaults.dtype)
+    drawn = standard_normal(shape, kind, generator)
+    return add(_spread(mean, drawn, kind), mul(_spread(std, drawn, kind), drawn))
+
+
+@public(function=False, method=False, inplace=True)
+def exponential(input: Node, lambd: float = 1.0, *, generator: Generator | None = None) -> Node:
+    """Exponential with rate `lambd`, in the shape of this tensor."""
+    _positive(lambd, "the rate of exponential_")
+    kind = wide(input.dtype)
+    rate = _spread(lambd, input, kind)
+    return cast(div(neg(_log_unit(input.shape, kind, generator)), rate), input.dtype)
+
+
+@public(function=False, method=False, inplace=True)
+def cauchy(
+    input: Node, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
+) -> Node:
+    """Cauchy with a median and half its width, in the shape of this tensor."""
+    _positive(sigma, "the width of cauchy_")
+    kind = wide(input.dtype)
+    drawn = unit(input.shape, kind, generator)
+    angle = scale(sub(drawn, full_like(drawn, 0.5)), math.pi)
+    tangent = div(apply("sin", angle), apply("cos", angle))
+    shifted = add(_spread(median, input, kind), mul(_spread(sigma, input, kind), tangent))
+    return cast(shifted, input.dtype)
+
+
+@public(function=False, method=False, inplace=True)
+def log_normal(
+    input: Node, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
+) -> Node:
+    """The exponential of normal numbers, in the shape of this tensor."""
+    _positive(std, "the standard deviation of log_normal_")
+    kind = wide(input.dtype)
+    drawn = standard_normal(input.shape, kind, generator)
+    power = add(_spread(mean, input, kind), mul(_spread(std, input, kind), drawn))
+    return cast(apply("exp", power), input.dtype)
+
+
+@public(function=False, method=False, inplace=True)
+def geometric(input: Node, p: float, *, generator: Generator | None = None) -> Node:
+    """How many trials of probability p until the first success, in the shape of this tensor."""
+    if not 0 < p <= 1:
+        raise RidgelineError(f"geometric_ needs a probability above 0, up to 1, not {p}")
+    kind = wide(input.dtype) if input.dtype.is_floating_point else dtypes.float64
+    missed = _spread(math.log1p(-p) if p < 1 else -math.inf, input, kind)
+    failures = apply("floor", div(_log_unit(input.shape, kind, generator), missed))
+    return cast(add(failures, full_like(failures, 1)), input.dtype)
+
+
+@public(function=False, method=False, inplace=True)
+def random(
+    input: Node, low: int = 0, high: int | None = None, *, generator: Generator | None = None
+) -> Node:
+    """Integers from `low` up to but not including `high`; one number is the upper bound.
+
+    Without bounds: all that the element type can hold exactly, from 0.
+    """
+    if high is None:
+        low, high = 0, low or _exact(input.dtype)
+    if not low < high:
+        raise RidgelineError(f"random_ needs low < high, got {low} and {high}")
+    return cast(integers(input.shape, low, high, generator), input.dtype)
+
+
+def _exact(dtype: DType) -> int:
+    """One above the largest integer of a type's unbroken range."""
+    if dtype is dtypes.bool_:
+        return 2
+    if dtype.is_integer:
+        return 1 << min(63, dtype.itemsize * 8 - (dtype.kind == "int"))
+    digits = {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11, dtypes.bfloat16: 8}
+    if dtype not in digits:
+        raise DTypeError(f"random_ has no range for {dtype.name}", help="give low and high")
+    return (1 << digits[dtype]) + 1
+
+
+@public(method=False, creation=True)
+def randperm(n: int, *, dtype: DType | None = None, generator: Generator | None = None) -> Node:
+    """The numbers 0…n-1 in random order."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ShapeError(f"randperm needs a count of at least 0, got {n!r}")
+    return cast(argsort(joined_bits((n,), generator), 0), dtype or dtypes.int64)
+
+
+@public(method=False, creation=True)
+def randint_like(
+    input: Node, low: int, high: int | None = None, *, dtype: DType | None = None
+) -> Node:
+    """Integers from `low` up to but not including `high`, in the shape of another tensor."""
+    if high is None:
+        low, high = 0, low
+    if not low < high:
+        raise RidgelineError(f"randint_like needs low < high, got {low} and {high}")
+    return cast(integers(input.shape, low, high, None), dtype or input.dtype)
+
+
+def _check_weights(input: Node, num_samples: int, replacement: bool) -> None:
+    """Values can be checked only where there are any: not while jit traces."""
+    if modes.capture is not None:
+        return
+    weights = concrete(stop_gradient(input), "multinomial").astype("float64")
+    if not (weights >= 0).all() or (weights == math.inf).any():
+        raise RidgelineError("multinomial needs weights that are finite and at least 0")
+    needed = 1 if replacement else num_samples
+    found = (weights > 0).sum(-1)
+    if (found < needed).any():
+        raise RidgelineError(
+            f"multinomial: {needed} weights above 0 are needed, a row has {int(found.min())}"
+        )
+
+
+@public()
+def multinomial(
+    input: Node,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Generator | None = None,
+) -> Node:
+    """Indices drawn by the weights in each row, with or without putting them back."""
+    if len(input.shape) not in (1, 2):
+        raise ShapeError(f"multinomial needs one row or several, got {list(input.shape)}")
+    if not input.dtype.is_floating_point:
+        raise DTypeError(f"multinomial needs floating weights, got {input.dtype.name}")
+    if num_samples < 1:
+        raise RidgelineError(f"multinomial draws at least 1 sample, not {num_samples}")
+    _check_weights(input, num_samples, replacement)
+    weights = cast(stop_gradient(input), dtypes.float64)
+    if replacement:
+        return _drawn_again(weights, num_samples, generator)
+    waiting = neg(_log_unit(weights.shape, dtypes.float64, generator))
+    never = apply("eq", weights, full_like(weights, 0))
+    return topk(select(never, full_like(weights, -1), div(weights, waiting)), num_samples).indices
+
+
+def _drawn_again(weights: Node, count: int, generator: Generator | None) -> Node:
+    """Where uniform numbers fall among the running sums."""
+    sums = cumsum(weights, -1)
+    rank = len(weights.shape)
+    start = (*([0] * (rank - 1)), _last(weights.shape[-1]))
+    total = slice_(sums, start, (*weights.shape[:-1], 1), (1,) * rank)
+    shape = (*weights.shape[:-1], count)
+    places = mul(unit(shape, dtypes.float64, generator), stretch(total, shape))
+    return searchsorted(sums, places, right=True)
+
+
+def _last(size: Size) -> int:
+    """The last index of an axis whose size is known."""
+    if not isinstance(size, int):
+        raise ShapeError(f"multinomial needs rows of a known size, got {size}")
+    return size - 1
+
+
+@public("_standard_gamma", method=False)
+def standard_gamma(input: Node, *, generator: Generator | None = None) -> Node:
+    """Gamma of scale 1 with the given shapes, by Marsaglia and Tsang (2000)."""
+    require_float(input, "standard_gamma")
+    kind = wide(input.dtype)
+    alpha = cast(stop_gradient(input), kind)
+    one = full_like(alpha, 1)
+    small = apply("lt", alpha, one)
+    d = sub(select(small, add(alpha, one), alpha), full_like(alpha, 1 / 3))
+    c = div(one, apply("sqrt", scale(d, 9.0)))
+    result, waiting = d, full_like(small, True)
+    for _ in range(_GAMMA_PROPOSALS):
+        x = standard_normal(alpha.shape, kind, generator)
+        base = add(one, mul(c, x))
+        positive = apply("lt", full_like(base, 0), base)
+        v = select(positive, mul(mul(base, base), base), one)
+        bound = add(scale(mul(x, x), 0.5), mul(d, add(sub(one, v), apply("log", v))))
+        below = apply("lt", _log_unit(alpha.shape, kind, generator), bound)
+        taken = apply("and", waiting, apply("and", positive, below))
+        result = select(taken, mul(d, v), result)
+        waiting = apply("and", waiting, apply("xor", taken, full_like(taken, True)))
+    boost = apply("exp", div(_log_unit(alpha.shape, kind, generator), alpha))
+    return cast(select(small, mul(result, boost), result), input.dtype)
+
+
+@public(method=False)
+def poisson(input: Node, generator: Generator | None = None) -> Node:
+    """Counts with the given rates."""
+    require_float(input, "poisson")
+    if modes.capture is None and not (concrete(stop_gradient(input), "poisson") >= 0).all():
+        raise RidgelineError("poisson needs rates of at least 0")
+    rate = cast(stop_gradient(input), dtypes.float64)
+    few = apply("lt", rate, full_like(rate, _FEW))
+    low = select(few, rate, full_like(rate, 1))
+    high = select(few, full_like(rate, _FEW), rate)
+    counts = select(few, _poisson_few(low, generator), _poisson_many(high, generator))
+    return cast(counts, input.dtype)
+
+
+def _poisson_few(rate: Node, generator: Generator | None) -> Node:
+    """By inversion: how many of the running sums of probabilities lie below a uniform number."""
+    drawn = unit(rate.shape, dtypes.float64, generator)
+    term = apply("exp", neg(rate))
+    total, count = term, full_like(rate, 0)
+    for k in range(1, _TERMS):
+        count = add(count, cast(apply("le", total, drawn), dtypes.float64))
+        term = mul(term, scale(rate, 1 / k))
+        total = add(total, term)
+    return count
+
+
+def _poisson_many(rate: Node, generator: Generator | None) -> Node:
+    """By Hörmann's transformed rejection with squeeze (1993)."""
+
+    def number(value: float) -> Node:
+        return full_like(rate, value)
+
+    b = add(number(0.931), scale(apply("sqrt", rate), 2.53))
+    a = add(number(-0.059), scale(b, 0.02483))
+    inverse_alpha = add(number(1.1239), div(number(1.1328), sub(b, number(3.4))))
+    squeeze = sub(number(0.9277), div(number(3.6224), sub(b, number(2.0))))
+    result, waiting = apply("floor", rate), full_like(apply("lt", rate, rate), True)
+    for _ in range(_POISSON_PROPOSALS):
+        u = sub(unit(rate.shape, dtypes.float64, generator), number(0.5))
+        log_v = _log_unit(rate.shape, dtypes.float64, generator)
+        v = apply("exp", log_v)
+        edge = apply("max", sub(number(0.5), apply("abs", u)), number(1e-300))
+        slope = add(div(scale(a, 2.0), edge), b)
+        k = apply("floor", add(mul(slope, u), add(rate, number(0.43))))
+        inside = apply("le", number(0), k)
+        count = select(inside, k, number(0))
+        surely = apply("and", apply("le", number(0.07), edge), apply("le", v, squeeze))
+        ratio = add(div(a, mul(edge, edge)), b)
+        left = sub(add(log_v, apply("log", inverse_alpha)), apply("log", ratio))
+        right = sub(
+            sub(mul(count, apply("log", rate)), rate), special("lgamma", add(count, number(1)))
+        )
+        taken = apply("and", inside, apply("or", surely, apply("le", left, right)))
+        taken = apply("and", waiting, taken)
+        result = select(taken, count, result)
+        waiting = apply("and", waiting, apply("xor", taken, full_like(taken, True)))
+    return result
