@@ -73,6 +73,11 @@ _LAZY = {
     "value_and_grad": "ridgeline.transforms",
     "vjp": "ridgeline.transforms",
     "jvp": "ridgeline.transforms",
+    "vmap": "ridgeline.vectorize",
+    "jacobian": "ridgeline.jacobians",
+    "jacrev": "ridgeline.jacobians",
+    "jacfwd": "ridgeline.jacobians",
+    "hessian": "ridgeline.jacobians",
 }
 globals().update(dispatch.FUNCTIONS)
 
@@ -86,8 +91,10 @@ def loops(function: Any, *examples: Tensor) -> Any:
 
 if TYPE_CHECKING:
     from ridgeline.array_api.types import isdtype
+    from ridgeline.jacobians import hessian, jacfwd, jacobian, jacrev
     from ridgeline.public import *
     from ridgeline.transforms import grad, jvp, value_and_grad, vjp
+    from ridgeline.vectorize import vmap
 
 
 def __getattr__(name: str) -> Any:

@@ -79,6 +79,8 @@ class _Stream:
 class Capture:
     """What one traced call has read and changed so far."""
 
+    name = "jit"  # what traces, for messages
+
     def __init__(self) -> None:
         self.inputs: dict[Node, Source] = {}
         self.shadows: dict[Track, Track] = {}

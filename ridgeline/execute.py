@@ -66,10 +66,17 @@ def foreign(cell: Cell, track: Track, capture: Capture | None) -> tuple[Cell, Tr
     """What stands for a cell and a track made elsewhere, inside the running capture."""
     if capture is None:
         raise LeakError(
-            "this tensor was made while jit traced a function and has no value of its own",
-            help="return it from the jitted function",
+            f"this tensor was made while {tracer(cell, track)} traced a function and has no value "
+            "of its own",
+            help="return it from that function",
         )
     return capture.cell(cell), capture.track(track)
+
+
+def tracer(cell: Cell, track: Track) -> str:
+    """What traced the function in which a tensor was made."""
+    made = cell.capture or track.capture
+    return "jit" if made is None else made.name
 
 
 def record(cell: Cell) -> None:
@@ -172,10 +179,11 @@ def _constant_value(source: Tensor, what: str) -> Array:
         frame = user_frame(2)
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
         raise CaptureError(
-            f"{what} needs the value of a tensor, which jit does not have while it traces",
+            f"{what} needs the value of a tensor, which {capture.name} does not have while it "
+            "traces",
             note=_traced_note(node, place),
             help="choose with where(), return the tensor and read it outside, or move this "
-            "line out of the jitted function",
+            "line out of the traced function",
         )
     return evaluate([node])[0]
 

@@ -21,7 +21,7 @@ def concrete(node: Node, what: str, remedy: str = "") -> Array:
     capture = modes.capture
     if capture is not None:
         if capture.depends(node):
-            raise _unknown(node, what, remedy)
+            raise _unknown(node, what, remedy, capture.name)
         return evaluate([node])[0]
     if node.buffer is None:
         execute.flush()
@@ -31,7 +31,7 @@ def concrete(node: Node, what: str, remedy: str = "") -> Array:
     return array
 
 
-def _unknown(node: Node, what: str, remedy: str) -> Exception:
+def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
     from ridgeline.execute import CaptureError
 
     frame = user_frame(2)
@@ -40,9 +40,9 @@ def _unknown(node: Node, what: str, remedy: str) -> Exception:
     if place:
         lines.append(f"the tensor {node.types[0]} was made at {place}")
     return CaptureError(
-        f"the shape of {what} depends on values, which jit does not have while it traces",
+        f"the shape of {what} depends on values, which {tracer} does not have while it traces",
         note="\n".join(lines),
-        help=remedy or "choose with where(), or move this line out of the jitted function",
+        help=remedy or "choose with where(), or move this line out of the traced function",
     )
 
 

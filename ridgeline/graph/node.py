@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import ref
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.sizes import Size
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 Family: TypeAlias = Literal[
     "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque"
@@ -42,15 +45,19 @@ class Attrs:
 Infer: TypeAlias = Callable[[Sequence[TensorType], Any], tuple[TensorType, ...]]
 Value: TypeAlias = Callable[["Node", Sequence[Array]], tuple[Array, ...]]
 Transpose: TypeAlias = Callable[["Node", Sequence["Node | None"]], Sequence["Node | None"]]
+Batch: TypeAlias = Callable[
+    ["Node", Sequence["Node"], Sequence[bool], "Batching"], Sequence["Node"]
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """One row of the op table: type rule, NumPy value, and both directions of differentiation.
+    """One row of the op table: type rule, NumPy value, differentiation both ways, batching.
 
     `vjp(node, cotangents of its outputs)` gives the cotangents of its inputs, and
     `jvp(node, tangents of its inputs)` the tangents of its outputs; None stands for zero. A row
-    without them is not differentiable.
+    without them is not differentiable. `batch(node, inputs, which of them have a new leading axis,
+    batching)` gives the outputs with that axis.
     """
 
     name: str
@@ -59,6 +66,7 @@ class Op:
     value: Value
     vjp: Transpose | None = None
     jvp: Transpose | None = None
+    batch: Batch | None = None
 
     def __repr__(self) -> str:
         return self.name

@@ -14,6 +14,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.ops.batching import leading
 from ridgeline.scalars import Array
 
 Parts = Sequence[Node | None]
@@ -157,11 +158,18 @@ def _magnitude_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     return [None if tangent is None else real(mul(conj(unit(a)), tangent))]
 
 
-CONJ = Op("conj", "pointwise", _infer_same, lambda n, i: (np.conj(i[0]),), _conj_rule, _conj_rule)
-REAL = Op("real", "pointwise", _infer_real, lambda n, i: (i[0].real,), _real_vjp, _real_jvp)
-IMAG = Op("imag", "pointwise", _infer_real, lambda n, i: (i[0].imag,), _imag_vjp, _imag_jvp)
-JOIN = Op("complex", "pointwise", _infer_join, _join_value, _join_vjp, _join_jvp)
+CONJ = Op(
+    "conj", "pointwise", _infer_same, lambda n, i: (np.conj(i[0]),), _conj_rule, _conj_rule,
+    leading,
+)  # fmt: skip
+REAL = Op(
+    "real", "pointwise", _infer_real, lambda n, i: (i[0].real,), _real_vjp, _real_jvp, leading
+)
+IMAG = Op(
+    "imag", "pointwise", _infer_real, lambda n, i: (i[0].imag,), _imag_vjp, _imag_jvp, leading
+)
+JOIN = Op("complex", "pointwise", _infer_join, _join_value, _join_vjp, _join_jvp, leading)
 MAGNITUDE = Op(
     "magnitude", "pointwise", _infer_real, lambda n, i: (np.abs(i[0]),),
-    _magnitude_vjp, _magnitude_jvp,
+    _magnitude_vjp, _magnitude_jvp, leading,
 )  # fmt: skip

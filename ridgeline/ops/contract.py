@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add
 from ridgeline.ops.movement import pad, slice_
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,4 +242,19 @@ def _renamed(index_map: AxisMap, new: dict[int, int]) -> AxisMap:
     return AxisMap(terms, index_map.offset)
 
 
-CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp)
+def _batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    """A new first axis of the iteration, which the operands that have it share."""
+    attrs: ContractAttrs = current.attrs
+    later = {a: a + 1 for a in range(len(attrs.extents))}
+    left, right = (
+        (*([axis(0)] if has else []), *(_renamed(m, later) for m in maps))
+        for has, maps in zip(batched, (attrs.left, attrs.right))
+    )
+    extents = (batching.size, *attrs.extents)
+    output = (0, *(a + 1 for a in attrs.output))
+    return [contract(inputs[0], inputs[1], ContractAttrs(extents, output, left, right))]
+
+
+CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp, _batch)

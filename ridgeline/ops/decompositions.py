@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ridgeline import dtypes
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.batching import leading, outputs_of, spread
 from ridgeline.ops.complex import imag, join
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import add, full_like, mul, neg, sub
@@ -34,6 +35,9 @@ from ridgeline.ops.linalg import (
 from ridgeline.ops.movement import concat, slice_
 from ridgeline.ops.values import matrices
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,13 @@ def _qr_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     dq, dfirst = _tall_qr_jvp(q, first, part(tangent, 0, 0, height, height))
     moved = sub(part(tangent, 0, height, height, width - height), matmul(dq, rest))
     return [dq, beside(dfirst, matmul(adjoint(q), moved))]
+
+
+def _qr_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    q, r = outputs_of(node(QR, inputs, current.attrs))
+    return [spread(q, batching.size) if current.attrs.mode == "r" else q, r]
 
 
 def _tall_qr_jvp(q: Node, r: Node, tangent: Node) -> tuple[Node, Node]:
@@ -410,15 +421,19 @@ def _infer_reflectors(types: Sequence[TensorType], attrs: Any) -> tuple[TensorTy
 
 
 CHOLESKY = Op(
-    "cholesky", "opaque", _infer_cholesky, _cholesky_value, _cholesky_vjp, _cholesky_jvp
+    "cholesky", "opaque", _infer_cholesky, _cholesky_value, _cholesky_vjp, _cholesky_jvp, leading
 )
-QR = Op("qr", "opaque", _infer_qr, _qr_value, _qr_vjp, _qr_jvp)
-LU = Op("lu", "opaque", _infer_lu, lambda current, inputs: matrices.lu(inputs[0]), _lu_vjp, _lu_jvp)
-PERMUTATION = Op("permutation", "opaque", _infer_permutation, _permutation_value)
+QR = Op("qr", "opaque", _infer_qr, _qr_value, _qr_vjp, _qr_jvp, _qr_batch)
+LU = Op(
+    "lu", "opaque", _infer_lu, lambda current, inputs: matrices.lu(inputs[0]),
+    _lu_vjp, _lu_jvp, leading,
+)  # fmt: skip
+PERMUTATION = Op("permutation", "opaque", _infer_permutation, _permutation_value, batch=leading)
 PSEUDO_INVERSE = Op(
-    "pseudo_inverse", "opaque", _infer_pseudo, _pseudo_value, _pseudo_vjp, _pseudo_jvp
+    "pseudo_inverse", "opaque", _infer_pseudo, _pseudo_value, _pseudo_vjp, _pseudo_jvp, leading
 )
 REFLECTORS = Op(
     "reflectors", "opaque", _infer_reflectors,
     lambda current, inputs: matrices.householder(inputs[0]),
+    batch=leading,
 )  # fmt: skip

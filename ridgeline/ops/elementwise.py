@@ -19,6 +19,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.batching import leading, repeated
 from ridgeline.ops.complex import conj, real
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.scalars import Array, ScalarOp
@@ -127,6 +128,7 @@ def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
         value,
         vjp_from(conjugated(derivative)) if derivative else None,
         jvp_from(derivative) if derivative else None,
+        leading,
     )
 
 
@@ -321,18 +323,21 @@ CAST = Op(
     _cast_value,
     vjp_from(_cast_derivative),
     jvp_from(_cast_derivative),
+    leading,
 )
 CONSTANT = Op(
     "constant",
     "pointwise",
     lambda types, attrs: (TensorType((), attrs.dtype, attrs.device),),
     lambda current, inputs: (np.array(current.attrs.value, current.attrs.dtype.numpy),),
+    batch=repeated,
 )
 IOTA = Op(
     "iota",
     "pointwise",
     lambda types, attrs: (TensorType(attrs.shape, attrs.dtype, attrs.device),),
     _iota_value,
+    batch=repeated,
 )
 STOP_GRADIENT = Op(
     "stop_gradient",
@@ -341,4 +346,5 @@ STOP_GRADIENT = Op(
     lambda current, inputs: (inputs[0],),
     vjp_from(_zero),
     jvp_from(_zero),
+    leading,
 )

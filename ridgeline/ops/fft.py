@@ -14,6 +14,7 @@ import numpy as np
 from ridgeline.errors import DTypeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import complex_of, real, real_of
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, mul, select
 from ridgeline.ops.movement import pad
@@ -145,6 +146,6 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     return [None if tangent is None else node(current.op, (tangent,), current.attrs)]
 
 
-COMPLEX = Op("fourier", "opaque", _infer_complex, _complex_value, _complex_vjp, _jvp)
-HALF = Op("half_fourier", "opaque", _infer_half, _half_value, _half_vjp, _jvp)
-REAL = Op("real_fourier", "opaque", _infer_real, _real_value, _real_vjp, _jvp)
+COMPLEX = Op("fourier", "opaque", _infer_complex, _complex_value, _complex_vjp, _jvp, leading)
+HALF = Op("half_fourier", "opaque", _infer_half, _half_value, _half_vjp, _jvp, leading)
+REAL = Op("real_fourier", "opaque", _infer_real, _real_value, _real_vjp, _jvp, leading)

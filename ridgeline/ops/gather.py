@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,15 @@ from ridgeline.errors import DTypeError, IndexRangeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.origins import describe
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.batching import spread_all
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, div, full_like, iota, mul, select
+from ridgeline.ops.movement import permute
 from ridgeline.ops.reduce import kept_axes
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 _NUMPY: dict[str, Any] = {
     "add": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -258,5 +263,48 @@ def _without(is_zero: Node, factor: Node, product: Node, zeros: Node) -> Node:
     return select(none, div(product, factor), at_zero)
 
 
-GATHER = Op("gather", "gather", _infer_gather, _gather_value, _gather_vjp, _gather_jvp)
-SCATTER = Op("scatter", "opaque", _infer_scatter, _scatter_value, _scatter_vjp, _scatter_jvp)
+def _moved(a: Node, start: int, end: int) -> Node:
+    """One axis at another place."""
+    order = list(range(len(a.shape)))
+    order.insert(end, order.pop(start))
+    return permute(a, tuple(order))
+
+
+def _batch_indices(indices: Sequence[Node]) -> tuple[Node, ...]:
+    """Index arrays with a batch axis, and a ramp in front that keeps the elements apart."""
+    first = indices[0]
+    return (iota(first.shape, 0, dtypes.int64, first.type.device), *indices)
+
+
+def _gather_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    source, axes = inputs[0], current.attrs.axes
+    later = tuple(axis + 1 for axis in axes)
+    if not any(batched[1:]):
+        places = len(inputs[1].shape)
+        return [_moved(gather(source, inputs[1:], later), places, 0)]
+    indices = spread_all(inputs[1:], batched[1:], batching)
+    if not batched[0]:
+        return [gather(source, indices, axes)]
+    return [gather(source, _batch_indices(indices), (0, *later))]
+
+
+def _scatter_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    base, updates = spread_all(inputs[:2], batched[:2], batching)
+    mode, later = current.attrs.mode, tuple(axis + 1 for axis in current.attrs.axes)
+    if not any(batched[2:]):
+        places = len(inputs[2].shape)
+        return [scatter(base, _moved(updates, 0, places), inputs[2:], later, mode)]
+    indices = spread_all(inputs[2:], batched[2:], batching)
+    return [scatter(base, updates, _batch_indices(indices), (0, *later), mode)]
+
+
+GATHER = Op(
+    "gather", "gather", _infer_gather, _gather_value, _gather_vjp, _gather_jvp, _gather_batch
+)
+SCATTER = Op(
+    "scatter", "opaque", _infer_scatter, _scatter_value, _scatter_vjp, _scatter_jvp, _scatter_batch
+)

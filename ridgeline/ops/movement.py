@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ridgeline.errors import AxisError, DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,18 +312,71 @@ def _concat_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | N
     return [concat(filled, current.attrs.axis)]
 
 
+def _later(axes: Sequence[int]) -> tuple[int, ...]:
+    """Axes behind one more leading axis."""
+    return tuple(axis + 1 for axis in axes)
+
+
+def _reshape_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    return [reshape(inputs[0], (batching.size, *current.shape))]
+
+
+def _permute_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    return [permute(inputs[0], (0, *_later(current.attrs.order)))]
+
+
+def _broadcast_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    return [broadcast(inputs[0], (batching.size, *current.shape), (0, *_later(current.attrs.axes)))]
+
+
+def _slice_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    attrs = current.attrs
+    sizes = (batching.size, *attrs.sizes)
+    return [slice_(inputs[0], (0, *attrs.starts), sizes, (1, *attrs.steps))]
+
+
+def _pad_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    attrs = current.attrs
+    low, high, between = (0, *attrs.low), (0, *attrs.high), (0, *attrs.interior)
+    return [pad(inputs[0], low, high, between, attrs.value)]
+
+
+def _concat_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    from ridgeline.ops.batching import shift_axis
+
+    return shift_axis(current, inputs, batched, batching)
+
+
 RESHAPE = Op(
     "reshape", "movement", _infer_reshape,
     lambda current, inputs: (inputs[0].reshape(current.attrs.shape),), _reshape_vjp, _jvp,
+    _reshape_batch,
 )  # fmt: skip
 PERMUTE = Op(
     "permute", "movement", _infer_permute,
     lambda current, inputs: (np.transpose(inputs[0], current.attrs.order),), _permute_vjp, _jvp,
+    _permute_batch,
 )  # fmt: skip
-BROADCAST = Op("broadcast", "movement", _infer_broadcast, _broadcast_value, _broadcast_vjp, _jvp)
-SLICE = Op("slice", "movement", _infer_slice, _slice_value, _slice_vjp, _jvp)
-PAD = Op("pad", "movement", _infer_pad, _pad_value, _pad_vjp, _pad_jvp)
+BROADCAST = Op(
+    "broadcast", "movement", _infer_broadcast, _broadcast_value, _broadcast_vjp, _jvp,
+    _broadcast_batch,
+)  # fmt: skip
+SLICE = Op("slice", "movement", _infer_slice, _slice_value, _slice_vjp, _jvp, _slice_batch)
+PAD = Op("pad", "movement", _infer_pad, _pad_value, _pad_vjp, _pad_jvp, _pad_batch)
 CONCAT = Op(
     "concat", "movement", _infer_concat,
     lambda current, inputs: (np.concatenate(inputs, current.attrs.axis),), _concat_vjp, _concat_jvp,
+    _concat_batch,
 )  # fmt: skip

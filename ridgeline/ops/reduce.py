@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,10 +12,14 @@ from ridgeline import dtypes
 from ridgeline.errors import DTypeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, div, full_like, iota, mul, select
 from ridgeline.ops.movement import broadcast
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "sum": ("uint", "int", "float", "complex"),
@@ -183,5 +187,14 @@ def _arg_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None
     return [sum_(picked, (current.attrs.axis,)), None]
 
 
-REDUCE = Op("reduce", "reduce", _infer, _value, _vjp, _jvp)
-ARG_REDUCE = Op("arg_reduce", "reduce", _infer_arg, _arg_value, _arg_vjp, _arg_jvp)
+def _batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    attrs = current.attrs
+    return [reduce(inputs[0], attrs.monoid, [axis + 1 for axis in attrs.axes])]
+
+
+REDUCE = Op("reduce", "reduce", _infer, _value, _vjp, _jvp, _batch)
+ARG_REDUCE = Op(
+    "arg_reduce", "reduce", _infer_arg, _arg_value, _arg_vjp, _arg_jvp, shift_axis
+)

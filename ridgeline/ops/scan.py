@@ -18,6 +18,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add, apply, full_like, mul, select
 from ridgeline.ops.gather import gather_along, scatter_along
@@ -239,8 +240,10 @@ def _linear_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | N
     return [linear_scan(current.inputs[0], moved, attrs.axis, attrs.reverse)]
 
 
-SCAN = Op("scan", "opaque", _infer, _value, _vjp, _jvp)
+SCAN = Op("scan", "opaque", _infer, _value, _vjp, _jvp, shift_axis)
 EXTREME_SCAN = Op(
-    "extreme_scan", "opaque", _infer_extreme, _extreme_value, _extreme_vjp, _extreme_jvp
+    "extreme_scan", "opaque", _infer_extreme, _extreme_value, _extreme_vjp, _extreme_jvp, shift_axis
 )
-LINEAR_SCAN = Op("linear_scan", "opaque", _infer_linear, _linear_value, _linear_vjp, _linear_jvp)
+LINEAR_SCAN = Op(
+    "linear_scan", "opaque", _infer_linear, _linear_value, _linear_vjp, _linear_jvp, shift_axis
+)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.sizes import product
+from ridgeline.ops.batching import spread_all
+from ridgeline.ops.movement import reshape
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +64,17 @@ def _flat_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | Non
     return [None]
 
 
-SEARCH = Op("search", "opaque", _infer, _value, _flat_vjp, _flat_jvp)
+def _batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    right = current.attrs.right
+    if not batched[0] and len(inputs[0].shape) == 1:  # one sequence for all
+        return [search(inputs[0], inputs[1], right)]
+    sequence, values = spread_all(inputs, batched, batching)
+    if len(sequence.shape) > 2:
+        return [search(sequence, values, right)]
+    rows = reshape(values, (batching.size, product(current.shape)))
+    return [reshape(search(sequence, rows, right), values.shape)]
+
+
+SEARCH = Op("search", "opaque", _infer, _value, _flat_vjp, _flat_jvp, _batch)

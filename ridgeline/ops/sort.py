@@ -10,6 +10,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.gather import gather_along, scatter_along
 from ridgeline.scalars import Array
@@ -94,4 +95,4 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     return [gather_along(tangent, proj(current, 1), current.attrs.axis), None]
 
 
-SORT = Op("sort", "opaque", _infer, _value, _vjp, _jvp)
+SORT = Op("sort", "opaque", _infer, _value, _vjp, _jvp, shift_axis)

@@ -16,6 +16,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.ops.batching import leading
 from ridgeline.ops.elementwise import (
     Derivative,
     add,
@@ -87,6 +88,7 @@ def _row(
         value,
         vjp_from(conjugated(derivative)) if derivative else None,
         jvp_from(derivative) if derivative else None,
+        leading,
     )
 
 
@@ -271,6 +273,7 @@ POLYGAMMA = Op(
     _polygamma_value,
     vjp_from(_polygamma_rule),
     jvp_from(_polygamma_rule),
+    leading,
 )
 
 
@@ -326,6 +329,7 @@ GCD = Op(
     "opaque",
     lambda types, attrs: _infer(("int", "uint"), "gcd", types),
     lambda current, inputs: (np.gcd(*inputs),),
+    batch=leading,
 )
 NEXT_AFTER = Op(
     "nextafter",
@@ -334,5 +338,8 @@ NEXT_AFTER = Op(
     _next_after_value,
     vjp_from(lambda current, i, t: t if i == 0 else None),
     jvp_from(lambda current, i, t: t if i == 0 else None),
+    leading,
 )
-SPLIT_EXPONENT = Op("frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp)
+SPLIT_EXPONENT = Op(
+    "frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp, leading
+)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import complex_of, conj, imag, join, real, real_of
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.decompositions import empty_of, part
@@ -269,6 +270,6 @@ def _completed(a: Node, like: Node) -> Node:
     return pad(a, (0,) * len(missing), missing)
 
 
-EIGH = Op("eigh", "opaque", _infer_eigh, _eigh_value, _eigh_vjp, _eigh_jvp)
-EIG = Op("eig", "opaque", _infer_eig, _eig_value, _eig_vjp, _eig_jvp)
-SVD = Op("svd", "opaque", _infer_svd, _svd_value, _svd_vjp, _svd_jvp)
+EIGH = Op("eigh", "opaque", _infer_eigh, _eigh_value, _eigh_vjp, _eigh_jvp, leading)
+EIG = Op("eig", "opaque", _infer_eig, _eig_value, _eig_vjp, _eig_jvp, leading)
+SVD = Op("svd", "opaque", _infer_svd, _svd_value, _svd_vjp, _svd_jvp, leading)

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
+from ridgeline.ops.batching import leading, outputs_of, spread, spread_all
 from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
 
 _numbers = count()
 
@@ -86,8 +90,56 @@ def _custom_jvp(current: Node, tangents: Sequence[Node | None]) -> Sequence[Node
     return results
 
 
-TAG = Op("tag", "movement", _same_type, _same_value, _pass, _pass)
-VARIABLE = Op("variable", "movement", _same_type, _same_value, _end, _end)
+class BatchedRule:
+    """A user's rule for one element, run over a batch: on placeholders, which are then batched."""
+
+    def __init__(self, original: Node, batching: Batching) -> None:
+        self.original, self.batching = original, batching
+
+    def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
+        """Reverse mode."""
+        return self._run(self.original.attrs.rule.vjp, self.original.types, cotangents)
+
+    def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
+        """Forward mode."""
+        sources = self.original.inputs[self.original.attrs.outputs :]
+        types = [source.types[0] for source in sources]
+        return self._run(self.original.attrs.rule.jvp, types, tangents)
+
+    def reads(self) -> Sequence[Node]:
+        """What the rule keeps, batched."""
+        with self.batching.inside():
+            kept = self.original.attrs.rule.reads()
+        return [found for found, _ in self.batching.run(kept)]
+
+    def _run(
+        self, rule: Any, types: Sequence[TensorType], given: Sequence[Node | None]
+    ) -> list[Node | None]:
+        places = [None if part is None else leaf(t) for part, t in zip(given, types)]
+        pairs = {p: part for p, part in zip(places, given) if p is not None and part is not None}
+        with self.batching.inside():
+            parts: Sequence[Node | None] = rule(self.original, places)
+        found = iter(self.batching.extended(pairs).run([p for p in parts if p is not None]))
+        results: list[Node | None] = []
+        for part in parts:
+            if part is None:
+                results.append(None)
+                continue
+            made, has_axis = next(found)
+            results.append(made if has_axis else spread(made, self.batching.size))
+        return results
+
+
+def _custom_batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    values, count = spread_all(inputs, batched, batching), current.attrs.outputs
+    made = custom(values[:count], values[count:], BatchedRule(current, batching))
+    return outputs_of(made)
+
+
+TAG = Op("tag", "movement", _same_type, _same_value, _pass, _pass, leading)
+VARIABLE = Op("variable", "movement", _same_type, _same_value, _end, _end, leading)
 CUSTOM = Op(
     "custom",
     "movement",
@@ -95,5 +147,6 @@ CUSTOM = Op(
     lambda current, inputs: tuple(inputs[: current.attrs.outputs]),
     _custom_vjp,
     _custom_jvp,
+    _custom_batch,
 )
 ERASED = frozenset((TAG, VARIABLE, CUSTOM))
