@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--threads", type=int, required=True, help="threads a block")
     one.add_argument("--registers", type=int, required=True, help="registers a thread")
     one.add_argument("--shared", type=int, default=0, help="shared bytes a block")
-    one.add_argument("--grid", type=int, default=0, help="blocks in all, for waves")
+    one.add_argument("--grid", type=int, default=0, help="blocks in all, for waves; with --gpu")
 
     one = law("littles-law", "bytes that must be in flight to use the bandwidth", _littles_law)
     one.add_argument("--gpu", help="a GPU's name, instead of --bandwidth and --sms")
@@ -71,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Compute one law and print its rows."""
     rows = arguments.compute(arguments)
     if arguments.json:
-        print(json.dumps(rows, indent=1))
+        # JSON has no infinity.
+        plain = {name: None if value == float("inf") else value for name, value in rows.items()}
+        print(json.dumps(plain, indent=1, allow_nan=False))
         return 0
     width = max(len(name) for name in rows)
     for name, value in rows.items():
@@ -100,8 +102,10 @@ def _occupancy(arguments: argparse.Namespace) -> Rows:
 
     gpu = _known(arguments.gpu) if arguments.gpu else None
     capability = gpu.capability if gpu else arguments.sm
-    if capability is None:
+    if (arguments.sm is None) == (gpu is None):
         raise GpuArithmeticError("give --sm or --gpu", help="ridgeline gpu occupancy --sm 90 …")
+    if arguments.grid < 0 or (arguments.grid and gpu is None):
+        raise GpuArithmeticError("waves need --gpu and a --grid of blocks")
     fits = occupancy(capability, arguments.threads, arguments.registers, arguments.shared)
     rows: Rows = {
         "blocks per multiprocessor": fits.blocks,
@@ -125,7 +129,8 @@ def _littles_law(arguments: argparse.Namespace) -> Rows:
     bandwidth, sms = arguments.bandwidth, arguments.sms
     gpu = _known(arguments.gpu) if arguments.gpu else None
     if gpu:
-        bandwidth, sms = bandwidth or gpu.bandwidth, sms or gpu.sms
+        bandwidth = gpu.bandwidth if bandwidth is None else bandwidth
+        sms = gpu.sms if sms is None else sms
     if bandwidth is None or sms is None:
         raise GpuArithmeticError("give --gpu, or --bandwidth and --sms")
     flight = littles_law(bandwidth, arguments.latency, sms, arguments.bytes, arguments.loads)
@@ -187,7 +192,7 @@ def _list(arguments: argparse.Namespace) -> Rows:
     if arguments.json:
         return {gpu.name: asdict(gpu) for gpu in GPUS}
     return {
-        gpu.name: f"sm_{gpu.capability:<4} {gpu.sms:>4} SMs {gpu.float32:>7.4g} fp32 "
+        gpu.name: f"sm_{gpu.capability:<3} {gpu.sms:>4} SMs {gpu.float32:>7.4g} fp32 "
         f"{gpu.sixteen_bit:>7.4g} 16-bit TFLOP/s {gpu.bandwidth:>6.4g} GB/s"
         for gpu in GPUS
     }

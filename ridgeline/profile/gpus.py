@@ -93,21 +93,20 @@ _PATTERNS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("A10",), "A10"),
     (("4090",), "RTX 4090"),
     (("3090",), "RTX 3090"),
-    (("Nano",), "Jetson Nano"),
+    (("Jetson", "Nano"), "Jetson Nano"),
     (("Orin",), "Jetson AGX Orin"),
 )
+# Words that mark a card as another than the one it shares a name with.
+_OTHERS = ({"LAPTOP"}, {"MAX"}, {"MOBILE"}, {"3090", "TI"}, {"ORIN", "NANO"}, {"ORIN", "NX"})
 
 
 def find(name: str) -> Gpu | None:
     """The GPU a device name means, such as `NVIDIA A100-SXM4-80GB`; None where unknown."""
-    words = name.upper().replace("-", " ").replace("_", " ").split()
-    joined = " ".join(words)
+    # Whole words, so that `A10` is not found in `A100`, nor `P100` in `Quadro P1000`.
+    words = set(name.upper().replace("-", " ").replace("_", " ").split())
+    if any(words >= other for other in _OTHERS):
+        return None
     for parts, model in _PATTERNS:
-        if all(_mentions(joined, words, part.upper()) for part in parts):
+        if words.issuperset(part.upper() for part in parts):
             return next(gpu for gpu in GPUS if gpu.name == model)
     return None
-
-
-def _mentions(joined: str, words: list[str], part: str) -> bool:
-    """A whole word, so that `A10` is not found in `A100` nor `L4` in `L40S`."""
-    return part in words or (len(part) > 3 and part in joined)

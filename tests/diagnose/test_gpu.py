@@ -108,6 +108,12 @@ def test_peak_and_roofline():
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
         ("NVIDIA B200", "B200"),
         ("Jetson Nano", "Jetson Nano"),
+        ("Orin", "Jetson AGX Orin"),
+        ("Jetson Orin Nano", None),
+        ("NVIDIA RTX A1000", None),
+        ("Quadro P1000", None),
+        ("NVIDIA GH200 480GB", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
         ("Radeon", None),
     ],
 )
