@@ -105,6 +105,8 @@ class Rule:
     """`time`, `stops` (the run will fail), or `note` (nothing to save, but worth knowing)."""
     folds_into: tuple[str, ...] = ()
     """Rules that, once they fired, already tell this story: then it is only mentioned there."""
+    case_of: str = ""
+    """The wider rule of which this is one case; a limit on that one holds for this one too."""
 
 
 def ms(microseconds: float) -> str:

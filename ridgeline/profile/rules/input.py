@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -79,7 +80,8 @@ def _waits_for_data(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
 def _no_workers(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
     """D2: the loader runs in the training process."""
     rows = facts.ops_named(_SINGLE)
-    return _loader_match(facts, ledger, rows, limits["share"]) if len(rows) else None
+    match = _loader_match(facts, ledger, rows, limits["share"]) if len(rows) else None
+    return match if match is None or facts.has_gpu else replace(match, fix="host")
 
 
 def _copies(facts: Facts, ledger: Ledger, *kinds: str) -> Ints:
@@ -293,11 +295,6 @@ def _python(facts: Facts) -> iv.Intervals:
     return facts.spans(frames, rows[short])
 
 
-_LOADER_DIFF = """\
--loader = DataLoader(dataset, batch_size=64)
-+loader = DataLoader(dataset, batch_size=64, num_workers=8, pin_memory=True,
-+                    persistent_workers=True, prefetch_factor=4)"""
-
 RULES = (
     Rule(
         id="D1",
@@ -332,7 +329,22 @@ RULES = (
         message="the loader runs inside the training process: {share} of each step goes into "
         "fetching the batch",
         check=_no_workers,
-        fixes={"default": Fix("give the loader worker processes", _LOADER_DIFF)},
+        fixes={
+            "default": Fix(
+                "give the loader worker processes",
+                """\
+-loader = DataLoader(dataset, batch_size=64)
++loader = DataLoader(dataset, batch_size=64, num_workers=8,
++                    persistent_workers=True, pin_memory=True)""",
+            ),
+            "host": Fix(
+                "give the loader worker processes",
+                """\
+-loader = DataLoader(dataset, batch_size=64)
++loader = DataLoader(dataset, batch_size=64, num_workers=8,
++                    persistent_workers=True)""",
+            ),
+        },
         source="TorchTidy (torch.profiler._pattern_matcher)",
         disproof="set num_workers=8: if the step does not get shorter, samples cost less than "
         "handing them between processes",
@@ -340,6 +352,7 @@ RULES = (
         "thread, in turn with the training step. Workers run them beside it.",
         order=10,
         limits={"share": 0.02},
+        case_of="D1",
     ),
     Rule(
         id="D3",
@@ -409,7 +422,8 @@ RULES = (
                 """\
 -parts = [part.to("cuda", non_blocking=True) for part in parts]
 +packed = torch.cat([part.flatten() for part in parts]).pin_memory()
-+parts = packed.to("cuda", non_blocking=True).split([p.numel() for p in parts])""",
++packed = packed.to("cuda", non_blocking=True)
++parts = packed.split([part.numel() for part in parts])""",
             )
         },
         source="own",

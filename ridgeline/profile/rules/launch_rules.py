@@ -133,7 +133,7 @@ RULES = (
                 "copy the state to host memory and write it on another thread",
                 """\
 -torch.save(model.state_dict(), path)
-+state = {k: v.to("cpu", non_blocking=True) for k, v in model.state_dict().items()}
++state = {name: part.cpu() for name, part in model.state_dict().items()}
 +threading.Thread(target=torch.save, args=(state, path)).start()""",
             )
         },
@@ -155,14 +155,14 @@ RULES = (
             "default": Fix(
                 "use the fused form",
                 """\
--optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, foreach=False)
-+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)""",
+-optimizer = torch.optim.AdamW(parameters, lr=3e-4, foreach=False)
++optimizer = torch.optim.AdamW(parameters, lr=3e-4, fused=True)""",
             ),
             "host": Fix(
                 "use the fused form, which also exists for CPU tensors",
                 """\
--optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)""",
+-optimizer = torch.optim.AdamW(parameters, lr=3e-4)
++optimizer = torch.optim.AdamW(parameters, lr=3e-4, fused=True)""",
             ),
         },
         source="TorchTidy",
@@ -182,7 +182,7 @@ RULES = (
             "default": Fix(
                 "do it for all rows at once, or with torch.vmap",
                 """\
--out = torch.stack([normalize(table[i], dim=0) for i in range(len(table))])
+-out = torch.stack([normalize(row, dim=0) for row in table])
 +out = normalize(table, dim=1)""",
             )
         },

@@ -95,8 +95,6 @@ def _growth(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match 
     return Match(stake, tuple(evidence), {"growth": gib(slope)}, idle=stake, spans=asked)
 
 
-_MEMORY = frozenset({"memory"})
-
 RULES = (
     Rule(
         id="M1",
@@ -108,8 +106,9 @@ RULES = (
             "default": Fix(
                 "recompute activations, use 16-bit types, or a smaller batch with accumulation",
                 """\
++from torch.utils.checkpoint import checkpoint
 -hidden = block(hidden)
-+hidden = torch.utils.checkpoint.checkpoint(block, hidden, use_reentrant=False)""",
++hidden = checkpoint(block, hidden, use_reentrant=False)""",
             )
         },
         source="PyTorch TensorBoard plugin",
@@ -119,7 +118,7 @@ RULES = (
         "longer batch fails.",
         order=100,
         limits={"share": 0.9},
-        needs=_MEMORY,
+        needs=frozenset({"memory", "gpu"}),
         severity="note",
     ),
     Rule(
@@ -164,7 +163,7 @@ RULES = (
         "ends with out of memory, so this ranks above every loss of time.",
         order=31,
         limits={"growth": 0.05, "rising": 0.7, "steps": 4},
-        needs=_MEMORY,
+        needs=frozenset({"memory"}),
         severity="stops",
     ),
 )

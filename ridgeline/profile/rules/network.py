@@ -122,7 +122,8 @@ RULES = (
                 "backward ends",
                 """\
 -model = DistributedDataParallel(model)
-+model = DistributedDataParallel(model, bucket_cap_mb=100, static_graph=True)""",
++model = DistributedDataParallel(model, bucket_cap_mb=100,
++                                static_graph=True)""",
             )
         },
         "TraceLens",

@@ -178,7 +178,8 @@ RULES = (
 -torch.cuda.synchronize(); start = time.time()
 -layer(x)
 -torch.cuda.synchronize(); print(time.time() - start)
-+start.record(); layer(x); end.record()   # torch.cuda.Event(enable_timing=True)
++start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
++start.record(); layer(x); end.record()
 +# after the run: start.elapsed_time(end)""",
             )
         },
