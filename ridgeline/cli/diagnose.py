@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.errors import RidgelineError
 
 if TYPE_CHECKING:
-    from ridgeline.profile.report import Report
+    from ridgeline.profile.report import Finding, Report
 
 NAME = "diagnose"
 HELP = "what is slow in a PyTorch trace, and what to change"
@@ -66,9 +66,13 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not comparing and not arguments.traces:
         raise DiagnoseUsageError("name a trace", help="ridgeline diagnose trace.json")
-    if comparing:
-        return _compare(arguments, limits)
-    return _single(arguments, limits)
+    try:
+        return _compare(arguments, limits) if comparing else _single(arguments, limits)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = error.filename or "standard output"
+        raise DiagnoseUsageError(f"cannot use {what}: {error.strerror}") from None
 
 
 def parse_limit(text: str) -> tuple[str, float]:
@@ -91,18 +95,34 @@ def parse_limit(text: str) -> tuple[str, float]:
 
 
 def _failed(report: Report, limits: Sequence[tuple[str, float]]) -> bool:
-    """Whether a finding reaches a limit; says which on standard error."""
+    """Whether a finding reaches a limit; says which, and which rules could not be checked."""
+    unchecked = {item.rule: item.reason for item in report.main.unchecked}
     hit = False
-    for finding in report.findings:
-        for rule, share in limits:
-            if rule in ("any", finding.rule) and finding.share >= share:
+    for rule, share in limits:
+        for finding in _meant(report, rule):
+            if finding.share >= share:
                 hit = True
-                print(
-                    f"fail-on: {finding.rule} is at stake for {finding.share:.1%} of the step "
-                    f"(limit {share:.1%})",
-                    file=sys.stderr,
+                _complain(
+                    f"{finding.rule} is at stake for {finding.share:.1%} of the step "
+                    f"(limit {share:.1%})"
                 )
+        if rule in unchecked:
+            _complain(f"{rule} was not checked: {unchecked[rule]}")
     return hit
+
+
+def _meant(report: Report, rule: str) -> list[Finding]:
+    """The findings a limit is about: the rule's own, its cases, and those that mention it."""
+    from ridgeline.profile.rules.table import BY_ID
+
+    if rule == "any":
+        return list(report.findings)
+    spoken = [*report.findings, *(note for rank in report.ranks for note in rank.notes)]
+    return [f for f in spoken if rule in (f.rule, BY_ID[f.rule].case_of, *f.also)]
+
+
+def _complain(line: str) -> None:
+    print(f"fail-on: {line}", file=sys.stderr)
 
 
 def _single(arguments: argparse.Namespace, limits: Sequence[tuple[str, float]]) -> int:
@@ -117,8 +137,7 @@ def _single(arguments: argparse.Namespace, limits: Sequence[tuple[str, float]]) 
         from ridgeline.profile.terminal import console, render
 
         console().print(render(report, arguments.top if arguments.top > 0 else 10**6))
-        if arguments.html is not None:
-            print(f"report: {arguments.html} ({arguments.html.stat().st_size / 1e3:.0f} KB)")
+        _name_page(arguments.html)
     return 1 if _failed(report, limits) else 0
 
 
@@ -140,9 +159,14 @@ def _compare(arguments: argparse.Namespace, limits: Sequence[tuple[str, float]])
         from ridgeline.profile.terminal import console, render_comparison
 
         console().print(render_comparison(result))
-        if arguments.html is not None:
-            print(f"report: {arguments.html} ({arguments.html.stat().st_size / 1e3:.0f} KB)")
+        _name_page(arguments.html)
     return 1 if _failed(after, limits) else 0
+
+
+def _name_page(path: Path | None) -> None:
+    """Say where the page is, if one was asked for."""
+    if path is not None:
+        print(f"report: {path} ({path.stat().st_size / 1e3:.0f} KB)")
 
 
 def _print_json(content: dict[str, Any]) -> None:
@@ -157,7 +181,7 @@ def _read(paths: Sequence[Path], quiet: bool) -> Report:
     files = trace_files(paths)
     total = sum(path.stat().st_size for path in files if path.is_file())
     with _progress(total, quiet) as advance:
-        return diagnose(files, advance)
+        return diagnose(paths, advance)
 
 
 # A bar for a file that is read in a blink would only flicker.
@@ -181,10 +205,16 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[int], None] | None]
 
 def _write(path: Path, text: str) -> None:
     """Write to a temporary name and rename, so that no half page is left behind."""
-    temporary = path.with_name(path.name + ".part")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        if path.exists() and not path.is_file():
+            # Renaming would put a plain file in the place of a device or a pipe.
+            path.write_text(text, encoding="utf-8")
+            return
+        temporary = path.with_name(path.name + ".part")
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise DiagnoseUsageError(f"cannot write {path}: {error.strerror}") from None

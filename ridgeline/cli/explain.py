@@ -34,7 +34,9 @@ def error_codes() -> list[str]:
 def run(arguments: argparse.Namespace) -> int:
     """Print one page, or the list of all."""
     from ridgeline.profile.explain import rule_index
+    from ridgeline.profile.output import tolerate_unknown_letters
 
+    tolerate_unknown_letters()
     if arguments.name is None:
         print(rule_index())
         titles = [f"  {code}  {_title(PAGES / f'{code}.md')}" for code in error_codes()]

@@ -13,10 +13,15 @@ from ridgeline.profile.analysis.focus import focused
 from ridgeline.profile.report import Finding, RankReport, Report
 from ridgeline.profile.rules.engine import run_rules
 from ridgeline.profile.rules.table import standing
-from ridgeline.profile.trace.errors import EmptyTraceError, ForeignTraceError, TraceFormatError
+from ridgeline.profile.trace.errors import (
+    EmptyTraceError,
+    ForeignTraceError,
+    TraceFileError,
+    TraceFormatError,
+)
 from ridgeline.profile.trace.files import trace_files
 from ridgeline.profile.trace.model import Trace
-from ridgeline.profile.trace.reader import read_trace
+from ridgeline.profile.trace.reader import printable, read_trace
 
 Source = str | PathLike[str]
 
@@ -29,6 +34,8 @@ def diagnose(
     `progress` is called with the number of bytes read since the last call.
     """
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    if not given:
+        raise TraceFileError("no trace was named")
     named = [Path(path) for path in given]
     ranks: list[RankReport] = []
     skipped: list[str] = []
@@ -40,7 +47,7 @@ def diagnose(
             # What merely lies in a directory need not be a trace; what was named must be.
             if path in named:
                 raise
-            skipped.append(f"{path.name} skipped: {error.message}")
+            skipped.append(f"{printable(path.name)} skipped: {error.message}")
             failure = failure or error
             continue
         ranks = _keep_slowest(ranks, rank)
@@ -79,17 +86,28 @@ def examine(trace: Trace) -> RankReport:
         notes=outcome.notes,
         unchecked=outcome.unchecked,
         warnings=tuple(warnings),
+        partial=bool(trace.completeness.warnings()),
         events=trace.events,
         facts=facts,
         matches=outcome.matches,
     )
 
 
+def _numbered(ranks: Sequence[RankReport]) -> list[RankReport]:
+    """Ranks under the numbers their files give; in order where these are missing or not unique."""
+    given = [rank.rank for rank in ranks]
+    if min(given) >= 0 and len(set(given)) == len(given):
+        return list(ranks)
+    first, *others = (replace(rank, rank=index) for index, rank in enumerate(ranks))
+    if max(given) >= 0:
+        note = "the files do not give each rank once: numbered in the order read"
+        first = replace(first, warnings=(*first.warnings, note))
+    return [first, *others]
+
+
 def combine(ranks: Sequence[RankReport]) -> Report:
     """Merge ranks: each rule once, as it stands on the rank where it costs most."""
-    numbered = [
-        replace(rank, rank=index) if rank.rank < 0 else rank for index, rank in enumerate(ranks)
-    ]
+    numbered = _numbered(ranks)
     if len(numbered) == 1:
         return Report(tuple(numbered), numbered[0].findings)
     by_rule: dict[str, list[tuple[int, Finding]]] = {}

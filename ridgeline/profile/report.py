@@ -71,6 +71,8 @@ class RankReport:
     notes: tuple[Finding, ...]
     unchecked: tuple[Unchecked, ...]
     warnings: tuple[str, ...]
+    partial: bool
+    """Whether part of the file could not be read."""
     events: int
     facts: Facts | None = field(repr=False, compare=False)
     """The trace itself, kept for the slowest rank only."""
@@ -94,7 +96,7 @@ class Report:
     @property
     def partial(self) -> bool:
         """Whether part of some file could not be read."""
-        return any(rank.warnings for rank in self.ranks)
+        return any(rank.partial for rank in self.ranks)
 
     def finding(self, rule: str) -> Finding | None:
         """The finding of one rule, or None."""
@@ -117,6 +119,7 @@ def _rank_dict(rank: RankReport) -> dict[str, Any]:
         "rank": rank.rank,
         "device": rank.device,
         "events": rank.events,
+        "partial": rank.partial,
         "warnings": list(rank.warnings),
         "verdict": asdict(rank.verdict),
         "findings": [asdict(finding) for finding in rank.findings],

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ridgeline.profile.comparison import Comparison
+from ridgeline.profile.output import tolerate_unknown_letters
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
+from ridgeline.profile.rules.base import Evidence
+from ridgeline.profile.rules.table import standing
 
 WIDTH = 80
 _BAR = 76
@@ -31,7 +33,7 @@ def duration(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(seconds) >= scale:
             figures = seconds / scale
-            return f"{figures:.0f} {unit}" if figures >= 100 else f"{figures:.3g} {unit}"
+            return f"{figures:.0f} {unit}" if abs(figures) >= 99.95 else f"{figures:.3g} {unit}"
     return f"{seconds / 1e-9:.0f} ns"
 
 
@@ -42,6 +44,7 @@ def share(part: float) -> str:
 
 def console() -> Console:
     """Standard output, no wider than 80 columns; honours NO_COLOR and pipes."""
+    tolerate_unknown_letters()
     out = Console(highlight=False, soft_wrap=False)
     return Console(highlight=False, width=min(WIDTH, out.width))
 
@@ -51,18 +54,32 @@ def render(report: Report, top: int) -> RenderableType:
     main = report.main
     parts: list[RenderableType] = [_headline(main)]
     parts += [Text(f"warning: {line}", style="bold yellow") for line in _warnings(report)]
-    parts += [Text(), _strip(main.verdict), *_legend(main.verdict), Text()]
+    parts += [Text(), *(_Indented(line, 2) for line in _verdict(main.verdict)), Text()]
     shown = report.findings[:top]
     for number, finding in enumerate(shown, 1):
         parts += [*_finding(number, finding), Text()]
     if not report.findings:
         parts += [Text("no finding above half a percent of the step", style="green"), Text()]
-    if len(report.findings) > top:
-        parts.append(Text(f"… {len(report.findings) - top} smaller findings: --top 0 shows all"))
+    hidden = len(report.findings) - top
+    if hidden > 0:
+        parts.append(Text(f"… {hidden} smaller finding{'s' * (hidden > 1)}: --top 0 shows all"))
     if len(report.ranks) > 1:
         parts += [_ranks(report), Text()]
     parts += _closing(report, main)
     return Group(*parts)
+
+
+class _Indented:
+    """A paragraph with a margin on its left and, unlike rich's own, no blanks on its right."""
+
+    def __init__(self, text: Text, columns: int) -> None:
+        self._text, self._columns = text, columns
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in self._text.wrap(console, options.max_width - self._columns):
+            line.rstrip()
+            line.pad_left(self._columns)
+            yield line
 
 
 def _warnings(report: Report) -> Iterable[str]:
@@ -76,9 +93,8 @@ def _headline(rank: RankReport) -> Text:
     v = rank.verdict
     line = Text()
     line.append(f"step {duration(v.step)}", style="bold")
-    line.append(
-        f" ± {duration(v.spread)} · {v.steps} steady step{'s' * (v.steps != 1)} ({v.source}"
-    )
+    spread = f" ± {duration(v.spread)}" if v.steps > 1 else ""
+    line.append(f"{spread} · {v.steps} steady step{'s' * (v.steps != 1)} ({v.source}")
     line.append(f", {v.dropped} dropped as warm-up)" if v.dropped else ")")
     busy = f" · busy {share(v.busy)}" if v.has_gpu else ""
     line.append(f"\n{rank.device}{busy} · {rank.path}", style="dim")
@@ -99,26 +115,27 @@ def _parts(v: Verdict) -> list[tuple[str, float, str]]:
 
 def _strip(v: Verdict) -> Text:
     """One bar whose pieces are the parts of a step."""
-    line, used, total = Text("  "), 0, 0.0
+    line, used, total = Text(), 0, 0.0
     for label, seconds, style in _parts(v):
         total += seconds
         cells = round(_BAR * total / v.step) - used
         used += max(0, cells)
-        letter = "█" if label not in ("unexplained",) else "░"
+        letter = "░" if label == "unexplained" else "█"
         line.append(letter * max(0, cells), style=style)
     return line
 
 
-def _legend(v: Verdict) -> list[Text]:
+def _verdict(v: Verdict) -> list[Text]:
+    """The bar, and two lines that say what its pieces are."""
     lost = sum(seconds for _, seconds in v.lost)
-    first = Text("  ")
+    first = Text()
     if v.limit > 0:
         first.append(f"limit {duration(v.limit)} {share(v.limit / v.step)}", style="green")
         first.append(" (modelled) · ")
     first.append(f"lost {duration(lost)} {share(lost / v.step)}", style="bold")
     if v.profiler / v.step >= 0.01:
         first.append(f" · profiler {duration(v.profiler)} (modelled)", style="dim")
-    second = Text(f"  unexplained {duration(v.unexplained)} {share(v.unexplained / v.step)}")
+    second = Text(f"unexplained {duration(v.unexplained)} {share(v.unexplained / v.step)}")
     if v.has_gpu:
         busy = v.unexplained - v.unexplained_idle
         second.append(
@@ -128,7 +145,7 @@ def _legend(v: Verdict) -> list[Text]:
         )
     else:
         second.append(": work on the host that no rule questions", style="dim")
-    return [first, second]
+    return [_strip(v), first, second]
 
 
 def _finding(number: int, finding: Finding) -> list[RenderableType]:
@@ -144,9 +161,7 @@ def _finding(number: int, finding: Finding) -> list[RenderableType]:
     if finding.places:
         body.append(Text(" · ".join(finding.places[:2]), style="cyan"))
     body.append(Text(finding.message))
-    facts = "; ".join(f"{e.label} {e.value}" for e in finding.evidence)
-    tags = {e.tag for e in finding.evidence}
-    body.append(Text(f"{facts} [{', '.join(sorted(tags))}]", style="dim"))
+    body.append(Text(_evidence(finding.evidence), style="dim"))
     body.append(Text("fix: ", style="green").append(finding.fix, style=""))
     body += [
         Text(line, style="green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim")
@@ -159,7 +174,15 @@ def _finding(number: int, finding: Finding) -> list[RenderableType]:
     if finding.ranks:
         listed = ", ".join(f"{rank}: {duration(seconds)}" for rank, seconds in finding.ranks[:8])
         body.append(Text(f"by rank {listed}", style="dim"))
-    return [head, *(Padding(line, (0, 0, 0, 8)) for line in body)]
+    return [head, *(_Indented(line, 8) for line in body)]
+
+
+def _evidence(found: Sequence[Evidence]) -> str:
+    """The numbers behind a finding, those that were come by alike under one tag."""
+    by_tag: dict[str, list[str]] = {}
+    for item in found:
+        by_tag.setdefault(item.tag, []).append(f"{item.label} {item.value}")
+    return "; ".join(f"{'; '.join(items)} [{tag}]" for tag, items in by_tag.items())
 
 
 def _ranks(report: Report) -> Table:
@@ -183,12 +206,17 @@ def _closing(report: Report, main: RankReport) -> list[RenderableType]:
     for item in main.unchecked:
         by_reason.setdefault(item.reason, []).append(item.rule)
     for reason, rules in by_reason.items():
-        lines.append(Text(f"not checked: {' '.join(sorted(rules))} ({reason})", style="dim"))
+        listed = " ".join(sorted(rules, key=standing))
+        lines.append(Text(f"not checked: {listed} ({reason})", style="dim"))
     first = report.findings[0].rule if report.findings else "D1"
     lines.append(
         Text(f"next: ridgeline explain {first} · --html report.html · --json", style="dim")
     )
     return lines
+
+
+def _gain(seconds: float) -> str:
+    return f"saved {duration(seconds)}" if seconds >= 0 else f"lost {duration(-seconds)}"
 
 
 def unrecorded(result: Comparison) -> str:
@@ -198,7 +226,7 @@ def unrecorded(result: Comparison) -> str:
         return ""
     return (
         f"without the profiler's own cost (modelled): {duration(first)} → {duration(second)}, "
-        f"saved {duration(first - second)}"
+        f"{_gain(first - second)}"
     )
 
 
@@ -214,7 +242,7 @@ def render_comparison(result: Comparison) -> RenderableType:
     head.append(f"{result.verdict}", style=style)
     head.append(
         f": step {duration(result.before)} → {duration(result.after)} "
-        f"({result.speedup:.2f}×, saved {duration(result.saved)})"
+        f"({result.speedup:.2f}×, {_gain(result.saved)})"
     )
     table = Table(box=None, pad_edge=False)
     for name in ("rule", "before", "after", "", "finding"):
@@ -232,7 +260,7 @@ def render_comparison(result: Comparison) -> RenderableType:
         lines.append(
             Text(
                 f"at stake in what changed: at most {duration(result.promised)} a step; "
-                f"came true: {duration(result.saved)} ({share(max(0.0, result.kept))})"
+                f"came true: {duration(max(0.0, result.saved))} ({share(max(0.0, result.kept))})"
             )
         )
     return Group(*lines)

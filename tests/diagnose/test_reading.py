@@ -57,7 +57,7 @@ def test_unusable_files_have_a_clear_error(tmp_path, content, code):
 
 def test_missing_file_and_empty_directory(tmp_path):
     assert code_of(tmp_path / "nowhere.json") == "RL0701"
-    assert code_of(tmp_path) == "RL0701"
+    assert code_of(tmp_path) == code_of([]) == "RL0701"
 
 
 @pytest.mark.parametrize("part", [0.3, 0.7, 0.95])
@@ -116,6 +116,16 @@ def test_rank_numbers_come_from_the_file(tmp_path):
     assert diagnose(trace.write(tmp_path / "a.json")).main.rank == 5
 
 
+def test_ranks_with_one_number_are_told_apart(tmp_path):
+    for name in ("a.json", "b.json"):
+        trace = busy_program()
+        trace.header["distributedInfo"] = {"backend": "nccl", "rank": 0, "world_size": 2}
+        trace.write(tmp_path / name)
+    report = diagnose(tmp_path)
+    assert [rank.rank for rank in report.ranks] == [0, 1]
+    assert "numbered in the order read" in report.ranks[0].warnings[0] and not report.partial
+
+
 def test_without_shapes_and_stacks_rules_that_need_them_say_so(tmp_path):
     whole = json.loads(gzip.decompress((TRACES / "no_tf32.cuda.planted.json.gz").read_bytes()))
     whole["traceEvents"] = [
@@ -142,7 +152,7 @@ def test_steps_are_inferred_where_they_are_not_marked(tmp_path):
 
 def test_one_step_is_diagnosed_with_a_warning(tmp_path):
     report = diagnose(busy_program(steps=1).write(tmp_path / "a.json"))
-    assert "only 1 steady step" in report.main.warnings[0]
+    assert "only 1 steady step" in report.main.warnings[0] and not report.partial
 
 
 def test_warm_up_is_dropped(tmp_path):

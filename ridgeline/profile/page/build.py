@@ -18,7 +18,7 @@ from ridgeline.profile.comparison import Comparison
 from ridgeline.profile.page.roofline import roofline_svg
 from ridgeline.profile.page.timeline import facts_of, timeline
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
-from ridgeline.profile.rules.table import BY_ID
+from ridgeline.profile.rules.table import BY_ID, standing
 from ridgeline.profile.terminal import duration, share, unrecorded
 
 _HERE = Path(__file__).parent
@@ -80,15 +80,18 @@ def _header(report: Report, main: RankReport) -> str:
     v = main.verdict
     busy = f'<div class="figure"><b>{share(v.busy)}</b><span>device busy</span></div>'
     lost = sum(seconds for _, seconds in v.lost)
+    spread = f" ± {duration(v.spread)}" if v.steps > 1 else ""
+    plural = "s" * (v.steps != 1)
     return (
         '<header><div class="brand"><svg viewBox="0 0 32 20" aria-hidden="true">'
         '<polyline points="1,19 14,3 31,3"/></svg><span>Ridgeline</span>'
         '<button id="theme" title="light or dark (t)">◐</button></div>'
         f"<h1>{escape(Path(main.path).name)}</h1>"
-        f'<p class="sub">{escape(main.device)} · {v.steps} steady steps ({escape(v.source)}, '
-        f"{v.dropped} dropped as warm-up) · {main.events:,} events · version {__version__}</p>"
+        f'<p class="sub">{escape(main.device)} · {v.steps} steady step{plural} '
+        f"({escape(v.source)}, {v.dropped} dropped as warm-up) · {main.events:,} events · "
+        f"version {__version__}</p>"
         '<div class="figures">'
-        f'<div class="figure"><b>{duration(v.step)}</b><span>a step ± {duration(v.spread)}</span>'
+        f'<div class="figure"><b>{duration(v.step)}</b><span>a step{spread}</span>'
         f"</div>{busy if v.has_gpu else ''}"
         f'<div class="figure"><b>{duration(lost)}</b><span>lost to findings, at most</span></div>'
         f'<div class="figure"><b>{len(report.findings)}</b><span>findings</span></div>'
@@ -155,7 +158,7 @@ def _comparison_section(before: Verdict, after: Verdict, result: Comparison) -> 
     if result.promised > 1e-9:
         kept += (
             f"<p>At stake in what changed: at most {duration(result.promised)} a step; came true: "
-            f"<b>{duration(result.saved)}</b> ({share(max(0.0, result.kept))}).</p>"
+            f"<b>{duration(max(0.0, result.saved))}</b> ({share(max(0.0, result.kept))}).</p>"
         )
     return (
         f'<section id="comparison"><h2>Before and after: <span class="state {result.verdict}">'
@@ -302,7 +305,7 @@ def _notes_section(rank: RankReport) -> str:
     for item in rank.unchecked:
         by_reason.setdefault(item.reason, []).append(item.rule)
     unchecked = "".join(
-        f"<li>not checked: {escape(' '.join(rules))} ({escape(reason)})</li>"
+        f"<li>not checked: {' '.join(sorted(rules, key=standing))} ({escape(reason)})</li>"
         for reason, rules in by_reason.items()
     )
     return f'<section id="notes"><h2>Notes</h2><ul class="notes">{notes}{unchecked}</ul></section>'

@@ -9,24 +9,15 @@ import numpy as np
 from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.model.kernels import is_collective, short_name
 from ridgeline.profile.report import RankReport
+from ridgeline.profile.trace.columns import Interner
 from ridgeline.profile.trace.model import COPY, FILL, Ints
 
 MOST_EVENTS = 50_000
 MOST_SPANS = 2_000
-_COMPUTE, _COPY, _NETWORK, _WAIT, _OP, _LOAD, _LAUNCH = range(7)
+_COMPUTE, _COPY, _NETWORK, _WAIT, _OP, _LOAD = range(6)
 
-
-class _Names:
-    """Strings by number, so that each is written once."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def __call__(self, text: str) -> int:
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    def all(self) -> list[str]:
-        return list(self._numbers)
+# Each name is written once and then meant by its number.
+_Names = Interner[str]
 
 
 def facts_of(rank: RankReport) -> Facts:
@@ -50,7 +41,7 @@ def timeline(rank: RankReport) -> dict[str, Any]:
     return {
         "length": round(end - facts.low, 1),
         "steps": np.round(bounds[bounds <= end + 1] - facts.low, 1).tolist(),
-        "names": names.all(),
+        "names": list(names.items()),
         "lanes": [lane for lane in lanes if lane["start"]],
         "spans": spans,
     }
