@@ -341,6 +341,8 @@ class Tensor(TensorMethods, Exchange):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         array = execute.shared_array(self.detach())
         if dtype is not None and array.dtype != dtype:
+            if copy is False:  # NumPy's protocol asks for this kind of error
+                raise ValueError(f"{self.dtype.name} as {np.dtype(dtype)} needs a copy")
             return array.astype(dtype)
         return array.copy() if copy else array
 
@@ -399,6 +401,11 @@ class Tensor(TensorMethods, Exchange):
         from ridgeline.display import describe_tensor
 
         return describe_tensor(self)
+
+    def _repr_html_(self) -> str:
+        from ridgeline.display import html
+
+        return html(self)
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if self.dim() == 0 and spec else repr(self)
