@@ -1,7 +1,7 @@
 """Errors with codes: what is wrong, where, and what to do.
 
 Every error a user can cause is a `RidgelineError` with a code such as `RL0102`. The pages that
-`ridgeline explain CODE` prints live beside the codes in `ridgeline/cli/explain.py`.
+`ridgeline explain CODE` prints are in `ridgeline/cli/pages`, one for each code.
 """
 
 from __future__ import annotations
