@@ -1,0 +1,1 @@
+"""Schedule steps, one a file: each is a checked rewrite of a kernel's loops."""

@@ -1,0 +1,119 @@
+"""Collapse: two nested loops that walk memory in order become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, affine, free_vars, mul, substitute
+from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse(Step):
+    """Make one loop of two nested ones, where every access walks memory as one loop would."""
+
+    outer: str
+    inner: str
+    name: ClassVar[str] = "collapse"
+
+    @property
+    def axis(self) -> str:
+        """The name of the new loop."""
+        return self.outer + self.inner
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Flatten the buffers and replace the two indices by one."""
+        for loop in loops_named(kernel, self.outer):
+            if not (isinstance(loop.body, For) and loop.body.name == self.inner):
+                raise ScheduleError(f"{self.inner!r} is not directly inside {self.outer!r}")
+        flat: dict[Buffer, Buffer] = {}
+        body = at_loops(kernel.body, self.outer, lambda loop: self._merge(loop, flat))
+        used = {b for s in ir.statements(body) for b in _buffers(s)}
+        params = [b for b in kernel.params if b in used]
+        params += [f for b, f in flat.items() if b.slot >= 0 and f not in params]
+        ordered = tuple(sorted(params, key=lambda b: (b.slot, b.name)))
+        return replace(kernel, params=ordered, body=body)
+
+    def _merge(self, loop: For, flat: dict[Buffer, Buffer]) -> Stmt:
+        inner = loop.body
+        assert isinstance(inner, For)
+        width, height = known_extent(inner), known_extent(loop)
+        if inner.axis != loop.axis:
+            raise ScheduleError(f"{self.outer!r} and {self.inner!r} are of different kinds")
+        names = {self.outer, self.inner}
+        loads: dict[Expr, Expr] = {}
+
+        def change(expr: Expr) -> Expr:
+            for part in ir.subexpressions(expr):
+                if isinstance(part, Load) and any(names & free_vars(i) for i in part.index):
+                    buffer, place = self._flattened(part.buffer, part.index, width, flat)
+                    loads[part] = Load.make(buffer, place)
+            changed = substitute(expr, loads)
+            if names & free_vars(changed):
+                raise ScheduleError(f"an index of {self.outer!r} or {self.inner!r} is a value here")
+            return changed
+
+        def visit(current: Stmt) -> Stmt:
+            if isinstance(current, If):
+                return If(change(current.guard), visit(current.body))
+            if isinstance(current, For):
+                return replace(current, extent=change(current.extent), body=visit(current.body))
+            if isinstance(current, Store):
+                buffer, place = self._target(current.buffer, current.index, width, flat)
+                return Store(buffer, place, change(current.value))
+            if isinstance(current, Reduce):
+                if any(names & free_vars(i) for i in current.index):
+                    raise ScheduleError("an accumulator is indexed by the loops to collapse")
+                return replace(current, values=tuple(map(change, current.values)))
+            return map_children(current, visit)
+
+        return replace(
+            inner, name=self.axis, extent=ir.index(width * height), body=visit(inner.body)
+        )
+
+    def _target(
+        self, buffer: Buffer, place: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
+    ) -> tuple[Buffer, tuple[Expr, ...]]:
+        if any({self.outer, self.inner} & free_vars(i) for i in place):
+            return self._flattened(buffer, place, width, flat)
+        return buffer, place
+
+    def _flattened(
+        self, buffer: Buffer, place: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
+    ) -> tuple[Buffer, tuple[Expr, ...]]:
+        if buffer.slot < 0:
+            raise ScheduleError("scratch memory is indexed by the loops to collapse")
+        linear: Expr = ir.index(0)
+        count: Expr = ir.index(1)
+        for size, i in zip(buffer.shape, place):
+            linear = add(mul(linear, size), i)
+            count = mul(count, size)
+        form = affine(linear)
+        if form is None or form[0].get(self.outer, 0) != width * form[0].get(self.inner, 0):
+            raise ScheduleError(f"{buffer.name} is not walked in order by the loops to collapse")
+        terms, offset = form
+        joined: Expr = ir.index(offset)
+        for name in sorted(terms):
+            if name == self.inner:
+                joined = add(joined, mul(Var.make(self.axis), ir.index(terms[name])))
+            elif name != self.outer:
+                joined = add(joined, mul(Var.make(name), ir.index(terms[name])))
+        if len(buffer.shape) == 1:
+            return buffer, (joined,)
+        flat.setdefault(buffer, replace(buffer, name=f"{buffer.name}f", shape=(count,)))
+        return flat[buffer], (joined,)
+
+
+def _buffers(statement: Stmt) -> Iterable[Buffer]:
+    for expr in ir.subexpressions(*ir.expressions(statement)):
+        if isinstance(expr, Load):
+            yield expr.buffer
+    if isinstance(statement, Store):
+        yield statement.buffer
+    elif isinstance(statement, Reduce):
+        yield from statement.buffers

@@ -1,0 +1,104 @@
+"""Rfactor: fold an inner axis into separate accumulators, joined afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Alloc, Buffer, For, If, Kernel, Load, Reduce, Seq, Stmt, Store, Var
+from ridgeline.loops.monoids import MONOIDS
+from ridgeline.loops.rewrite import map_children, sequence
+from ridgeline.loops.steps.scratch import widened
+from ridgeline.loops.steps.step import Step, known_extent, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Rfactor(Step):
+    """Fold an inner reduce axis into one accumulator per iteration, joined afterwards.
+
+    This changes the order of summation, which associative monoids allow.
+    """
+
+    axis: str
+    name: ClassVar[str] = "rfactor"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Give every fold over the axis its own row of accumulators."""
+        for loop in loops_named(kernel, self.axis):
+            known_extent(loop)
+        return replace(kernel, body=self._visit(kernel.body))
+
+    def _visit(self, statement: Stmt) -> Stmt:
+        if not isinstance(statement, Seq):
+            return map_children(statement, self._visit)
+        parts: list[Stmt] = []
+        position = 0
+        while position < len(statement.body):
+            part = statement.body[position]
+            folds = _folds_over(part, self.axis)
+            if not folds:
+                parts.append(self._visit(part))
+                position += 1
+                continue
+            run = [part]
+            position += 1
+            while position < len(statement.body):
+                if _folds_over(statement.body[position], self.axis) != folds:
+                    break
+                run.append(statement.body[position])
+                position += 1
+            parts.append(self._factored(sequence(*run), folds))
+        return sequence(*parts)
+
+    def _factored(self, nest: Stmt, folds: frozenset[tuple[Buffer, ...]]) -> Stmt:
+        lanes = max(
+            known_extent(s)
+            for s in ir.statements(nest)
+            if isinstance(s, For) and s.name == self.axis
+        )
+        variable = Var.make(self.axis)
+        reduces = [s for s in ir.statements(nest) if isinstance(s, Reduce)]
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        result = nest
+        allocated: list[Buffer] = []
+        for buffers in folds:
+            example = next(r for r in reduces if r.buffers == buffers)
+            monoid = MONOIDS[example.monoid]
+            wide = tuple(
+                replace(b, name=f"{b.name}v", shape=(ir.index(lanes), *b.shape)) for b in buffers
+            )
+            inits = monoid.init(tuple(b.dtype for b in buffers))
+            starts = [Store(w, (variable, *example.index), i) for w, i in zip(wide, inits)]
+            before.append(For(self.axis, ir.index(lanes), sequence(*starts)))
+            values = tuple(Load.make(w, (variable, *example.index)) for w in wide)
+            join = Reduce(buffers, example.index, example.monoid, values)
+            after.append(For(self.axis, ir.index(lanes), join, "reduce"))
+            for old, new in zip(buffers, wide):
+                result = widened(result, old, new, variable)
+            allocated += wide
+        body = sequence(*before, result, *after)
+        for buffer in allocated:
+            body = Alloc(buffer, body)
+        return body
+
+
+def _folds_over(statement: Stmt, axis: str) -> frozenset[tuple[Buffer, ...]]:
+    """Accumulators from outside that `statement` folds into under a reduce loop of an axis."""
+    found: set[tuple[Buffer, ...]] = set()
+    own = {s.buffer for s in ir.statements(statement) if isinstance(s, Alloc)}
+    stack: list[tuple[Stmt, bool]] = [(statement, False)]
+    while stack:
+        current, under = stack.pop()
+        if isinstance(current, Reduce) and under and current.buffers[0] not in own:
+            found.add(current.buffers)
+        elif isinstance(current, Seq):
+            stack.extend((part, under) for part in current.body)
+        elif isinstance(current, For):
+            stack.append(
+                (current.body, under or (current.name == axis and current.axis == "reduce"))
+            )
+        elif isinstance(current, (If, Alloc)):
+            stack.append((current.body, under))
+    return frozenset(found)

@@ -1,0 +1,58 @@
+"""Split: one axis becomes pieces and the places inside a piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, lt, mul, op
+from ridgeline.loops.ir import Expr, For, If, Kernel, Stmt, Var
+from ridgeline.loops.rewrite import replace_variables, sequence
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Step):
+    """Cut an axis into `axis.0` (pieces) and `axis.1` (within a piece of `factor`).
+
+    Where the factor does not divide, `peel` runs the rest after the pieces, and `branch` makes it
+    a last, shorter piece, chosen by a test outside the inner loops.
+    """
+
+    axis: str
+    factor: int
+    tail: Literal["peel", "branch"] = "peel"
+    name: ClassVar[str] = "split"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Rewrite every loop of the axis."""
+        loops_named(kernel, self.axis)
+        if self.factor < 1:
+            raise ScheduleError(f"cannot split {self.axis!r} into pieces of {self.factor}")
+        return replace(kernel, body=at_loops(kernel.body, self.axis, self._split))
+
+    def _split(self, loop: For) -> Stmt:
+        length, factor = known_extent(loop), self.factor
+        whole, rest = divmod(length, factor)
+        outer, inner = f"{self.axis}.0", f"{self.axis}.1"
+        base = mul(Var.make(outer), ir.index(factor))
+
+        def piece(start: Expr, size: int) -> For:
+            place = add(start, Var.make(inner))
+            body = replace_variables(loop.body, {loop.name: place})
+            return For(inner, ir.index(size), body, loop.axis, loop.kind)
+
+        if whole == 0:
+            return piece(ir.index(0), rest)
+        if rest == 0:
+            return For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
+        if self.tail == "peel":
+            pieces = For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
+            return sequence(pieces, piece(ir.index(whole * factor), rest))
+        full = lt(Var.make(outer), ir.index(whole))
+        body = sequence(
+            If(full, piece(base, factor)),
+            If(op("not", full), piece(ir.index(whole * factor), rest)),
+        )
+        return For(outer, ir.index(whole + 1), body, loop.axis, loop.kind)
