@@ -73,6 +73,7 @@ _LAZY = {
     "value_and_grad": "ridgeline.transforms",
     "vjp": "ridgeline.transforms",
     "jvp": "ridgeline.transforms",
+    "linearize": "ridgeline.transforms",
     "vmap": "ridgeline.vectorize",
     "jacobian": "ridgeline.jacobians",
     "jacrev": "ridgeline.jacobians",
@@ -93,7 +94,7 @@ if TYPE_CHECKING:
     from ridgeline.array_api.types import isdtype
     from ridgeline.jacobians import hessian, jacfwd, jacobian, jacrev
     from ridgeline.public import *
-    from ridgeline.transforms import grad, jvp, value_and_grad, vjp
+    from ridgeline.transforms import grad, jvp, linearize, value_and_grad, vjp
     from ridgeline.vectorize import vmap
 
 

@@ -144,9 +144,26 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     return unflatten(structure, outer), pull
 
 
-def jvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """The result of a function, and how it moves when the primals move along the tangents."""
-    inputs = _Inputs(tuple(primals), "jvp")
+def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The result of a function, and the map from tangents of the primals to those of the result.
+
+    >>> y, push = rl.linearize(rl.sin, x)
+    >>> push(rl.ones_like(x))  # cos(x)
+    """
+    inputs = _Inputs(tuple(primals), "linearize")
+    with GradientMode(True):
+        result = function(*inputs.tree)
+    structure, nodes = _outputs(result, "linearize")
+
+    def push(*tangents: Any) -> Any:
+        given = _tangents(inputs, tangents)
+        return unflatten(structure, _pushed(inputs, nodes, given))
+
+    outer = [wrap(node, inputs.mode) for node in nodes]
+    return unflatten(structure, outer), push
+
+
+def _tangents(inputs: _Inputs, tangents: Any) -> list[Tensor]:
     given: list[Any] = []
     if flatten(tuple(tangents), given) != inputs.structure:
         raise GradientError("the tangents are not nested like the primals")
@@ -155,14 +172,26 @@ def jvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
             raise GradientError(
                 f"a tangent has shape {list(leaf.shape)}, the primal {list(place.shape)}"
             )
-    with GradientMode(True):
-        result = function(*inputs.tree)
-    structure, nodes = _outputs(result, "jvp")
+    return given
+
+
+def _pushed(inputs: _Inputs, nodes: Sequence[Node], given: Sequence[Tensor]) -> list[Tensor]:
     moved = forward(nodes, inputs.tags, [read(leaf) for leaf in given])
     highest = max([inputs.mode, *[leaf._resolved()[1].mode for leaf in given]])
     mode = GRAPH if highest >= GRAPH else CUT
-    outer = [wrap(node, mode) for node in nodes]
-    found = [
+    return [
         wrap(full_like(node, 0) if part is None else part, mode) for node, part in zip(nodes, moved)
     ]
+
+
+def jvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """The result of a function, and how it moves when the primals move along the tangents."""
+    inputs = _Inputs(tuple(primals), "jvp")
+    given = _tangents(inputs, tangents)
+    with GradientMode(True):
+        result = function(*inputs.tree)
+    structure, nodes = _outputs(result, "jvp")
+    found = _pushed(inputs, nodes, given)
+    mode = GRAPH if any(leaf._resolved()[1].mode >= GRAPH for leaf in found) else inputs.mode
+    outer = [wrap(node, mode) for node in nodes]
     return unflatten(structure, outer), unflatten(structure, found)
