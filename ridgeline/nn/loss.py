@@ -238,6 +238,17 @@ class MultiLabelMarginLoss(_Loss):
         super().__init__(reduction)
 
 
+class CTCLoss(_Loss):
+    """The likelihood of a sequence of labels under all its alignments with longer scores."""
+
+    function = "ctc_loss"
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction, blank=blank, zero_infinity=zero_infinity)
+
+
 class LinearCrossEntropyLoss(Module):
     """A linear layer and the cross-entropy of its scores, as one."""
 
