@@ -64,7 +64,7 @@ class Session:
         self.runner.call()
         seconds = time.perf_counter() - before
         path = self.folder / f"{os.getpid()}.npz"
-        np.savez(path, **self.runner.read())
+        np.savez(path, **self.runner.read())  # type: ignore[arg-type]
         return {"build": built - began, "first_call": seconds, "results": str(path)}
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:

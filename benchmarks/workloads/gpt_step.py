@@ -95,11 +95,12 @@ def _runner(lib: Any, model: Any, arrays: Arrays, wrap: Any, tensor: Any) -> Run
         optimizer.step()
         return loss
 
-    run, kept = wrap(step), {}
+    run = wrap(step)
+    kept: Arrays = {}
     tokens, targets = tensor(arrays["tokens"]), tensor(arrays["targets"])
 
     def call() -> float:
-        loss = run(tokens, targets).item()
+        loss = float(run(tokens, targets).item())
         if not kept:
             state = model.state_dict()
             kept["loss"] = np.asarray(loss)

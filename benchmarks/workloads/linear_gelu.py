@@ -26,7 +26,7 @@ def inputs() -> Arrays:
 def formula(x: NDArray[Any], weight: NDArray[Any], bias: NDArray[Any]) -> NDArray[Any]:
     """The same in NumPy, in the precision of its operands."""
     kind = x.dtype.type
-    return gelu(x @ weight.T + bias, kind(1), kind(0))  # type: ignore[arg-type]
+    return gelu(x @ weight.T + bias, kind(1), kind(0))
 
 
 def torch_like(lib: Any) -> Callable[..., Any]:
