@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ridgeline import execute
 from ridgeline.cells import CUT, GRAPH, LEAF, rare
@@ -28,9 +29,23 @@ from ridgeline.ops.elementwise import full_like
 from ridgeline.tensor import Tensor, observed, read, variables, wrap, write
 
 __all__ = [
-    "Function", "FunctionContext", "HookHandle", "backward", "enable_grad", "grad",
-    "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled",
+    "Function", "FunctionContext", "HookHandle", "backward", "enable_grad", "functional", "grad",
+    "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad",
+    "set_grad_enabled",
 ]  # fmt: skip
+
+if TYPE_CHECKING:
+    from ridgeline import functional
+    from ridgeline.gradchecks import gradcheck, gradgradcheck
+
+
+def __getattr__(name: str) -> Any:
+    # they are built on the transforms, which are built on this module
+    if name == "functional":
+        return importlib.import_module("ridgeline.functional")
+    if name in ("gradcheck", "gradgradcheck"):
+        return getattr(importlib.import_module("ridgeline.gradchecks"), name)
+    raise AttributeError(f"module 'ridgeline.autograd' has no attribute {name!r}")
 
 
 class HookHandle:

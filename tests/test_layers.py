@@ -23,6 +23,7 @@ LAYERS = (
     "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
     "jit random distributions array_api interop subscripts arguments masked capture checking "
     "custom differentiate display kernel "
+    "batch_frame functional gradchecks jacobians vectorize "
     "effects fft linalg namespace public pytree scopes signal signatures special tracing",
     "nn",
     "optim data",
