@@ -24,7 +24,7 @@ class Interned:
     def make(cls: type[T], *fields: Any) -> T:
         """The unique instance whose slots hold `fields`, in the order of `__slots__`."""
         key = (cls, *fields)
-        found = Interned._table.get(key)
+        found: T | None = Interned._table.get(key)
         if found is None:
             made = object.__new__(cls)
             for slot, value in zip(cls.__slots__, fields):
