@@ -399,7 +399,7 @@ def addcdiv(input: Node, tensor1: Operand, tensor2: Operand, *, value: Operand =
     return add(input, div(tensor1, tensor2), alpha=value)
 
 
-@public(inplace=True)
+@public("negative", inplace=True)
 def neg(input: Node) -> Node:
     """-input."""
     if input.dtype is dtypes.bool_:

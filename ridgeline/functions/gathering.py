@@ -85,8 +85,12 @@ def index_select(input: Node, dim: int, index: Node) -> Node:
 
 
 @public()
-def take(input: Node, index: Node) -> Node:
-    """Elements of the flattened input; negative indices count from the end."""
+def take(input: Node, index: Node, *, dim: int | None = None) -> Node:
+    """Elements of the flattened input, or slices along an axis; negative indices count from the
+    end."""
+    if dim is not None:
+        size = lined(input).shape[axis_of(dim, len(input.shape))]
+        return index_select(input, dim, wrapped(as_index(index, "take"), size))
     source = flat(input)
     places = wrapped(as_index(index, "take"), source.shape[0])
     return rows.gather(source, (places,), (0,))

@@ -221,13 +221,23 @@ def _along(input: Node, monoid: str, dim: int, keepdim: bool) -> ValuesIndices:
 
 @public()
 def max(
-    input: Node, dim: Operand | None = None, keepdim: bool = False, *, other: Node | None = None
+    input: Node,
+    dim: Operand | None = None,
+    keepdim: bool = False,
+    *,
+    other: Node | None = None,
+    axis: Dims = None,
 ) -> Node | ValuesIndices:
-    """The largest element; along an axis, values and indices; of two tensors, elementwise."""
+    """The largest element; along `dim`, values and indices; of two tensors, elementwise.
+
+    Along `axis`, the Array API's spelling, the values alone.
+    """
     from ridgeline.functions.arithmetic import maximum
 
     if other is not None or isinstance(dim, Node):
         return maximum(input, other if other is not None else dim)  # type: ignore[arg-type]
+    if axis is not None:
+        return _extreme(input, "max", axis, keepdim)
     if dim is None or isinstance(dim, tuple | list):
         return _extreme(input, "max", dim, keepdim)
     return _along(input, "argmax", dim, keepdim)  # type: ignore[arg-type]
@@ -235,13 +245,23 @@ def max(
 
 @public()
 def min(
-    input: Node, dim: Operand | None = None, keepdim: bool = False, *, other: Node | None = None
+    input: Node,
+    dim: Operand | None = None,
+    keepdim: bool = False,
+    *,
+    other: Node | None = None,
+    axis: Dims = None,
 ) -> Node | ValuesIndices:
-    """The smallest element; along an axis, values and indices; of two tensors, elementwise."""
+    """The smallest element; along `dim`, values and indices; of two tensors, elementwise.
+
+    Along `axis`, the Array API's spelling, the values alone.
+    """
     from ridgeline.functions.arithmetic import minimum
 
     if other is not None or isinstance(dim, Node):
         return minimum(input, other if other is not None else dim)  # type: ignore[arg-type]
+    if axis is not None:
+        return _extreme(input, "min", axis, keepdim)
     if dim is None or isinstance(dim, tuple | list):
         return _extreme(input, "min", dim, keepdim)
     return _along(input, "argmin", dim, keepdim)  # type: ignore[arg-type]

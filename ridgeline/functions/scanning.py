@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.errors import ShapeError
 from ridgeline.functions.operands import axis_of, floating
 from ridgeline.functions.places import lined
 from ridgeline.functions.reductions import ValuesIndices
@@ -33,6 +34,25 @@ def _wide(x: Node) -> Node:
 def cumsum(input: Node, dim: int, *, dtype: DType | None = None) -> Node:
     """The sum of each element and those before it along an axis."""
     return _running(input, "sum", dim, dtype)
+
+
+@public(method=False)
+def cumulative_sum(
+    input: Node,
+    *,
+    dim: int | None = None,
+    dtype: DType | None = None,
+    include_initial: bool = False,
+) -> Node:
+    """`cumsum` as the Array API has it: the axis of a vector need not be named."""
+    if dim is None and len(input.shape) != 1:
+        raise ShapeError(f"cumulative_sum of shape {list(input.shape)} needs an axis")
+    axis = axis_of(dim or 0, len(input.shape))
+    total = _running(input, "sum", axis, dtype)
+    if not include_initial:
+        return total
+    rank = len(input.shape)
+    return movement.pad(total, tuple(int(a == axis) for a in range(rank)), (0,) * rank)
 
 
 @public(inplace=True)

@@ -140,6 +140,12 @@ def repeat_interleave(
     return movement.reshape(wide, (*before, size * repeats, *after))
 
 
+@public(name="repeat", method=False)
+def repeat_elements(input: Node, repeats: int | Node, dim: int | None = None) -> Node:
+    """`repeat_interleave` under the Array API's name; the method of that name is torch's."""
+    return repeat_interleave(input, repeats, dim)
+
+
 def _repeated(source: Node, times: Node, axis: int, output_size: int | None) -> Node:
     """Slices repeated as often as a vector says; its sum is the new size."""
     if len(times.shape) > 1 or lined(times).shape != (source.shape[axis],):
