@@ -320,6 +320,31 @@ def test_a_file_named_twice_is_one_rank(tmp_path):
     assert len(diagnose([tmp_path, path]).ranks) == 1
 
 
+def test_halves_of_a_trace_that_lie_years_apart(tmp_path):
+    """The middle between two clusters belongs to neither of them."""
+    trace = busy_program()
+    for event in trace.events[: len(trace.events) // 2]:
+        event["ts"] += 9e15
+    assert diagnose(trace.write(tmp_path / "a.json")).main.verdict.step > 0
+
+
+def test_frames_far_from_all_work_do_not_decide_what_is_near(tmp_path):
+    trace = busy_program(steps=2)
+    for _ in range(50):
+        trace.frame("train.py(3): main", 9e15, 50)
+    assert len(diagnose(trace.write(tmp_path / "a.json")).main.facts.trace.ops) == 4
+
+
+def test_a_window_of_no_length_at_a_late_time(tmp_path):
+    trace = busy_program()
+    trace.op("aten::early", -9e11, 1)
+    trace.kernel("beside it", 400, 2000, launch=600)
+    for event in trace.events:
+        if event["name"].startswith("ProfilerStep"):
+            event.update(ts=1500, dur=0)
+    assert diagnose(trace.write(tmp_path / "a.json")).main.verdict.steps == 1
+
+
 def test_an_event_days_away_is_damage(tmp_path):
     trace = busy_program()
     trace.op("aten::lost", 9e15, 5)

@@ -20,6 +20,8 @@ _MARKS = (
 )
 # A leading step this much longer than the typical later one is still warming up.
 _WARM_UP_FACTOR = 1.5
+# Microseconds; a window of no length could not be divided.
+_SHORTEST = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,10 @@ def steady_steps(trace: Trace, links: Links) -> Steps:
     host, thread, source = _marks(trace)
     host = np.unique(host)
     if len(host) < 2:
-        host = np.array([host[0], host[0] + 1e-3])
+        host = np.array([host[0], host[0] + _SHORTEST])
     device = _device_boundaries(trace, links, host)
     dropped = _warm_up(np.diff(device))
     host, device = host[dropped:], device[dropped:]
-    if device[-1] <= device[0]:
-        device = np.append(device[:-1], device[0] + 1e-3)
+    if device[-1] < device[0] + _SHORTEST:
+        device = np.append(device[:-1], device[0] + _SHORTEST)
     return Steps(host, device, dropped, source, thread)

@@ -235,8 +235,8 @@ class TraceBuilder:
         """The finished trace, times relative to its first event."""
         if not self.kept - len(self._frames):
             raise _nothing_usable(path, self.seen, header, completeness)
-        tables = (self._ops, self._calls, self._gpu, self._frames)
-        low, high = _plausible(np.concatenate([table.starts() for table in tables]))
+        work = np.concatenate([table.starts() for table in (self._ops, self._calls, self._gpu)])
+        low, high = _plausible(work, self._frames.starts())
         (ops, ops_end), ops_ids = self._ops.sorted(low, high)
         (calls, calls_end), calls_ids = self._calls.sorted(low, high)
         (gpu, gpu_end, sizes), gpu_ids = self._gpu.sorted(low, high)
@@ -265,9 +265,11 @@ class TraceBuilder:
         )
 
 
-def _plausible(starts: Floats) -> tuple[float, float]:
-    """First and last start, without events that lie days away from the rest."""
-    near = starts[np.abs(starts - np.median(starts)) <= _LONGEST_RECORDING]
+def _plausible(work: Floats, frames: Floats) -> tuple[float, float]:
+    """First and last start, without events that lie days away from the middle of the work."""
+    middle = np.partition(work, len(work) // 2)[len(work) // 2]
+    starts = np.concatenate((work, frames))
+    near = starts[np.abs(starts - middle) <= _LONGEST_RECORDING]
     return float(near.min()), float(near.max())
 
 
