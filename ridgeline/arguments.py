@@ -9,15 +9,21 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError
+from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
 from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import SizeExpr
 from ridgeline.guards import Lifted
+from ridgeline.tensor import Tensor
 
+# what a body written for other arguments may fail with
+SLIPS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_LARGEST = 1 << 48  # no machine holds an axis as long
 _SPELLED = {
     "Dims": "int | Sequence[int] | None",
     "Operand": "Node | complex",
@@ -25,11 +31,13 @@ _SPELLED = {
     "Sizes": "int | Sequence[int]",
 }
 _SHOWN = {
-    "Node": "a tensor", "int": "an int", "float": "a number", "complex": "a number",
-    "bool": "True or False", "str": "a string", "DType": "an element type", "None": "None",
+    "Node": "a tensor", "Tensor": "a tensor", "int": "an int", "float": "a number",
+    "complex": "a number", "bool": "True or False", "str": "a string",
+    "DType": "an element type", "None": "None",
 }  # fmt: skip
 _KINDS: dict[str, tuple[type, ...]] = {
     "Node": (Node,),
+    "Tensor": (Tensor,),
     "int": (int, np.integer),
     "float": (int, float, np.integer, np.floating, Lifted),
     "complex": (int, float, complex, np.number, Lifted),
@@ -41,15 +49,70 @@ _KINDS: dict[str, tuple[type, ...]] = {
 _SEQUENCE = re.compile(r"(?:Sequence|list|tuple)\[(.*?)(?:, \.\.\.)?\]$")
 
 
+def explained(
+    body: Callable[..., Any],
+    name: str,
+    values: Sequence[Any],
+    named: dict[str, Any],
+    error: Exception,
+) -> Exception:
+    """What to raise for Python's or NumPy's own error inside a body.
+
+    A call with too few or unknown arguments keeps Python's message, which says how it was wrong.
+    """
+    try:
+        inspect.signature(body).bind(*values, **named)
+    except TypeError:
+        return error
+    check_arguments(body, name, values, named)
+    shown = [_named(v) for v in values] + [f"{k}={_named(v)}" for k, v in named.items()]
+    return ArgumentError(
+        f"{name} cannot take {', '.join(shown) or 'no arguments'}",
+        note=f"{type(error).__name__}: {error}",
+        help=f"help(ridgeline.{name}) says what it takes",
+    )
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function over tensors that never ends in Python's own error inside its body."""
+
+    takes_functions = any("Callable" in str(a) for a in function.__annotations__.values())
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RidgelineError:
+            raise
+        except SLIPS as error:
+            if takes_functions and any(inspect.isroutine(v) for v in (*args, *kwargs.values())):
+                raise  # it may be an error of the caller's own function
+            raise explained(function, function.__name__, args, kwargs, error) from error
+
+    return checked
+
+
+def check_sizes(
+    shape: Sequence[Any],
+    body: Callable[..., Any],
+    name: str,
+    values: Sequence[Any],
+    named: dict[str, Any],
+) -> None:
+    """Raise where the sizes of a new tensor are none."""
+    for size in shape:
+        if isinstance(size, SizeExpr) or (isinstance(size, int) and 0 <= size < _LARGEST):
+            continue
+        check_arguments(body, name, values, named)
+        raise ShapeError(f"{name}: {size!r} is not the size of an axis")
+
+
 def check_arguments(
     body: Callable[..., Any], name: str, values: Sequence[Any], named: dict[str, Any]
 ) -> None:
     """Raise a clear error for the first argument of a kind that the function does not take."""
     signature = inspect.signature(body)
-    try:
-        given = signature.bind(*values, **named).arguments
-    except TypeError:
-        return  # the call itself was wrong, and Python's message says how
+    given = signature.bind(*values, **named).arguments
     for parameter in signature.parameters.values():
         if parameter.name not in given or parameter.kind is parameter.VAR_POSITIONAL:
             continue
@@ -93,6 +156,8 @@ def _described(declared: str) -> str:
 def _named(value: Any) -> str:
     if isinstance(value, Node):
         return f"a tensor {value.types[0]}"
+    if isinstance(value, Tensor):
+        return f"a tensor {value._type}"
     return (
         f"{type(value).__name__} {value!r:.40}"
         if not isinstance(value, list | tuple)

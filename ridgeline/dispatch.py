@@ -18,7 +18,7 @@ from ridgeline import (  # noqa: F401  (some fill the table)
     functions,
     random,
 )
-from ridgeline.arguments import check_arguments
+from ridgeline.arguments import SLIPS, check_sizes, explained
 from ridgeline.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
@@ -152,7 +152,9 @@ def apart(result: Node, values: Sequence[Any]) -> Node:
 
 
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`."""
+    """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`; dtype= checked."""
+    if not isinstance(kwargs.get("dtype"), DType | None):
+        raise DTypeError(f"dtype= needs an element type, not {kwargs['dtype']!r:.40}")
     if not any(k in _SPELLINGS and k not in names for k in kwargs):
         return kwargs
     return {_spelling(k, names): v for k, v in kwargs.items()}
@@ -198,9 +200,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             result = body(*values, **named)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        except (AttributeError, TypeError, ValueError):
-            check_arguments(body, name, values, named)
-            raise
+        except SLIPS as error:
+            raise explained(body, name, values, named, error) from error
         return finish(result, operands.mode, here(), values, operands.shared)
 
     return _dressed(function, entry)
@@ -218,12 +219,14 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
         operands = Operands()
         values, named = operands.nodes(args, kwargs)
         try:
-            result = finish(body(*values, **named), PLAIN, here())
+            made = body(*values, **named)
+            if isinstance(made, Node):
+                check_sizes(made.shape, body, name, values, named)
+            result = finish(made, PLAIN, here())
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        except (AttributeError, TypeError, ValueError):
-            check_arguments(body, name, values, named)
-            raise
+        except SLIPS as error:
+            raise explained(body, name, values, named, error) from error
         return result.requires_grad_() if requires_grad else result
 
     return _dressed(function, entry)
@@ -274,9 +277,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
             return viewed(input, base, body(base, *values, **named))
         except RidgelineError as error:
             raise annotated(error, name, [input, *others.tensors]) from None
-        except (AttributeError, TypeError, ValueError):
-            check_arguments(body, name, [base, *values], named)
-            raise
+        except SLIPS as error:
+            raise explained(body, name, [base, *values], named, error) from error
 
     return _dressed(function, entry)
 
@@ -297,9 +299,8 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
             return self
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
-        except (AttributeError, TypeError, ValueError):
-            check_arguments(body, name, values, named)
-            raise
+        except SLIPS as error:
+            raise explained(body, name, values, named, error) from error
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."

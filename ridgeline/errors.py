@@ -55,6 +55,18 @@ class IndexRangeError(RidgelineError, IndexError):
     code = "RL0104"
 
 
+class ArgumentError(RidgelineError):
+    """Arguments that are each of a right kind, but that a function cannot take together."""
+
+    code = "RL0105"
+
+
+class ComputeError(RidgelineError):
+    """An op whose value could not be computed, with the line that asked for it."""
+
+    code = "RL0106"
+
+
 class GradientError(RidgelineError):
     """A gradient that does not exist or was asked for in the wrong way."""
 

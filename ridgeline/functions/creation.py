@@ -11,7 +11,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -217,6 +217,8 @@ def to_dtype(input: Node, dtype: DType) -> Node:
 @public(function=False, name="type")
 def type_(input: Node, dtype: DType) -> Node:
     """The input in another element type."""
+    if not isinstance(dtype, DType):
+        raise DTypeError(f"type() needs an element type, not {dtype!r:.40}")
     return cast(input, dtype)
 
 

@@ -192,6 +192,8 @@ def as_node(operand: Operand, dtype: DType) -> Node:
     if isinstance(operand, Node):
         return cast(operand, dtype)
     kind = kind_of_number(operand)
+    if kind == "complex" and not dtype.is_complex:
+        raise DTypeError(f"a complex number does not fit into {dtype.name}", help="use its .real")
     if kind in ("float", "complex") and dtype.is_differentiable:
         return lift(operand, dtype)  # type: ignore[arg-type]
     return literal(operand, dtype)

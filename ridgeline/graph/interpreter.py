@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.node import LEAF, PROJ, Node, topological
+from ridgeline.graph.origins import describe
 from ridgeline.scalars import Array
 
 
@@ -24,6 +26,20 @@ def value_of(node: Node) -> Array:
     shape = node.shape
     array: Array = node.buffer.array(node.dtype, shape)
     return array
+
+
+def _computed(current: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
+    """The value of one node; where NumPy refuses, an error that says which op and whose line."""
+    try:
+        return current.op.value(current, operands)
+    except RidgelineError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        place = describe(current)
+        raise ComputeError(
+            f"{current.op.name} giving {current.types[0]} cannot be computed: {error}",
+            note=f"made at {place}" if place else "",
+        ) from error
 
 
 def evaluate(roots: Sequence[Node], given: Mapping[Node, Array] | None = None) -> list[Array]:
@@ -52,7 +68,7 @@ def evaluate(roots: Sequence[Node], given: Mapping[Node, Array] | None = None) -
             current.op.value(current, ())
         else:
             operands = [known[source][0] for source in current.inputs]
-            known[current] = current.op.value(current, operands)
+            known[current] = _computed(current, operands)
         for source in current.inputs:
             uses[source] -= 1
             if not uses[source]:

@@ -7,7 +7,9 @@ this folder. A name that torch has and we do not is an AttributeError that says 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
+from ridgeline.arguments import guarded
 from ridgeline.dispatch import FUNCTIONS
 from ridgeline.nn.functional import (
     activations,
@@ -55,12 +57,12 @@ NAMES = frozenset((
 ))  # fmt: skip
 
 
+@cache
 def _find(name: str) -> Callable[..., Tensor]:
     """The composition of a name if there is one, else the table's function."""
     for module in _MODULES:
         if name in vars(module):
-            composed: Callable[..., Tensor] = vars(module)[name]
-            return composed
+            return guarded(vars(module)[name])
     return FUNCTIONS[name]
 
 
