@@ -78,6 +78,13 @@ class RankReport:
     """The trace itself, kept for the slowest rank only."""
     matches: dict[str, Match] = field(repr=False, compare=False)
 
+    def unchecked_lines(self) -> list[str]:
+        """One sentence for each reason why rules could not be evaluated."""
+        by_reason: dict[str, list[str]] = {}
+        for item in self.unchecked:
+            by_reason.setdefault(item.reason, []).append(item.rule)
+        return [f"not checked: {' '.join(rules)} ({why})" for why, rules in by_reason.items()]
+
 
 @dataclass(frozen=True)
 class Report:

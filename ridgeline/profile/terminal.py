@@ -12,7 +12,6 @@ from ridgeline.profile.comparison import Comparison
 from ridgeline.profile.output import tolerate_unknown_letters
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
 from ridgeline.profile.rules.base import Evidence
-from ridgeline.profile.rules.table import standing
 
 WIDTH = 80
 _BAR = 76
@@ -202,12 +201,7 @@ def _closing(report: Report, main: RankReport) -> list[RenderableType]:
     if main.notes:
         listed = "; ".join(f"{n.rule} {n.message}" for n in main.notes[:4])
         lines.append(Text(f"notes: {listed}", style="dim"))
-    by_reason: dict[str, list[str]] = {}
-    for item in main.unchecked:
-        by_reason.setdefault(item.reason, []).append(item.rule)
-    for reason, rules in by_reason.items():
-        listed = " ".join(sorted(rules, key=standing))
-        lines.append(Text(f"not checked: {listed} ({reason})", style="dim"))
+    lines += [Text(line, style="dim") for line in main.unchecked_lines()]
     first = report.findings[0].rule if report.findings else "D1"
     lines.append(
         Text(f"next: ridgeline explain {first} · --html report.html · --json", style="dim")

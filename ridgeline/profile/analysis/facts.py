@@ -61,6 +61,11 @@ class Facts:
         device = self.trace.device.capability
         return device or (self.gpu_model.capability if self.gpu_model else 0)
 
+    @cached_property
+    def sms(self) -> int:
+        """Multiprocessors of the device, 0 where unknown."""
+        return self.trace.device.sms or (self.gpu_model.sms if self.gpu_model else 0)
+
     def in_window(self, table: Table) -> Ints:
         """Rows that overlap the steady window."""
         return np.flatnonzero((table.end > self.low) & (table.start < self.high))

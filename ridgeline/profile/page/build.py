@@ -18,7 +18,7 @@ from ridgeline.profile.comparison import Comparison
 from ridgeline.profile.page.roofline import roofline_svg
 from ridgeline.profile.page.timeline import facts_of, timeline
 from ridgeline.profile.report import Finding, RankReport, Report, Verdict
-from ridgeline.profile.rules.table import BY_ID, standing
+from ridgeline.profile.rules.table import BY_ID
 from ridgeline.profile.terminal import duration, share, unrecorded
 
 _HERE = Path(__file__).parent
@@ -301,11 +301,5 @@ def _notes_section(rank: RankReport) -> str:
         + "</li>"
         for f in rank.notes
     )
-    by_reason: dict[str, list[str]] = {}
-    for item in rank.unchecked:
-        by_reason.setdefault(item.reason, []).append(item.rule)
-    unchecked = "".join(
-        f"<li>not checked: {' '.join(sorted(rules, key=standing))} ({escape(reason)})</li>"
-        for reason, rules in by_reason.items()
-    )
+    unchecked = "".join(f"<li>{escape(line)}</li>" for line in rank.unchecked_lines())
     return f'<section id="notes"><h2>Notes</h2><ul class="notes">{notes}{unchecked}</ul></section>'

@@ -110,6 +110,7 @@ def run_rules(facts: Facts) -> Outcome:
     )
     main = tuple(f for f in ranked if f.severity == "stops" or _counts(f))
     notes = tuple(f for f in ranked if f not in main)
+    unchecked.sort(key=lambda item: standing(item.rule))
     return Outcome(main, notes, tuple(unchecked), _verdict(facts, main, matches, profiler), matches)
 
 

@@ -138,7 +138,7 @@ def _which_bound(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
 
 
 def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
-    sms = facts.trace.device.sms or (facts.gpu_model.sms if facts.gpu_model else 0)
+    sms = facts.sms
     rows, lost, smallest = [], 0.0, sms
     for row in ledger.free(facts.kernels).tolist():
         shape = facts.trace.gpu.shape[row]
@@ -170,14 +170,15 @@ def _small_grid(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Ma
 
 
 def _tail(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
-    sms = facts.trace.device.sms or (facts.gpu_model.sms if facts.gpu_model else 0)
     rows, lost = [], 0.0
     for row in ledger.free(facts.kernels).tolist():
         fits = occupancy_of(facts, row)
         time = float(facts.gpu_time(np.array([row]))[0])
         if fits is None or time < _SHORTEST or is_library(facts.gpu_name(row)):
             continue
-        count = waves(facts.trace.shapes[int(facts.trace.gpu.shape[row])].grid, sms, fits.blocks)
+        count = waves(
+            facts.trace.shapes[int(facts.trace.gpu.shape[row])].grid, facts.sms, fits.blocks
+        )
         full = math.floor(count)
         if full < 1 or count == full or 1 / (1 + full) < limits["share"]:
             continue
@@ -252,16 +253,6 @@ def _slow_pointwise(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     )
 
 
-CHECKS = {
-    "K1": _at_the_limit,
-    "K2": _latency_bound,
-    "K3": _which_bound,
-    "K4": _small_grid,
-    "K5": _tail,
-    "K6": _low_occupancy,
-    "K10": _slow_pointwise,
-}
-
 _MODELLED = frozenset({"gpu", "shapes", "gpu_model", "busy"})
 _NCU = "Nsight Compute"
 
@@ -271,7 +262,7 @@ RULES = (
         "at the device's limit",
         "80% of the arithmetic or memory peak",
         "{share} of the time is spent in kernels near a roof, mostly {op}",
-        CHECKS["K1"],
+        _at_the_limit,
         {"default": Fix("only another algorithm or a smaller type makes these faster")},
         f"{_NCU} speed-of-light rule",
         "the percentages are modelled from shapes: a counter can disagree",
@@ -286,7 +277,7 @@ RULES = (
         "bound by latency",
         "below 60% of both peaks, kernel of 10 µs or more, not a vendor library's",
         "{op} kernels reach neither the arithmetic nor the memory roof",
-        CHECKS["K2"],
+        _latency_bound,
         {"default": Fix("see K4, K5 and K6 for the cause; else give each thread more work")},
         f"{_NCU} speed-of-light rule",
         "a counter profile that shows high memory traffic: the op moves more than the model says",
@@ -301,7 +292,7 @@ RULES = (
         "what bounds the heaviest op",
         "arithmetic and memory shares 10 points apart",
         "{op}, {share} of the time, is bound by {bound}",
-        CHECKS["K3"],
+        _which_bound,
         {"default": Fix("for memory: fuse or shrink the type; for arithmetic: a faster type")},
         f"{_NCU} speed-of-light rule",
         "as K1",
@@ -316,7 +307,7 @@ RULES = (
         "grid smaller than the device",
         "fewer blocks than multiprocessors",
         "kernels run with as few as {grid} blocks on {sms} multiprocessors",
-        CHECKS["K4"],
+        _small_grid,
         {
             "default": Fix(
                 "give the kernel more rows at once, or split the reduction",
@@ -338,7 +329,7 @@ RULES = (
         "half-empty last wave",
         "the last, partial wave is 20% or more of the waves",
         "the last wave of blocks leaves much of the device empty",
-        CHECKS["K5"],
+        _tail,
         {"default": Fix("choose sizes that fill whole waves, or a persistent kernel")},
         f"{_NCU} launch-configuration rule",
         "blocks of very different length even this out",
@@ -352,7 +343,7 @@ RULES = (
         "low occupancy",
         "theoretical occupancy below 80% in a kernel that K2 finds bound by latency",
         "a latency-bound kernel has {share} occupancy, limited by {limiter}",
-        CHECKS["K6"],
+        _low_occupancy,
         {
             "default": Fix(
                 "first check Little's law (`ridgeline gpu littles-law`): low occupancy is fine "
@@ -373,7 +364,7 @@ RULES = (
         "pointwise kernel below memory speed",
         "below 70% of memory bandwidth (50%: badly), on more data than fits in L2",
         "{op} runs at {slowest} of memory bandwidth",
-        CHECKS["K10"],
+        _slow_pointwise,
         {
             "default": Fix(
                 "check strides and alignment: make operands contiguous, avoid broadcasting along "

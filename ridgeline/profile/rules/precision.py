@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -165,9 +166,7 @@ def odd_sizes(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Matc
     match = _match(
         facts, lost, rows, spent, "aligned sizes", (Evidence("such a size", str(worst), EXACT),)
     )
-    padded = -(-worst // 64) * 64
-    values = {**match.values, "size": worst, "padded": padded}
-    return Match(lost, match.evidence, values, rows=rows, places=match.places, spans=match.spans)
+    return replace(match, values={**match.values, "size": worst})
 
 
 def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match | None:
@@ -194,7 +193,4 @@ def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
     ):
         return None
     match = _match(facts, lost, joined(double), spent, "float32")
-    values = {"share": percent(spent / busy)}
-    return Match(
-        lost, match.evidence, values, rows=match.rows, places=match.places, spans=match.spans
-    )
+    return replace(match, values={"share": percent(spent / busy)})
