@@ -18,7 +18,7 @@ from benchmarks.report import as_json, print_report, write_json
 from benchmarks.workload import CANDIDATES
 from benchmarks.workloads import WORKLOADS
 
-WIDTH = 120  # columns, where the output is no terminal
+WIDTH = 140  # columns, where the output is no terminal
 
 
 def build_parser() -> argparse.ArgumentParser:
