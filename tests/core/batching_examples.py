@@ -1,0 +1,255 @@
+"""Examples of every row of the op table, as functions of nodes, for the tests of batching."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import ridgeline.ops
+from ridgeline import dtypes, scalars
+from ridgeline.graph.node import Node, Op, node, proj
+from ridgeline.ops import (
+    complex,
+    contract,
+    decompositions,
+    elementwise,
+    fft,
+    gather,
+    linalg,
+    movement,
+    random,
+    reduce,
+    scan,
+    search,
+    sort,
+    special,
+    spectra,
+    tracking,
+)
+
+Build = Callable[..., Node]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A function of nodes that ends in the op, and one element's operands."""
+
+    build: Build
+    arrays: tuple[Any, ...]
+
+
+def all_rows() -> dict[str, Op]:
+    """Every row that a module of ops defines, alone or in a dict of rows."""
+    found: dict[str, Op] = {}
+    for module in pkgutil.iter_modules(ridgeline.ops.__path__):
+        for value in vars(importlib.import_module(f"ridgeline.ops.{module.name}")).values():
+            for row in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(row, Op) and row.name not in ("leaf", "proj"):
+                    found[row.name] = row
+    return found
+
+
+def _draw(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape) + len(shape)).uniform(0.1, 0.9, shape)
+
+
+def _complex(*shape: int) -> Any:
+    return _draw(*shape) + 1j * _draw(*shape)[::-1]
+
+
+def _square(size: int = 3) -> Any:
+    return _draw(size, size) + 2 * np.eye(size)
+
+
+def _symmetric() -> Any:
+    return _square() + _square().T
+
+
+_INDEX = np.array([2, 0, 2, 1])
+_MATRIX = contract.ContractAttrs(
+    (3, 2, 4), (0, 1), (contract.axis(0), contract.axis(2)), (contract.axis(2), contract.axis(1))
+)
+_WINDOW = contract.ContractAttrs(
+    (3, 2), (0,), (contract.AxisMap(((0, 2), (1, 1))),), (contract.axis(1),)
+)
+
+
+def _factor(build: Callable[[Node], tuple[Node, ...]], output: int) -> Build:
+    return lambda *nodes: build(*nodes)[output]
+
+
+class _Doubling:
+    """A rule whose derivative is deliberately twice the true one."""
+
+    def vjp(self, current: Node, cotangents: Any) -> Any:
+        return [elementwise.scale(cotangents[0], 2.0)]
+
+    def jvp(self, current: Node, tangents: Any) -> Any:
+        return [elementwise.scale(tangents[0], 2.0)]
+
+    def reads(self) -> Any:
+        return []
+
+
+_rule = _Doubling()
+_words = (np.array(7, np.uint64), np.array(3, np.uint64))
+
+EXAMPLES: dict[str, list[Example]] = {
+    "cast": [Example(lambda a: elementwise.cast(a, dtypes.float32), (_draw(2, 3),))],
+    "constant": [Example(lambda a: elementwise.add(a, elementwise.full_like(a, 2)), (_draw(3),))],
+    "iota": [
+        Example(lambda a: elementwise.add(a, elementwise.iota(a.shape, 1, a.dtype)), (_draw(2, 3),))
+    ],
+    "stop_gradient": [Example(elementwise.stop_gradient, (_draw(2, 3),))],
+    "reshape": [Example(lambda a: movement.reshape(a, (3, 2)), (_draw(2, 3),))],
+    "permute": [Example(lambda a: movement.permute(a, (2, 0, 1)), (_draw(2, 3, 4),))],
+    "broadcast": [
+        Example(lambda a: movement.broadcast(a, (4, 3, 2), (2, 1)), (_draw(2, 3),)),
+        Example(lambda a: movement.broadcast(a, (4, 3), (0, 1)), (_draw(1, 3),)),
+    ],
+    "slice": [Example(lambda a: movement.slice_(a, (4, 0), (2, 2), (-2, 1)), (_draw(5, 3),))],
+    "pad": [Example(lambda a: movement.pad(a, (1, 0), (0, 2), (1, 0), 7.0), (_draw(2, 3),))],
+    "concat": [Example(lambda a, b: movement.concat([a, b], 1), (_draw(2, 3), _draw(2, 1)))],
+    "reduce": [
+        Example(lambda a, m=m: reduce.reduce(a, m, (0, 2)), (_draw(2, 3, 4),))
+        for m in ("sum", "prod", "max", "min")
+    ],
+    "arg_reduce": [
+        Example(lambda a, k=k: reduce.arg_reduce(a, "argmax", 1)[k], (_draw(2, 3, 4),))
+        for k in (0, 1)
+    ],
+    "contract": [
+        Example(lambda a, b: contract.contract(a, b, _MATRIX), (_draw(3, 4), _draw(4, 2))),
+        Example(lambda a, b: contract.contract(a, b, _WINDOW), (_draw(6), _draw(2))),
+    ],
+    "gather": [
+        Example(lambda a, i: gather.gather(a, (i,), (1,)), (_draw(2, 3, 2), _INDEX)),
+        Example(lambda a, i, j: gather.gather(a, (i, j), (2, 0)), (_draw(3, 2, 3), _INDEX, _INDEX)),
+    ],
+    "scatter": [
+        Example(
+            lambda a, u, i, m=m: gather.scatter(a, u, (i,), (1,), m),
+            (_draw(2, 3), _draw(4, 2), _INDEX),
+        )
+        for m in ("set", "add", "prod", "max", "min")
+    ],
+    "scan": [
+        Example(lambda a, m=m: scan.scan(a, m, 1, m == "prod"), (_draw(2, 3),))
+        for m in ("sum", "prod", "logaddexp")
+    ],
+    "extreme_scan": [
+        Example(lambda a, k=k: scan.extreme_scan(a, "max", 0)[k], (_draw(3, 2),)) for k in (0, 1)
+    ],
+    "linear_scan": [Example(lambda a, b: scan.linear_scan(a, b, 1), (_draw(2, 3), _draw(2, 3)))],
+    "sort": [
+        Example(lambda a, k=k: sort.sort(a, 1, True, 2)[k], (_draw(2, 4),)) for k in (0, 1)
+    ],
+    "search": [
+        Example(lambda a, b: search.search(a, b, False), (np.arange(4.0) / 4, _draw(2, 3))),
+        Example(lambda a, b: search.search(a, b, True), (np.sort(_draw(2, 4)), _draw(2, 3))),
+    ],
+    "random_bits": [Example(lambda k, o: random.random_bits(k, o, (2, 3)), _words)],
+    "conj": [Example(complex.conj, (_complex(2, 3),))],
+    "real": [Example(complex.real, (_complex(2, 3),))],
+    "imag": [Example(complex.imag, (_complex(2, 3),))],
+    "magnitude": [Example(complex.magnitude, (_complex(2, 3),))],
+    "complex": [Example(complex.join, (_draw(2, 3), _draw(2, 3)))],
+    "fourier": [
+        Example(lambda a: fft.complex_transform(a, (-2, -1), True, 0.5), (_complex(2, 3),))
+    ],
+    "half_fourier": [Example(lambda a: fft.half_transform(a, -2, 1.0), (_draw(4, 3),))],
+    "real_fourier": [Example(lambda a: fft.real_transform(a, -1, 5, 1.0), (_complex(2, 3),))],
+    "inverse": [Example(_factor(linalg.inverse, 0), (_square(),))],
+    "solve": [Example(linalg.solve, (_square(), _draw(3, 2)))],
+    "solve_triangular": [
+        Example(lambda a, b: linalg.solve_triangular(a, b, True, False), (_square(), _draw(3, 2)))
+    ],
+    "determinant": [Example(linalg.determinant, (_square(),))],
+    "cofactors": [Example(lambda a: node(linalg.COFACTORS, (a,)), (_square(),))],
+    "matrix_exponential": [Example(linalg.matrix_exponential, (_square(),))],
+    "log_determinant": [Example(_factor(linalg.log_determinant, k), (_square(),)) for k in (0, 1)],
+    "cholesky": [Example(_factor(decompositions.cholesky, 0), (_symmetric() + 4 * np.eye(3),))],
+    "qr": [
+        Example(lambda a, k=k, m=m: decompositions.qr(a, m)[k], (_draw(4, 3),))
+        for m in ("reduced", "complete", "r")
+        for k in (0, 1)
+    ],
+    "lu": [Example(_factor(decompositions.lu, k), (_square(),)) for k in (0, 1, 2)],
+    "permutation": [
+        Example(
+            lambda p: decompositions.permutation(p, 3, dtypes.float64),
+            (np.array([2, 3, 3], np.int32),),
+        )
+    ],
+    "pseudo_inverse": [
+        Example(
+            lambda a, r, t: decompositions.pseudo_inverse(a, r, t, False),
+            (_draw(4, 3), np.array(1e-9), np.array(0.0)),
+        )
+    ],
+    "reflectors": [Example(_factor(decompositions.reflectors, k), (_draw(4, 3),)) for k in (0, 1)],
+    "eigh": [Example(_factor(spectra.eigh, 0), (_symmetric(),))],
+    "eig": [Example(_factor(spectra.eig, 0), (_square(),))],
+    "svd": [Example(_factor(spectra.svd, 1), (_draw(4, 3),))],
+    "tag": [Example(tracking.tag, (_draw(2, 3),))],
+    "variable": [Example(tracking.variable, (_draw(2, 3),))],
+    "custom": [
+        Example(
+            lambda a, b: tracking.custom([elementwise.mul(a, b)], [a], _rule),
+            (_draw(2, 3), _draw(2, 3)),
+        )
+    ],
+    "polygamma": [Example(lambda a: special.polygamma(1, a), (_draw(2, 3),))],
+    "frexp": [
+        Example(lambda a, k=k: proj(special.split_exponent(a), k), (_draw(2, 3),)) for k in (0, 1)
+    ],
+    "gcd": [Example(special.bits_gcd, (np.array([[12, 18]]), np.array([[8, 27]])))],
+    "nextafter": [Example(special.next_after, (_draw(2, 3), _draw(2, 3)))],
+}
+
+_KINDS = {"float": np.float64, "int": np.int64, "uint": np.uint32, "bool": np.bool_}
+
+
+def _elementwise(row: scalars.ScalarOp) -> Example:
+    kind = next(k for k in _KINDS if k in row.kinds)
+    values = (_draw(2, 3) * (1 if kind == "float" else 9)).astype(_KINDS[kind])
+    first = values > 0.5 if row.name == "select" else values
+    return Example(
+        lambda *nodes, name=row.name: elementwise.apply(name, *nodes),
+        (first, *[values[::-1].copy()] * (row.arity - 1)),
+    )
+
+
+def _special(name: str, operands: int) -> Example:
+    return Example(
+        lambda *nodes: special.special(name, *nodes), (_draw(2, 3), _draw(2, 3) + 1)[:operands]
+    )
+
+
+
+def examples(row: Op) -> list[Example]:
+    """What a row is tested with; none for a row that nobody wrote an example for."""
+    if row.name in EXAMPLES:
+        return EXAMPLES[row.name]
+    if row is elementwise.ROWS.get(row.name):
+        return [_elementwise(scalars.TABLE[row.name])]
+    if row is special.ROWS.get(row.name):
+        return [_special(row.name, 2 if _takes_two(row) else 1)]
+    return []
+
+
+def _takes_two(row: Op) -> bool:
+    from ridgeline.graph.node import TensorType, leaf
+
+    kind = TensorType((1,), dtypes.float64)
+    one = node(row, (leaf(kind),))
+    try:
+        row.value(one, [np.full(1, 0.5)])
+    except TypeError:
+        return True
+    return False
