@@ -128,6 +128,8 @@ def arange(
 ) -> Node:
     """Numbers from `start` (0 if only the end is given) up to `end`, `step` apart."""
     first, last = (0, start) if end is None else (start, end)
+    if dtype is not None and dtype.is_integer:  # torch counts in the type that is asked for
+        first, last, step = int(first), int(last), int(step)
     if step == 0 or (last - first) / step < 0:
         raise RidgelineError(f"arange from {first} to {last} never ends with step {step}")
     count = math.ceil((last - first) / step)

@@ -128,7 +128,7 @@ def sum_to_size(input: Node, *size: int | Sequence[int]) -> Node:
         for axis, own in enumerate(input.shape)
         if axis < shift or (wanted[axis - shift] == 1 and own != 1)
     ]
-    if repeated and not input.dtype.is_differentiable:
+    if (repeated or not input.shape) and not input.dtype.is_differentiable:
         input = cast(input, dtypes.int64)
     return reshape(sum_(input, repeated), wanted)
 

@@ -127,6 +127,8 @@ def local_response_norm(
     """Division by a power of the mean square over neighbouring channels."""
     from ridgeline.public import pad
 
+    if input.numel() == 0:
+        return input
     square = input * input
     margin = (0, 0) * (len(input.shape) - 2) + (size // 2, (size - 1) // 2)
     padded = pad(square, margin)
