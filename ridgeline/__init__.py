@@ -8,9 +8,11 @@ The public namespace, with torch's names, defaults and semantics. Functions come
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import ridgeline.loops  # the package first, so that the function below keeps its name
+import ridgeline.loops
 from ridgeline import autograd, dispatch
 from ridgeline.config import config
 from ridgeline.dtypes import (
@@ -83,11 +85,17 @@ _LAZY = {
 globals().update(dispatch.FUNCTIONS)
 
 
-def loops(function: Any, *examples: Tensor) -> Any:
-    """The loop nest of an expression of tensors, to print, schedule by hand and run."""
-    from ridgeline.kernel import loops as build
+class _LoopsModule(ModuleType):
+    """The package of the loop IR, which can also be called: `rl.loops(function, *examples)`."""
 
-    return build(function, *examples)
+    def __call__(self, function: Any, *examples: Tensor) -> Any:
+        """The loop nest of an expression of tensors, to print, schedule by hand and run."""
+        from ridgeline.kernel import loops as build
+
+        return build(function, *examples)
+
+
+sys.modules["ridgeline.loops"].__class__ = _LoopsModule
 
 
 if TYPE_CHECKING:

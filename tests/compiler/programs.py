@@ -131,6 +131,21 @@ def catalogue() -> dict[str, Graph]:
         assert gx is not None and gw is not None
         put(f"conv data gradient {stride} {dilation}", [gx], ct, weight)
         put(f"conv weight gradient {stride} {dilation}", [gw], ct, image)
+    small, taps = f32(1, 2, 7, 9), f32(3, 2, 3, 2)
+    out = conv(small, taps, 2)
+    put("small conv", [out], small, taps)
+    ct = f32(*(int(s) for s in out.shape))  # type: ignore[arg-type]
+    assert out.op.vjp is not None
+    gx, gw = out.op.vjp(out, [ct])
+    assert gx is not None and gw is not None
+    put("small conv data gradient", [gx], ct, taps)
+    put("small conv weight gradient", [gw], ct, small)
+    put(
+        "small batched product",
+        [C.matmul(f32_3 := f32(2, 7, 5), f32_4 := f32(2, 5, 9))],
+        f32_3,
+        f32_4,
+    )
     pooled = M.reshape(M.slice_(g, (0, 0, 0, 0), (4, 6, 12, 12), (1,) * 4), (4, 6, 6, 2, 6, 2))
     put("average pool", [R.sum_(pooled, (3, 5))], g)
     i, j = typed(dtypes.int32, 40), typed(dtypes.int32, 40)

@@ -12,8 +12,8 @@ from tests.compiler.programs import catalogue, evaluate, inputs_for
 
 SMALL = [
     "transpose", "pad", "concat", "flip and step", "column sum", "argmax", "softmax", "layer norm",
-    "matrix vector", "batched product", "conv stride 2 dilation 1", "average pool",
-    "conv data gradient 2 1", "conv weight gradient 1 1", "integer division", "any",
+    "matrix vector", "small batched product", "small conv", "average pool",
+    "small conv data gradient", "small conv weight gradient", "integer division", "any",
 ]  # fmt: skip
 
 
