@@ -66,7 +66,7 @@ class _Problem:
         """The checked inputs as fresh tensors."""
         chosen = self.arrays if arrays is None else arrays
         kinds = [self.given[place].dtype for place in self.places]
-        return [from_array(a.copy(), kind) for a, kind in zip(chosen, kinds)]
+        return [from_array(np.array(a, kind.numpy), kind) for a, kind in zip(chosen, kinds)]
 
     def __call__(self, *checked: Tensor) -> tuple[Tensor, ...]:
         replaced = list(self.given)
