@@ -26,7 +26,7 @@ from ridgeline.modes import (
 )
 from ridgeline.ops.elementwise import add as add_nodes
 from ridgeline.ops.elementwise import full_like
-from ridgeline.tensor import Tensor, observed, read, variables, wrap, write
+from ridgeline.tensor import Tensor, observed, owned, read, variables, wrap, write
 
 __all__ = [
     "Function", "FunctionContext", "HookHandle", "backward", "enable_grad", "functional", "grad",
@@ -145,7 +145,7 @@ def _watcher(owners: Sequence[Tensor], mode: int) -> Watcher:
         for owner in owners:
             cotangent = _hooked(owner, cotangent, mode)
             if owner.retains_grad:
-                owner.grad = wrap(cotangent, mode)
+                owner.grad = wrap(cotangent if mode == GRAPH else owned(cotangent), mode)
         return cotangent
 
     return see
@@ -218,7 +218,7 @@ def _add_gradient(owner: Tensor, gradient: Node, create_graph: bool) -> None:
     """Accumulate into `.grad`: in place where there is one, as torch does."""
     before = owner.grad
     if before is None:
-        owner.grad = wrap(gradient, GRAPH if create_graph else CUT)
+        owner.grad = wrap(gradient, GRAPH) if create_graph else wrap(owned(gradient), CUT)
     elif create_graph:
         owner.grad = wrap(add_nodes(read(before), gradient), GRAPH)
     else:

@@ -8,6 +8,7 @@ machine code without any of the stages above.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -122,8 +123,8 @@ class Program:
             flag = held[layout.returns[-1]].array(bool_, ())
             if flag:
                 self._report(inputs)
-            return [held[slot] for slot in layout.returns[:-1]]
-        return [held[slot] for slot in layout.returns]
+        returns = layout.returns[: len(self.output_types)]
+        return _each_its_own([held[slot] for slot in returns], inputs)
 
     def _report(self, inputs: Sequence[Buffer]) -> None:
         """Raise for the index that is out of range: the definition of the op names it."""
@@ -177,6 +178,17 @@ class Program:
         from ridgeline.explain import explain_program
 
         return explain_program(self, detail)
+
+
+def _each_its_own(results: list[Buffer], inputs: Sequence[Buffer]) -> list[Buffer]:
+    """Results that are an input handed through, or one another, in memory of their own."""
+    seen = {id(buffer) for buffer in inputs}
+    for place, buffer in enumerate(results):
+        if id(buffer) in seen:
+            results[place] = fresh = Buffer.allocate(buffer.nbytes)
+            ctypes.memmove(fresh.address, buffer.address, buffer.nbytes)
+        seen.add(id(buffer))
+    return results
 
 
 def _known(shape: tuple[Size, ...]) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ from ridgeline.modes import modes
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
-from ridgeline.tensor import Tensor, as_view, check_device, read, wrap, write
+from ridgeline.tensor import Tensor, as_view, check_device, owned, read, wrap, write
 
 _NUMBERS = (bool, int, float, complex, Lifted)
 _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
@@ -125,7 +125,7 @@ def _finish(result: Any, mode: int, mark: Mark | None, values: Sequence[Any]) ->
             elif result.origins:  # an equal expression exists: keep their gradients apart
                 result = apart(result, values)
         stamp(result, mark)
-        return wrap(result, mode)
+        return wrap(result if mode == GRAPH else owned(result), mode)
     if isinstance(result, tuple):
         parts = [_finish(r, mode, mark, values) for r in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)

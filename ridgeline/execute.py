@@ -9,6 +9,7 @@ it is large or has come often enough to be worth it. `config.tier` pins one tier
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Sequence, Set
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 MOST_PENDING = 8192  # recorded ops after which a flush happens by itself
 MOST_HELD = 1 << 30  # bytes of new data kept alive by recorded work after which it happens too
 
+_SOLE_OWNER = 3  # references to a buffer that one cell holds: its node, a local, the count itself
 _lock = threading.RLock()
 
 
@@ -313,9 +315,11 @@ def shared_array(source: Tensor) -> Array:
         return array.copy()  # gradients still flow through this node, so it keeps its own memory
     details = rare(cell)
     if details.shared is None:
-        export = Export(cell.node.buffer)
-        if cell.node.buffer.borrowed:  # a lifted number or an adopted array: give it its own
-            export = Export(adopt(_array(cell.node)))
+        buffer = cell.node.buffer
+        # memory that is not ours, or that another tensor sees too, is not given away
+        if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
+            buffer = adopt(_array(cell.node))
+        export = Export(buffer)
         shape = cell.node.shape
         details.shared = Shared(source.dtype, shape, export=export)  # type: ignore[arg-type]
         memory = details.shared.memory()

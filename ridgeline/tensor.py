@@ -452,7 +452,7 @@ class Tensor(TensorMethods, Exchange):
     def clone(self) -> Tensor:
         """The same values in memory of their own."""
         mode = _result_mode(self._resolved()[1].mode)
-        return wrap(tag(read(self)) if mode == GRAPH else read(self), mode)
+        return wrap(tag(read(self)) if mode == GRAPH else owned(read(self)), mode)
 
     def contiguous(self) -> Tensor:
         """This tensor if its memory is in row-major order, else a copy that is."""
@@ -491,7 +491,7 @@ class Tensor(TensorMethods, Exchange):
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         if not self.is_leaf:
             raise GradientError("only leaf tensors can be deep-copied", help="detach() it first")
-        made = wrap(read(self.detach()), PLAIN).as_subclass(type(self))
+        made = wrap(owned(read(self.detach())), PLAIN).as_subclass(type(self))
         memo[id(self)] = made
         made.requires_grad_(self.requires_grad)
         if self.grad is not None:
@@ -583,6 +583,16 @@ def _result_mode(highest: int) -> int:
     return highest
 
 
+def owned(node: Node) -> Node:
+    """A node for a cell of its own: memory that another cell or NumPy sees is copied."""
+    if node.buffer is None or modes.capture is not None:
+        return node
+    array = node.buffer.array(node.dtype, node.shape)
+    made = filled_leaf(node.types[0], execute.adopt(array))
+    made.origins = node.origins
+    return made
+
+
 def wrap(node: Node, mode: int) -> Tensor:
     """A new tensor whose value is `node`."""
     capture = modes.capture
@@ -643,7 +653,10 @@ def write(target: T, value: Node, mode: int, what: str) -> T:
     if tracked:  # what must not let gradients pass is cut off before it is mixed in
         value = stop_gradient(value) if mode == CUT else value
         base = stop_gradient(base) if track.mode == CUT else base
-    written = write_steps(base, target._steps, value) if target._steps else value
+    if target._steps:
+        written = write_steps(base, target._steps, value)
+    else:
+        written = value if tracked else owned(value)
     stamp(written, here(3))
     cell.set(written)
     if tracked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy as copy_module
+
 import numpy as np
 import pytest
 import torch
@@ -279,3 +281,26 @@ def test_memory_shared_with_numpy():
     w = rl.from_numpy(turned)
     w[0] = 9
     assert turned[0].tolist() == [9, 9] and w.tolist() == turned.tolist()
+
+
+@pytest.mark.parametrize("copy", ["clone", "copy_", "cat", "deepcopy", "to"])
+def test_copies_have_memory_of_their_own(copy: str) -> None:
+    array = np.arange(4, dtype=np.float32)
+    source = rl.from_numpy(array)
+    made = {
+        "clone": lambda: source.clone(),
+        "copy_": lambda: rl.zeros(4).copy_(source),
+        "cat": lambda: rl.cat([source]),
+        "deepcopy": lambda: copy_module.deepcopy(source),
+        "to": lambda: source.to(rl.float32, copy=True),
+    }[copy]()
+    array[:] = 99
+    assert made.tolist() == [0, 1, 2, 3]
+
+
+def test_a_clone_does_not_see_an_export_of_its_source() -> None:
+    source = rl.arange(4.0)
+    made = source.clone()
+    source.numpy()[0] = 50
+    assert made.tolist() == [0, 1, 2, 3]
+    assert source.tolist() == [50, 1, 2, 3]
