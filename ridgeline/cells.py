@@ -35,7 +35,7 @@ Step: TypeAlias = tuple[Op, Any]
 class Rare:
     """What only few tracks need: a variable's identity, shared memory, a spent graph."""
 
-    __slots__ = ("key", "key_version", "owner", "shared", "spent")
+    __slots__ = ("key", "key_version", "left", "owner", "shared", "spent")
 
     def __init__(self) -> None:
         self.owner: weakref.ref[Any] | None = None  # the tensor that is the variable
@@ -43,6 +43,7 @@ class Rare:
         self.key_version = -1
         self.shared: Any = None  # memory that others may write to, see execute.Shared
         self.spent = False  # backward() ran and did not retain the graph
+        self.left = 0  # the epoch at which a tensor was last given other memory than this
 
 
 class Track:

@@ -15,9 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ridgeline.guards import freeze
 
 _MISSING = object()
+_CONTAINERS = (list, dict, set, tuple, np.ndarray)  # their contents can change
+_MANY = 1000  # elements of a container that are looked into
 _LIBRARIES = tuple(
     os.path.join(path, "")
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -46,7 +50,7 @@ class NameGuard:
         self.namespace, self.name, self.text = namespace, name, text
         self.value = namespace.get(name, _MISSING)
         self.image = freeze(self.value)
-        self.mutable = isinstance(self.value, list | dict | set | tuple)
+        self.mutable = isinstance(self.value, _CONTAINERS)
 
     def holds(self) -> bool:
         """True while the value is the same."""
@@ -164,37 +168,50 @@ class Scopes:
         if key not in self._guards:
             self._held.append(namespace)
             self._guards[key] = NameGuard(namespace, name, text)
-            self.value(namespace[name])
+            self.value(namespace.get(name))
 
     def _object(self, value: Any, code: types.CodeType) -> None:
-        """Attributes that code may read from plain objects and users' modules, and from theirs."""
+        """Attributes that code may read from plain objects and users' modules, and from theirs.
+
+        Of an `nn.Module`, containers only: assignments to its attributes move the epoch.
+        """
         waiting, seen = [value], {id(value)}
         while waiting:
             current = waiting.pop()
-            if not _is_plain(current):
+            if isinstance(current, list | tuple | dict) and len(current) <= _MANY:
+                inner = current.values() if isinstance(current, dict) else current
+                waiting += [v for v in inner if id(v) not in seen]
+                seen.update(map(id, inner))
+                continue
+            module = hasattr(type(current), "register_parameter")
+            if not module and not _is_plain(current):
                 continue
             namespace = vars(current)
             label = getattr(current, "__name__", type(current).__name__)
-            self._class(type(current), code)
+            shared = self._class(type(current), code)
             for name in code.co_names:
-                if name in namespace:
-                    self._name(namespace, name, f"{label}.{name}")
-                    below = namespace[name]
+                if name in namespace or name in shared:
+                    below = namespace.get(name)  # None: the class has it, an instance may get one
+                    if not module or isinstance(below, _CONTAINERS):  # the epoch sees the others
+                        self._name(namespace, name, f"{label}.{name}")
                     if id(below) not in seen:
                         seen.add(id(below))
                         waiting.append(below)
 
-    def _class(self, kind: type, code: types.CodeType) -> None:
-        """Plain values that code may read from a user's class."""
+    def _class(self, kind: type, code: types.CodeType) -> set[str]:
+        """Plain values that code may read from a user's class; their names."""
+        found = set()
         for base in kind.__mro__:
             if base.__module__ == "builtins":
                 continue
             for name in code.co_names:
                 value = base.__dict__.get(name, _MISSING)
                 if isinstance(value, bool | int | float | str | tuple | list | dict | None):
+                    found.add(name)
                     key = (id(base), name)
                     if key not in self._guards:
                         self._guards[key] = ClassGuard(base, name)
+        return found
 
     def entered(self, frame: types.FrameType) -> None:
         """A Python function was entered while tracing."""
@@ -203,8 +220,8 @@ class Scopes:
             return
         for value in self._code(code, frame.f_globals):
             self.function(value)
-        if code.co_argcount:
-            self._object(frame.f_locals.get(code.co_varnames[0]), code)
+        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+            self._object(frame.f_locals.get(name), code)
 
 
 def is_watched(value: Any) -> bool:

@@ -13,7 +13,7 @@ from ridgeline.capture import (
     Capture,
     CellInput,
 )
-from ridgeline.cells import GRAPH, LEAF, PLAIN, Cell, filled_leaf
+from ridgeline.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.config import config
 from ridgeline.differentiate import saved_for_backward
 from ridgeline.effects import (
@@ -104,6 +104,8 @@ class Trace:
         self._compile(capture, outputs)
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
+        self.born = self.epoch
+        self.standing = self._standing(capture, leaves)
         if self._changed_object() is not None:
             self.epoch = -1  # the call itself changed what it reads: look again before a replay
 
@@ -231,6 +233,16 @@ class Trace:
             if isinstance(leaf, Tensor) and leaf._cell in known
         ]
 
+    def _standing(self, capture: Capture, leaves: Sequence[Any]) -> list[tuple[Track, int]]:
+        """How tensors from outside stand to differentiation; arguments have it in the signature."""
+        given = {leaf._track for leaf in leaves if isinstance(leaf, Tensor)}
+        return [
+            (track, max(track.mode, CUT))
+            for track in capture.shadows
+            if track not in given
+            and (not isinstance(track, Cell) or isinstance(capture.source(track), CellInput))
+        ]
+
     # ---- checking -------------------------------------------------------------------------------
 
     def broken(self, signature: Signature | None, leaves: Sequence[Any]) -> str | None:
@@ -248,6 +260,9 @@ class Trace:
             if reason is not None:
                 return reason
             self.epoch = guards.epoch.value
+        for track, mode in self.standing:
+            if track.mode != mode and max(track.mode, CUT) != mode:
+                return "whether a tensor requires gradients changed"
         for guard in self.guards:
             if not guard.holds():
                 return f"{guard.text} changed"
@@ -267,7 +282,10 @@ class Trace:
         return None
 
     def _changed_object(self) -> str | None:
-        """Which watched module or optimizer changed, if any did."""
+        """Which watched module, optimizer or tensor's memory changed, if any did."""
+        for cell in self.outside:
+            if cell.rare is not None and cell.rare.left > self.born:
+                return "a tensor was given other memory"
         for obj, before in self.watched:
             after = guards.snapshot(obj)
             if after != before:

@@ -6,6 +6,8 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
+from ridgeline import guards
+
 _numbers = count()
 
 
@@ -17,7 +19,8 @@ class RemovableHandle:
         table[self._number] = hook
 
     def remove(self) -> None:
-        """Take the hook out; a second call does nothing."""
+        """Take the hook out; a second call does nothing. Jitted functions notice."""
+        guards.bump()
         self._table.pop(self._number, None)
 
     def __enter__(self) -> RemovableHandle:

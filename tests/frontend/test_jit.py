@@ -588,6 +588,111 @@ def test_class_attributes():
     assert f(rl.ones(1)).item() == 3 and f.traces == 2
 
 
+class Plan:
+    def __init__(self):
+        self.scale, self.steps = 1.0, [Step()]
+
+
+class Step:
+    shift = 0.0
+
+
+class Configured(nn.Module):
+    factor = 1.0
+
+    def __init__(self):
+        super().__init__()
+        self.numbers, self.table, self.plan = [1.0, 2.0], {"a": {"b": 1.0}}, Plan()
+        self.array = np.ones(2, np.float32)
+
+    def forward(self, x):
+        x = x * self.numbers[0] * self.table["a"]["b"] * rl.tensor(self.array) * self.factor
+        for step in self.plan.steps:
+            x = x + step.shift
+        return scaled(x, self.plan)
+
+
+def scaled(x, plan):
+    return x * plan.scale
+
+
+def test_what_lies_inside_the_attributes_of_a_module():
+    model = Configured()
+    f = rl.jit(lambda x: model(x))
+    x = rl.ones(2)
+
+    def change(where, key, value):
+        where[key] = value
+
+    changes = [
+        lambda: change(model.numbers, 0, 2.0),
+        lambda: change(model.table["a"], "b", 3.0),
+        lambda: change(model.array, 1, 5.0),
+        lambda: setattr(model.plan, "scale", 7.0),
+        lambda: setattr(model.plan.steps[0], "shift", 11.0),
+        lambda: model.plan.steps.append(Step()),
+        lambda: setattr(Configured, "factor", 13.0),
+    ]
+    close(f(x), model(x))
+    for number, apply in enumerate(changes, 2):
+        apply()
+        close(f(x), model(x))
+        close(f(x), model(x))
+        assert f.traces == number
+    Configured.factor = 1.0
+
+
+def test_an_array_changed_in_place():
+    array = np.ones(2, np.float32)
+    f = rl.jit(lambda x: x + rl.tensor(array))
+    assert f(rl.zeros(2)).tolist() == [1, 1]
+    array[0] = 5
+    assert f(rl.zeros(2)).tolist() == [5, 1]
+
+
+def test_a_removed_hook():
+    layer = nn.Identity()
+    f = rl.jit(lambda x: layer(x))
+    for register, hook in (
+        (layer.register_forward_hook, lambda module, args, out: out * 2),
+        (layer.register_forward_pre_hook, lambda module, args: (args[0] * 2,)),
+    ):
+        with register(hook):
+            assert f(rl.ones(1)).item() == 2
+        assert f(rl.ones(1)).item() == 1
+
+
+def test_a_loose_tensor_that_begins_and_stops_to_require_gradients():
+    w = rl.ones(2)
+    f = rl.jit(lambda x: x * w)
+    x = rl.full((2,), 3.0)
+    assert not f(x).requires_grad
+    w.requires_grad_()
+    f(x).sum().backward()
+    assert w.grad.tolist() == [3, 3]
+    w.requires_grad_(False)
+    assert not f(x).requires_grad
+    w.requires_grad_()
+    assert f(x).requires_grad and f.traces == 2
+
+
+def test_state_that_becomes_part_of_a_graph():
+    def total(compile):
+        w, h = rl.ones(1, requires_grad=True), rl.zeros(1)
+
+        def f(x):
+            h.add_(w * x)
+            return h * 1
+
+        g = rl.jit(f) if compile else f
+        for x in (1.0, 2.0, 3.0):
+            out = g(rl.tensor([x]))
+        out.backward()
+        return out.item(), w.grad.item()
+
+    assert total(True) == total(False)
+
+
 def test_a_jitted_module():
     rl.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
