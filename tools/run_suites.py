@@ -6,12 +6,16 @@ Nothing of these suites is part of this repository: give the places where they l
                                                       submodule filled in at the pinned commit
     python tools/run_suites.py --einops               the tests inside the einops wheel
     python tools/run_suites.py --adapters FOLDER      scripts that take a module's name and print a
-                                                      JSON line: dlpack_check.py, einsum_fuzz.py
+                                                      JSON line: dlpack_check.py, einsum_fuzz.py,
+                                                      gradcheck_xp.py
+    python tools/run_suites.py --adapters FOLDER --opinfo CASES...
+                                                      torch's OpInfo samples, frozen by the folder's
+                                                      opinfo_dump.py, run by its opinfo_run.py
 
 Needs pytest, pytest-json-report, hypothesis and ndindex for the first, einops for the second,
 opt_einsum for the third. `--tier` picks how programs run: interpreter, compiled or auto. Allowed
-exceptions, with reasons, are listed in tests/array_api/exceptions.md. The status is the number of
-suites in which something failed.
+exceptions, with reasons, are listed in tests/array_api/exceptions.md and docs/conformance.md. The
+status is the number of suites in which something failed.
 """
 
 from __future__ import annotations
@@ -24,11 +28,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-ADAPTERS = ("dlpack_check.py", "einsum_fuzz.py")
+ADAPTERS: dict[str, tuple[str, ...]] = {  # a script and its options
+    "dlpack_check.py": (), "einsum_fuzz.py": (), "gradcheck_xp.py": ("--second",),
+}  # fmt: skip
+LOOSE = ("--rtol", "2e-2", "--atol", "2e-2")  # bfloat16 has two to three digits
 
 
 def environment(tier: str, **more: str) -> dict[str, str]:
@@ -75,15 +83,34 @@ def einops(tier: str) -> dict[str, Any]:
     return pytest_counts([*plugin, "--pyargs", "einops.tests"], ROOT, variables)
 
 
-def adapter(script: Path, tier: str) -> dict[str, Any]:
+def adapter(script: Path, tier: str, options: Sequence[str] = ()) -> dict[str, Any]:
     """A script that checks a module and prints a JSON line."""
-    command = [sys.executable, str(script), "ridgeline"]
+    command = [sys.executable, str(script), "ridgeline", *options]
     done = subprocess.run(command, env=environment(tier), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{script.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    failures = found.get("failed") or found.get("first_bad") or []
-    return {**found, "failures": failures}
+    failures = found.get("failed") or found.get("first_bad") or found.get("bad") or []
+    return {**found, "failures": list(failures)}
+
+
+def opinfo(runner: Path, cases: Path, tier: str) -> dict[str, Any]:
+    """Frozen OpInfo samples in value and gradient; every entry that is not clean is named."""
+    with tempfile.TemporaryDirectory() as place:
+        lines = Path(place, "entries.jsonl")
+        command = [sys.executable, str(runner), str(cases), "like:ridgeline", "--grads"]
+        command += ["--out", str(lines), *(LOOSE if "bfloat16" in cases.name else ())]
+        done = subprocess.run(command, env=environment(tier), capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{cases.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        entries = [json.loads(line) for line in lines.read_text().splitlines()]
+    counts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    bad = [
+        f"{entry['op']}: {entry['status']} {entry.get('why', '')}"
+        for entry in entries
+        if entry["status"] != "pass" or entry["grads"].get("fail")
+    ]
+    return {**counts, "failures": bad}
 
 
 def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -96,9 +123,11 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]
     if options.einops:
         suites["einops"] = lambda: einops(options.tier)
     if options.adapters:
-        for name in ADAPTERS:
-            script = options.adapters / name
-            suites[name] = lambda script=script: adapter(script, options.tier)  # type: ignore[misc]
+        for name, more in ADAPTERS.items():
+            suites[name] = partial(adapter, options.adapters / name, options.tier, more)
+        for cases in options.opinfo:
+            runner = options.adapters / "opinfo_run.py"
+            suites[f"opinfo {cases.stem}"] = partial(opinfo, runner, cases, options.tier)
     return suites
 
 
@@ -108,12 +137,16 @@ def main() -> int:
     parser.add_argument("--array-api", type=Path, metavar="CHECKOUT")
     parser.add_argument("--einops", action="store_true")
     parser.add_argument("--adapters", type=Path, metavar="FOLDER")
+    parser.add_argument("--opinfo", type=Path, metavar="CASES", nargs="+", default=[])
     parser.add_argument(
         "--tier", default="interpreter", choices=("interpreter", "compiled", "auto")
     )
     parser.add_argument("--examples", type=int, default=20)
     parser.add_argument("--version", default="2025.12")
-    suites = chosen(parser.parse_args())
+    options = parser.parse_args()
+    if options.opinfo and not options.adapters:
+        parser.error("--opinfo needs --adapters, the folder with opinfo_run.py")
+    suites = chosen(options)
     if not suites:
         parser.error("name at least one suite")
     broken = 0

@@ -13,7 +13,7 @@ from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices
 from ridgeline.functions.gathering import index_select
-from ridgeline.functions.movement import flip, transpose
+from ridgeline.functions.movement import flip, repeat, transpose
 from ridgeline.functions.operands import axis_of
 from ridgeline.functions.places import as_index, flat, lined, number, ramp, to_axis
 from ridgeline.functions.registry import public
@@ -141,9 +141,13 @@ def repeat_interleave(
 
 
 @public(name="repeat", method=False)
-def repeat_elements(input: Node, repeats: int | Node, dim: int | None = None) -> Node:
-    """`repeat_interleave` under the Array API's name; the method of that name is torch's."""
-    return repeat_interleave(input, repeats, dim)
+def repeat_elements(
+    input: Node, repeats: int | Sequence[int] | Node, dim: int | None = None
+) -> Node:
+    """`repeat_interleave` under the Array API's name; a list of counts is the method's, torch's."""
+    if isinstance(repeats, list | tuple):
+        return repeat(input, *repeats)
+    return repeat_interleave(input, repeats, dim)  # type: ignore[arg-type]
 
 
 def _repeated(source: Node, times: Node, axis: int, output_size: int | None) -> Node:

@@ -1,7 +1,8 @@
 """Elementary functions as expressions over basic arithmetic, so that loops over them vectorise.
 
-`expand` replaces exp, expm1, log, log1p, tanh, erf, sin, cos and pow on floats. Results are within
-2 ulp of the true value over the whole range, with the right zeros, infinities and NaN.
+`expand` replaces exp, expm1, log, log1p, tanh, erf, sin, cos and pow on floats, and integer powers.
+Results are within 2 ulp of the true value over the whole range, with the right zeros, infinities
+and NaN; those of integers are exact.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ridgeline.loops.math.error_function import erf
 from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.hyperbolic import tanh
 from ridgeline.loops.math.logarithm import log, log1p
-from ridgeline.loops.math.power import pow_
+from ridgeline.loops.math.power import integer_power, pow_
 from ridgeline.loops.math.trigonometric import cos, sin
 
 EXPANSIONS: dict[str, Callable[..., Expr]] = {
@@ -32,6 +33,8 @@ def expand(expr: Expr) -> Expr:
         operands = tuple(done[child] for child in ir.children(node))
         if isinstance(node, Op) and node.name in EXPANSIONS and node.dtype.kind == "float":
             done[node] = _expanded(node.name, operands)
+        elif isinstance(node, Op) and node.name == "pow":
+            done[node] = integer_power(*operands)
         else:
             done[node] = node if operands == ir.children(node) else rebuild(node, operands)
     return done[expr]

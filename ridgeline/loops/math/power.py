@@ -42,6 +42,24 @@ def pow_(x: Expr, y: Expr) -> Expr:
     return _single(x, y) if x.dtype is dtypes.float32 else op("libm_pow", x, y)
 
 
+def integer_power(x: Expr, y: Expr) -> Expr:
+    """x**y by squaring; to a negative exponent, rounded towards zero."""
+    zero, one = const(0, x), const(1, x)
+    result, square = one, x
+    known = isinstance(y, Const) and y.value >= 0
+    places = int(y.value).bit_length() if isinstance(y, Const) and known else x.dtype.bits
+    for place in range(places):
+        bit = op("and", op("shr", y, const(place, y)), const(1, y))
+        result = select(eq(bit, const(1, y)), mul(result, square), result)
+        square = mul(square, square)
+    if known or x.dtype.kind == "uint":
+        return result
+    odd = eq(op("and", y, const(1, y)), const(1, y))
+    unit = select(odd, const(-1, x), one)
+    inverse = select(eq(x, one), one, select(eq(x, const(-1, x)), unit, zero))
+    return select(lt(y, const(0, y)), inverse, result)
+
+
 def _known_exponent(x: Expr, exponent: int | float) -> Expr | None:
     if exponent == 2:
         return mul(x, x)
