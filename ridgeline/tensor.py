@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import numpy as np
 
-from ridgeline import dtypes, execute
+from ridgeline import dtypes, execute, guards
 from ridgeline.cells import (
     CUT,
     GRAPH,
@@ -322,6 +322,8 @@ class Tensor(TensorMethods, Exchange):
                 "memory cannot be exchanged inside jit", help="use copy_() to write the values"
             )
         mode, owned = self._track.mode, self._track.rare
+        guards.bump()
+        rare(self._cell).left = guards.epoch.value  # compiled code that reads the old memory ends
         self._cell, self._steps, self._seen = value._cell, value._steps, None
         self._track = Track(CUT if mode != LEAF else LEAF, None)
         if mode == LEAF and owned is not None:

@@ -662,6 +662,19 @@ def test_a_removed_hook():
         assert f(rl.ones(1)).item() == 1
 
 
+def test_other_memory_for_a_tensor():
+    layer, loose = nn.Linear(1, 1, bias=False), rl.zeros(1)
+    f = rl.jit(lambda x: layer(x) + loose)
+    for value in (2.0, 3.0, 4.0):
+        layer.weight.data = rl.full((1, 1), value)
+        assert f(rl.ones(1, 1)).item() == value
+    loose.data = rl.full((1,), 10.0)
+    assert f(rl.ones(1, 1)).item() == 14
+    before = f.traces
+    f(rl.ones(1, 1)).backward()
+    assert layer.weight.grad.item() == 1 and f.traces == before
+
+
 def test_a_loose_tensor_that_begins_and_stops_to_require_gradients():
     w = rl.ones(2)
     f = rl.jit(lambda x: x * w)
