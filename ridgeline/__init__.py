@@ -13,52 +13,63 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import ridgeline.loops
-from ridgeline import autograd, dispatch
-from ridgeline.config import config
+from ridgeline import autograd as autograd, dispatch as dispatch
+from ridgeline.config import config as config
 from ridgeline.dtypes import (
-    DType,
-    bfloat16,
-    complex64,
-    complex128,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
+    DType as DType,
+    bfloat16 as bfloat16,
+    bool_ as bool,
+    complex64 as complex64,
+    complex128 as complex128,
+    float8_e4m3fn as float8_e4m3fn,
+    float8_e5m2 as float8_e5m2,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
 )
-from ridgeline.dtypes import bool_ as bool
-from ridgeline.errors import RidgelineError
-from ridgeline.functions.creation import finfo, iinfo
-from ridgeline.interop.arrays import asarray
-from ridgeline.interop.dlpack import from_dlpack
-from ridgeline.jit import jit
+from ridgeline.errors import RidgelineError as RidgelineError
+from ridgeline.functions.creation import finfo as finfo, iinfo as iinfo
+from ridgeline.interop.arrays import asarray as asarray
+from ridgeline.interop.dlpack import from_dlpack as from_dlpack
+from ridgeline.jit import jit as jit
 from ridgeline.modes import (
-    eager,
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    no_grad,
-    set_grad_enabled,
+    eager as eager,
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    is_grad_enabled as is_grad_enabled,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
 )
-from ridgeline.namespace import get_default_dtype, is_tensor, result_type, set_default_dtype
+from ridgeline.namespace import (
+    get_default_dtype as get_default_dtype,
+    is_tensor as is_tensor,
+    result_type as result_type,
+    set_default_dtype as set_default_dtype,
+)
 from ridgeline.random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
+    Generator as Generator,
+    default_generator as default_generator,
+    get_rng_state as get_rng_state,
+    initial_seed as initial_seed,
+    manual_seed as manual_seed,
+    seed as seed,
+    set_rng_state as set_rng_state,
 )
-from ridgeline.tensor import Size, Tensor, as_tensor, from_numpy, tensor
+from ridgeline.tensor import (
+    Size as Size,
+    Tensor as Tensor,
+    as_tensor as as_tensor,
+    from_numpy as from_numpy,
+    tensor as tensor,
+)
 
 __version__ = "0.1.0"
 

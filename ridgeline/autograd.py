@@ -13,8 +13,7 @@ from ridgeline.custom import Function, FunctionContext
 from ridgeline.differentiate import Watcher, ones_like, reverse
 from ridgeline.errors import GradientError
 from ridgeline.functions.operands import stretch
-from ridgeline.graph.node import LEAF as LEAF_OP
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.modes import (
     enable_grad,
@@ -24,8 +23,7 @@ from ridgeline.modes import (
     no_grad,
     set_grad_enabled,
 )
-from ridgeline.ops.elementwise import add as add_nodes
-from ridgeline.ops.elementwise import full_like
+from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.tensor import Tensor, observed, owned, read, variables, wrap, write
 
 __all__ = [

@@ -37,8 +37,7 @@ from ridgeline.graph.node import Node, TensorType, proj, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.printer import print_kernel
-from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.loops.schedule import replay
+from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.ops.index_checks import index_flag
 from ridgeline.runtime.arena import LiveRange, plan_arena
 from ridgeline.runtime.buffer import Buffer

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import PROJ, Node, leaf, topological
 from ridgeline.graph.origins import describe, inherit
-from ridgeline.ops.elementwise import STOP_GRADIENT, full_like
-from ridgeline.ops.elementwise import add as add_nodes
+from ridgeline.ops.elementwise import STOP_GRADIENT, add as add_nodes, full_like
 from ridgeline.ops.tracking import CUSTOM, VARIABLE
 
 Watcher = Callable[[Node, Node], Node]

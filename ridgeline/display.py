@@ -34,10 +34,11 @@ class Texts:
 def describe_tensor(source: Tensor) -> str:
     """The printed form."""
     if source._cell.capture not in (None, modes.capture):
-        return f"tensor({source._type}, left over from a jit trace)"
+        tracer = execute.tracer(source._cell, source._track)
+        return f"tensor({source._type}, left over from a trace by {tracer})"
     notes = _notes(source)
     if modes.capture is not None:
-        notes = [f"{source._type}", "traced by jit", *notes]
+        notes = [f"{source._type}", f"traced by {modes.capture.name}", *notes]
         return f"tensor({', '.join(notes)})"
     values = execute.read_array(source.detach(), "repr()")
     head = "tensor("

@@ -32,8 +32,7 @@ from ridgeline.loops.lower import Lowered
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step, replay, to_json
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.cpu.executor import Plan
-from ridgeline.runtime.cpu.executor import Step as Call
+from ridgeline.runtime.cpu.executor import Plan, Step as Call
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.tensor import Tensor, read, wrap
 

@@ -32,8 +32,7 @@ from ridgeline.effects import (
     settled,
     track_source,
 )
-from ridgeline.graph.node import LEAF as LEAF_OP
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.guards import Lifted

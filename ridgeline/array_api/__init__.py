@@ -144,8 +144,8 @@ from ridgeline.array_api.statistics import (
     var,
 )
 from ridgeline.array_api.types import can_cast, finfo, iinfo, isdtype, result_type
-from ridgeline.dtypes import bool_ as bool
 from ridgeline.dtypes import (
+    bool_ as bool,
     complex64,
     complex128,
     float32,

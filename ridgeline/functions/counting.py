@@ -29,8 +29,7 @@ from ridgeline.functions.places import as_index, flat, lined, number, ramp
 from ridgeline.functions.reductions import any as any_of
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast
 from ridgeline.ops.scan import scan
 from ridgeline.scalars import Array

@@ -23,8 +23,7 @@ from ridgeline.functions.operands import (
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota
-from ridgeline.ops.elementwise import scale as scale_by
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, scale as scale_by
 from ridgeline.ops.movement import broadcast_scalar
 
 

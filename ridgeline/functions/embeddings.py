@@ -13,8 +13,7 @@ from ridgeline.functions.reductions import norm
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import add, apply, cast, full_like, select, stop_gradient
 from ridgeline.ops.reduce import sum_
 

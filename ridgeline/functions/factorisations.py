@@ -10,8 +10,7 @@ from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, str
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
-from ridgeline.ops import decompositions, spectra
-from ridgeline.ops import linalg as ops
+from ridgeline.ops import decompositions, linalg as ops, spectra
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import apply, cast, full_like, stop_gradient
 from ridgeline.ops.linalg import adjoint, transposed

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations as choices
-from itertools import combinations_with_replacement as choices_again
+from itertools import combinations as choices, combinations_with_replacement as choices_again
 from operator import index as index_of
 from typing import Any
 
@@ -19,8 +18,7 @@ from ridgeline.functions.places import flat, lined, listed, number, ramp
 from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumprod
 from ridgeline.graph.node import Node
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast, full_like, select
 
 

@@ -17,8 +17,7 @@ from ridgeline.functions.places import flat, number
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.search import search

@@ -21,8 +21,7 @@ from ridgeline.functions.places import as_index, from_axis, to_axis, wrapped
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 
 _MASKS = (dtypes.bool_, dtypes.uint8)  # torch still reads uint8 as a mask
 

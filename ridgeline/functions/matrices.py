@@ -10,8 +10,7 @@ from ridgeline import dtypes
 from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
-from ridgeline.functions.arithmetic import div, maximum, mul
-from ridgeline.functions.arithmetic import pow as power
+from ridgeline.functions.arithmetic import div, maximum, mul, pow as power
 from ridgeline.functions.creation import finfo
 from ridgeline.functions.factorisations import tolerance
 from ridgeline.functions.linear import matmul
@@ -21,8 +20,7 @@ from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import keep, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops import decompositions, spectra
-from ridgeline.ops import linalg as ops
+from ridgeline.ops import decompositions, linalg as ops, spectra
 from ridgeline.ops.complex import conj, real, real_of
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.movement import broadcast_scalar, reshape

@@ -237,8 +237,7 @@ def _lp_pool(
     spatial: int,
 ) -> Node:
     """The p-norm of windows; a window that reaches beyond the end counts as if it were full."""
-    from ridgeline.functions.arithmetic import mul
-    from ridgeline.functions.arithmetic import pow as power
+    from ridgeline.functions.arithmetic import mul, pow as power
     from ridgeline.functions.pointwise import abs, relu, sign
 
     raised = power(input, float(norm_type))

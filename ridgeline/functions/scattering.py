@@ -24,8 +24,7 @@ from ridgeline.functions.places import (
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.ops.scan import scan
 

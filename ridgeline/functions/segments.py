@@ -19,8 +19,7 @@ from ridgeline.functions.places import as_index, number, resized
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast, full_like, select
 from ridgeline.scalars import Array
 

@@ -83,7 +83,7 @@ def parameters(body: Callable[..., Any], *, creation: bool, method: bool) -> str
         parts += ["device: Any = ...", "requires_grad: bool = ..."]
     names = {p.name for p in listed}
     for own, other in (("dim", "axis"), ("keepdim", "keepdims")):
-        if own in names and not creation:
+        if own in names and other not in names and not creation:
             if not starred and "*" not in parts:
                 parts.append("*")
             parts.append(f"{other}: Any = ...")

@@ -19,8 +19,7 @@ from ridgeline.functions.places import as_index, flat, lined, number, ramp, to_a
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
-from ridgeline.ops import gather as rows
-from ridgeline.ops import movement
+from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import add, apply, cast
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.dtypes import DType
-from ridgeline.dtypes import from_numpy as row_of
+from ridgeline.dtypes import DType, from_numpy as row_of
 from ridgeline.interop.dlpack import ExchangeError, from_dlpack
 from ridgeline.scalars import Array
 from ridgeline.tensor import Tensor, check_device, from_numpy, tensor

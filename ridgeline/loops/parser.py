@@ -23,11 +23,11 @@ from ridgeline.loops.ir import (
     Kernel,
     LoopKind,
     Reduce,
+    Scope as Memory,
     Seq,
     Stmt,
     Store,
 )
-from ridgeline.loops.ir import Scope as Memory
 
 _AXES, _KINDS, _MEMORIES = get_args(AxisKind), get_args(LoopKind), get_args(Memory)
 

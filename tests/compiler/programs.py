@@ -10,10 +10,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, TensorType, leaf, topological
-from ridgeline.ops import contract as C
-from ridgeline.ops import elementwise as E
-from ridgeline.ops import movement as M
-from ridgeline.ops import reduce as R
+from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 
 Graph = tuple[list[Node], list[Node]]
 

@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.ops import contract as C
-from ridgeline.ops import elementwise as E
-from ridgeline.ops import gather as G
-from ridgeline.ops import movement as M
-from ridgeline.ops import reduce as R
-from ridgeline.ops import scan as S
+from ridgeline.ops import (
+    contract as C,
+    elementwise as E,
+    gather as G,
+    movement as M,
+    reduce as R,
+    scan as S,
+)
 
 MOST_ELEMENTS = 4000
 

@@ -7,9 +7,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.compiler import HostCall, compile_graph
 from ridgeline.graph.node import Op, TensorType, leaf, node, proj
-from ridgeline.ops import elementwise as E
-from ridgeline.ops import movement as M
-from ridgeline.ops import reduce as R
+from ridgeline.ops import elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.buffer import Buffer
 from tests.compiler.programs import f32
 

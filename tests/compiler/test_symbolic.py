@@ -13,10 +13,7 @@ from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol
 from ridgeline.loops.ir import For, Kernel, Var
 from ridgeline.loops.schedule import replay
-from ridgeline.ops import contract as C
-from ridgeline.ops import elementwise as E
-from ridgeline.ops import movement as M
-from ridgeline.ops import reduce as R
+from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps
 

@@ -7,8 +7,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ridgeline.profile.trace import scanner as module
 from ridgeline.profile.trace.errors import TraceFormatError

@@ -7,8 +7,7 @@ import copy as copy_module
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from tests.frontend.reference import numbers, same
