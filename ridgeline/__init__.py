@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import ridgeline.loops
+import ridgeline.loops as _loops
 from ridgeline import autograd as autograd, dispatch as dispatch
 from ridgeline.config import config as config
 from ridgeline.dtypes import (
@@ -106,15 +106,27 @@ class _LoopsModule(ModuleType):
         return build(function, *examples)
 
 
-sys.modules["ridgeline.loops"].__class__ = _LoopsModule
+_loops.__class__ = _LoopsModule
 
 
 if TYPE_CHECKING:
-    from ridgeline.array_api.types import isdtype
-    from ridgeline.jacobians import hessian, jacfwd, jacobian, jacrev
+    from ridgeline.array_api.types import isdtype as isdtype
+    from ridgeline.jacobians import (
+        hessian as hessian,
+        jacfwd as jacfwd,
+        jacobian as jacobian,
+        jacrev as jacrev,
+    )
+    from ridgeline.kernel import loops as loops
     from ridgeline.public import *
-    from ridgeline.transforms import grad, jvp, linearize, value_and_grad, vjp
-    from ridgeline.vectorize import vmap
+    from ridgeline.transforms import (
+        grad as grad,
+        jvp as jvp,
+        linearize as linearize,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
+    )
+    from ridgeline.vectorize import vmap as vmap
 
 
 def __getattr__(name: str) -> Any:

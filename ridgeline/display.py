@@ -58,7 +58,9 @@ def html(source: Tensor) -> str:
 def _notes(source: Tensor) -> list[str]:
     """What stands behind the numbers: element type where it is not plain, gradients."""
     notes = []
-    quiet = (defaults.dtype, default_complex(), dtypes.int64, dtypes.bool_)
+    quiet: tuple[dtypes.DType, ...] = (
+        defaults.dtype, default_complex(), dtypes.int64, dtypes.bool_,
+    )  # fmt: skip
     if source.numel() == 0:
         if source.dim() != 1:
             notes.append(f"size={tuple(source.shape)}")

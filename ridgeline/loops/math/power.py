@@ -45,7 +45,8 @@ def pow_(x: Expr, y: Expr) -> Expr:
 def integer_power(x: Expr, y: Expr) -> Expr:
     """x**y by squaring; to a negative exponent, rounded towards zero."""
     zero, one = const(0, x), const(1, x)
-    result, square = one, x
+    result: Expr = one
+    square = x
     known = isinstance(y, Const) and y.value >= 0
     places = int(y.value).bit_length() if isinstance(y, Const) and known else x.dtype.bits
     for place in range(places):
