@@ -68,7 +68,7 @@ def test_hessian_against_torch() -> None:
 
 @pytest.mark.parametrize("build", [rl.jacrev, rl.jacfwd])
 def test_nested_inputs_results_and_aux(build: Any) -> None:
-    tree = {"p": rl.tensor(draw(2)), "q": [rl.tensor(draw(3))]}
+    tree: Any = {"p": rl.tensor(draw(2)), "q": [rl.tensor(draw(3))]}
 
     def function(t: Any, scale: float) -> Any:
         return {"a": t["p"].sum() * t["q"][0] * scale, "b": (t["p"] ** 2,)}, "kept"
