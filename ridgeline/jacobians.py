@@ -189,4 +189,3 @@ def hessian(function: Function, argnums: int | Sequence[int] = 0) -> Function:
             [ 0., 12.]])
     """
     return jacfwd(jacrev(function, argnums), argnums)
-

@@ -64,9 +64,7 @@ def matched(dims: Dims, tree: Any, what: str) -> list[int | None]:
     if isinstance(dims, dict) and isinstance(tree, dict) and dims.keys() == tree.keys():
         pairs = [(dims[key], tree[key]) for key in tree]
     elif (
-        isinstance(dims, tuple | list)
-        and isinstance(tree, tuple | list)
-        and len(dims) == len(tree)
+        isinstance(dims, tuple | list) and isinstance(tree, tuple | list) and len(dims) == len(tree)
     ):
         pairs = list(zip(dims, tree))
     else:

@@ -196,9 +196,7 @@ def _fractional(
         raise RidgelineError("fractional pooling needs one sample for all images and channels")
     # torch draws the samples with the last axis first
     drawn = [float(v) for v in values[0][::-1]]
-    ranges = [
-        _fractional_bounds(s, n, k, u) for s, n, k, u in zip(sizes, counts, kernel, drawn)
-    ]
+    ranges = [_fractional_bounds(s, n, k, u) for s, n, k, u in zip(sizes, counts, kernel, drawn)]
     found = _by_ranges(input, lead, ranges)
     return found if return_indices else found.values
 

@@ -123,9 +123,7 @@ def _native_batch_norm_legit(
 
 
 @public(method=False, wide=True)
-def _softmax_backward_data(
-    grad_output: Node, output: Node, dim: int, input_dtype: DType
-) -> Node:
+def _softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype: DType) -> Node:
     """The gradient of softmax, from its output."""
     product = mul(grad_output, output)
     return cast(sub(product, mul(output, sum(product, dim, True))), input_dtype)

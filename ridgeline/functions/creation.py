@@ -150,9 +150,7 @@ def arange(
 
 
 @public(method=False, creation=True)
-def linspace(
-    start: Operand, end: Operand, steps: int, *, dtype: DType | None = None
-) -> Node:
+def linspace(start: Operand, end: Operand, steps: int, *, dtype: DType | None = None) -> Node:
     """`steps` numbers from `start` to `end`, both included, evenly apart."""
     wanted = dtype or defaults.dtype
     return cast(_even(start, end, steps, wanted), wanted)

@@ -119,9 +119,7 @@ def inv_ex(A: Node, *, check_errors: bool = False) -> InverseInfo:
 
 
 def _solution(A: Node, B: Node) -> Node:
-    vector = len(B.shape) == 1 or (
-        len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1]
-    )
+    vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
     right = reshape(B, (*B.shape, 1)) if vector else B
     left, right = _batched(A, right, "solve")
     result = ops.solve(left, right)
@@ -280,8 +278,8 @@ def _reflection_product(input: Node, tau: Node, size: Size) -> Node:
         below = decompositions.part(input, k + 1, k, height - k - 1, 1)
         head = full_like(decompositions.part(like, 0, 0, 1, 1), 1)
         rest = decompositions.above(head, below)
-        vector = rest if k == 0 else decompositions.above(
-            decompositions.part(like, 0, 0, k, 1), rest
+        vector = (
+            rest if k == 0 else decompositions.above(decompositions.part(like, 0, 0, k, 1), rest)
         )
         factor = reshape(_column(tau, k), (*lead, 1, 1))
         moved = matmul(vector, matmul(adjoint(vector), result))
@@ -316,9 +314,7 @@ def _orgqr(input: Node, tau: Node) -> Node:
 
 
 @public()
-def ormqr(
-    input: Node, tau: Node, other: Node, left: bool = True, transpose: bool = False
-) -> Node:
+def ormqr(input: Node, tau: Node, other: Node, left: bool = True, transpose: bool = False) -> Node:
     """A product of reflections times a matrix, from the left or from the right."""
     whole = _reflection_product(input, tau, input.shape[-2])
     turned = adjoint(whole) if transpose else whole
@@ -400,9 +396,7 @@ def _pivoted(A: Node, pivot: bool) -> Node:
 
 
 @public(namespace="linalg")
-def lu_factor_ex(
-    A: Node, *, pivot: bool = True, check_errors: bool = False
-) -> FactoredLUInfo:
+def lu_factor_ex(A: Node, *, pivot: bool = True, check_errors: bool = False) -> FactoredLUInfo:
     """As `lu_factor`, and where a pivot was 0."""
     return FactoredLUInfo(*decompositions.lu(_pivoted(A, pivot)))
 
@@ -455,9 +449,7 @@ def _solve_factored(packed: Node, pivots: Node, right: Node, left: bool, turned:
 
 
 @public(namespace="linalg")
-def lu_solve(
-    LU: Node, pivots: Node, B: Node, *, left: bool = True, adjoint: bool = False
-) -> Node:
+def lu_solve(LU: Node, pivots: Node, B: Node, *, left: bool = True, adjoint: bool = False) -> Node:
     """The solution of A X = B, from what `lu_factor` gave."""
     return _solve_factored(LU, pivots, B, left, adjoint)
 

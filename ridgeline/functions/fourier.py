@@ -70,9 +70,9 @@ def _axes(input: Node, s: Sizes, dim: Dims, what: str) -> tuple[list[int], list[
         axes = [axis_of(d, rank) for d in listed]
     if len(set(axes)) < len(axes):
         raise AxisError(f"{what} names an axis twice: {dim}")
-    sizes: list[int | None] = [None] * len(axes) if s is None else [
-        None if size == -1 else int(size) for size in s
-    ]
+    sizes: list[int | None] = (
+        [None] * len(axes) if s is None else [None if size == -1 else int(size) for size in s]
+    )
     if len(sizes) != len(axes):
         raise RidgelineError(f"{what} needs one size per axis, got {sizes} for axes {axes}")
     return axes, sizes

@@ -96,9 +96,7 @@ def _pooled_size(size: int, kernel: int, step: int, margin: int, apart: int, cei
     return count
 
 
-def shifts(
-    x: Node, axis_number: int, kernel: int, step: int, count: int, apart: int
-) -> list[Node]:
+def shifts(x: Node, axis_number: int, kernel: int, step: int, count: int, apart: int) -> list[Node]:
     """For each tap of a window, the elements under it, along one axis."""
     rank = len(x.shape)
     return [
@@ -342,9 +340,7 @@ def max_pool1d(
     return_indices: bool = False,
 ) -> Node | Pooled:
     """The largest value of windows along one axis."""
-    return _max_pool(
-        input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 1
-    )
+    return _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 1)
 
 
 @public(method=False)
@@ -358,9 +354,7 @@ def max_pool2d(
     return_indices: bool = False,
 ) -> Node | Pooled:
     """The largest value of windows along two axes."""
-    return _max_pool(
-        input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 2
-    )
+    return _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 2)
 
 
 @public(method=False)
@@ -374,6 +368,4 @@ def max_pool3d(
     return_indices: bool = False,
 ) -> Node | Pooled:
     """The largest value of windows along three axes."""
-    return _max_pool(
-        input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 3
-    )
+    return _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 3)

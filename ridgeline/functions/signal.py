@@ -145,9 +145,7 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None 
 
 
 @public(method=False, creation=True)
-def hann_window(
-    window_length: int, periodic: bool = True, *, dtype: DType | None = None
-) -> Node:
+def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None) -> Node:
     """Hann's window."""
     return hann(window_length, sym=not periodic, dtype=dtype)
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QRAttrs(Attrs):
-    """"reduced", "complete" or "r"."""
+    """ "reduced", "complete" or "r"."""
 
     mode: str
 

@@ -281,9 +281,7 @@ def _cofactors_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...
     u, s, vh = np.linalg.svd(a)
     turn = np.linalg.det(u) * np.linalg.det(vh)
     size = s.shape[-1]
-    others = np.stack(
-        [np.prod(np.delete(s, k, axis=-1), axis=-1) for k in range(size)], axis=-1
-    )
+    others = np.stack([np.prod(np.delete(s, k, axis=-1), axis=-1) for k in range(size)], axis=-1)
     product = (u.conj() * others[..., None, :]) @ vh.conj()
     return ((turn[..., None, None] * product).astype(a.dtype),)
 

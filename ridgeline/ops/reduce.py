@@ -195,6 +195,4 @@ def _batch(
 
 
 REDUCE = Op("reduce", "reduce", _infer, _value, _vjp, _jvp, _batch)
-ARG_REDUCE = Op(
-    "arg_reduce", "reduce", _infer_arg, _arg_value, _arg_vjp, _arg_jvp, shift_axis
-)
+ARG_REDUCE = Op("arg_reduce", "reduce", _infer_arg, _arg_value, _arg_vjp, _arg_jvp, shift_axis)

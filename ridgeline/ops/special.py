@@ -340,6 +340,4 @@ NEXT_AFTER = Op(
     jvp_from(lambda current, i, t: t if i == 0 else None),
     leading,
 )
-SPLIT_EXPONENT = Op(
-    "frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp, leading
-)
+SPLIT_EXPONENT = Op("frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp, leading)

@@ -146,9 +146,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda a, k=k: scan.extreme_scan(a, "max", 0)[k], (_draw(3, 2),)) for k in (0, 1)
     ],
     "linear_scan": [Example(lambda a, b: scan.linear_scan(a, b, 1), (_draw(2, 3), _draw(2, 3)))],
-    "sort": [
-        Example(lambda a, k=k: sort.sort(a, 1, True, 2)[k], (_draw(2, 4),)) for k in (0, 1)
-    ],
+    "sort": [Example(lambda a, k=k: sort.sort(a, 1, True, 2)[k], (_draw(2, 4),)) for k in (0, 1)],
     "search": [
         Example(lambda a, b: search.search(a, b, False), (np.arange(4.0) / 4, _draw(2, 3))),
         Example(lambda a, b: search.search(a, b, True), (np.sort(_draw(2, 4)), _draw(2, 3))),
@@ -229,7 +227,6 @@ def _special(name: str, operands: int) -> Example:
     return Example(
         lambda *nodes: special.special(name, *nodes), (_draw(2, 3), _draw(2, 3) + 1)[:operands]
     )
-
 
 
 def examples(row: Op) -> list[Example]:

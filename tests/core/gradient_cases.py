@@ -375,13 +375,16 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 # no second derivative there, or one that differences cannot see (steps, chosen elements)
-ROUGH = frozenset(_names("""
+ROUGH = frozenset(
+    _names("""
 linalg.eig linalg.eigvals linalg.cond linalg.pinv pinverse linalg.lstsq grid_sample grid_sampler_2d
 grid_sampler_3d
-"""))
+""")
+)
 
 # no derivative by nature, or the inner form of a function that is checked under its other name
-EXEMPT = frozenset(_names("""
+EXEMPT = frozenset(
+    _names("""
 lt le gt ge eq ne logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor
 bitwise_not bitwise_left_shift bitwise_right_shift unravel_index isnan isinf isfinite argmax argmin
 any all count_nonzero isreal nonzero argwhere nonzero_static unique unique_consecutive bincount isin
@@ -397,4 +400,5 @@ special.hermite_polynomial_h special.hermite_polynomial_he special.laguerre_poly
 special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
 special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
 special.shifted_chebyshev_polynomial_w
-"""))
+""")
+)
