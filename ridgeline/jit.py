@@ -31,6 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES = 32
 _NONE: frozenset[int] = frozenset()
 _GRAPH_LINES = 200  # of a graph that explain() prints
+_DETAILS = ("kernels", "loops", "code")
 
 
 class JitFunction:
@@ -131,6 +132,14 @@ class JitFunction:
             self._changing[signature.structure] = set()
             return Trace(self.function, args, kwargs)
 
+    def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
+        """The trace for a call that is not made, and the leaves of its arguments."""
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
+        found = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
+        return found, leaves
+
     @property
     def program(self) -> Program:
         """The program that ran last."""
@@ -143,10 +152,7 @@ class JitFunction:
 
         The kernels run, but nothing outside sees it: no parameter, gradient or result changes.
         """
-        leaves: list[Any] = []
-        structure = flatten((args, kwargs), leaves)
-        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
-        trace = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
+        trace, leaves = self._prepared(args, kwargs)
         from ridgeline.explain import kernel_times  # loads the compiler
 
         return kernel_times(compiled(trace), trace.live_buffers(leaves), rounds)
@@ -161,20 +167,29 @@ class JitFunction:
         """How many times the function was traced."""
         return len(self._history)
 
-    def explain(self) -> None:
-        """Print every signature and why it was traced, and how the latest one is computed."""
-        print(self.explanation())
+    def explain(self, *args: Any, detail: str = "loops", **kwargs: Any) -> None:
+        """Print every signature and why it was traced, and how the latest one is computed.
 
-    def explanation(self) -> str:
+        With arguments, how a call with them is computed; nothing runs. `detail` says how far down
+        the text goes: "kernels", "loops", or "code" for the LLVM IR as well.
+        """
+        if args or kwargs:
+            self._prepared(args, kwargs)
+        print(self.explanation(detail))
+
+    def explanation(self, detail: str = "loops") -> str:
         """What `explain` prints."""
+        if detail not in _DETAILS:
+            raise CaptureError(f"detail is one of {', '.join(_DETAILS)}, not {detail!r}")
         name = getattr(self.function, "__qualname__", repr(self.function))
         if not self._traces:
-            return f"{name}: not called yet"
-        lines = [f"{name}: {len(self._history)} traces"]
+            return f"{name}: not called yet; call it, or give explain() the arguments of a call"
+        count = len(self._history)
+        lines = [f"{name}: {count} trace{'s' if count != 1 else ''}"]
         lines += [f"  {number}. {entry}" for number, entry in enumerate(self._history, 1)]
         latest = self._traces[0]
         lines += ["", "graph", format_graph(latest.graph, at_most=_GRAPH_LINES), ""]
-        lines.append(latest.program.explain())
+        lines.append(latest.program.explain(detail))
         return "\n".join(lines)
 
     def clear(self) -> None:

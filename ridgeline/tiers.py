@@ -37,7 +37,7 @@ class Runnable(Protocol):
 
     def run(self, inputs: Sequence[Buffer]) -> list[Buffer]: ...
 
-    def explain(self) -> str: ...
+    def explain(self, detail: str = ...) -> str: ...
 
 
 class Interpreted:
@@ -54,7 +54,7 @@ class Interpreted:
         }
         return [as_buffer(array) for array in evaluate(self._outputs, given)]
 
-    def explain(self) -> str:
+    def explain(self, detail: str = "loops") -> str:
         """The graph, which is all there is."""
         return "interpreted by NumPy (config.tier)\n" + format_graph(self._outputs)
 

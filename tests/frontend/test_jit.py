@@ -743,4 +743,29 @@ def test_explain_shows_signatures_graph_and_program(capsys):
         f(rl.ones(3))
         f.explain()
     text = capsys.readouterr().out
-    assert "1 traces" in text and "reduce" in text and "float32[3]" in text
+    assert "1 trace\n" in text and "reduce" in text and "float32[3]" in text
+
+
+def test_explain_before_a_call_and_down_to_the_code(capsys):
+    layer = nn.Linear(3, 2)
+    optimizer = optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+
+    @rl.jit
+    def step(x):
+        optimizer.zero_grad()
+        loss = layer(x).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    before = layer.weight.detach().clone()
+    step.explain(rl.ones(4, 3), detail="code")
+    text = capsys.readouterr().out
+    assert "contract" in text and "for " in text and "define " in text
+    assert rl.equal(layer.weight, before) and layer.weight.grad is None
+    step(rl.ones(4, 3))
+    step.explain(detail="kernels")
+    text = capsys.readouterr().out
+    assert "1 trace\n" in text and "FLOP" in text and "schedule:" not in text
+    with pytest.raises(CaptureError, match="kernels, loops, code"):
+        step.explain(detail="assembly")
