@@ -50,11 +50,11 @@ def time_table(rows: Sequence[KernelRow], wall: float, title: str) -> Table:
 
     `wall` is the measured time of the whole step, in seconds.
     """
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=28)
-    table.add_column("layers", overflow="ellipsis", no_wrap=True, max_width=28)
-    for heading in ("time", "share", "FLOPs", "bytes", "of ceiling"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("kernel", overflow="ellipsis", no_wrap=True, max_width=22)  # 80 in all
+    table.add_column("layers", overflow="ellipsis", no_wrap=True, max_width=20)
+    for heading, width in (("time", 7), ("share", 5), ("FLOPs", 6), ("bytes", 6), ("of limit", 8)):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=width)
     ordered = sorted(rows, key=lambda row: -row.seconds)
     shown = list(ordered[:SHOWN])
     if len(ordered) > SHOWN:

@@ -17,8 +17,8 @@ ROWS = [
 ]
 
 
-def text(rows: list[KernelRow], wall: float) -> str:
-    console = Console(file=io.StringIO(), width=120)
+def text(rows: list[KernelRow], wall: float, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(time_table(rows, wall, "one step"))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -31,6 +31,15 @@ def test_rows_are_ordered_and_summed() -> None:
         "outside kernels 1 ms 25%",
         "step 4 ms 100% 200 M 12 M 48%",
     ]
+
+
+def test_numbers_are_whole_on_narrow_terminals() -> None:
+    row = KernelRow(
+        "contract_add_le_select_sub", 95.8e-6, 24_900_000, 1_530_000, 9e-5, "0 Conv2d, 12 AvgPool2d"
+    )
+    shown = text([row], 1.12e-3, width=80)
+    assert all(n in shown for n in ("95.8 µs", "24.9 M", "1.53 M", "1.12 ms", "of limit"))
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_many_kernels_share_a_row() -> None:
