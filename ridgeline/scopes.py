@@ -7,6 +7,8 @@ and containers of them by value, all else by identity.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import sys
 import sysconfig
@@ -21,6 +23,8 @@ from ridgeline.guards import freeze
 
 _MISSING = object()
 _CONTAINERS = (list, dict, set, tuple, np.ndarray)  # their contents can change
+_ARGUMENTS = operator.attrgetter("args", "keywords")  # of a partial call
+_DEFAULTS = operator.attrgetter("__defaults__", "__kwdefaults__")  # of a function
 _MANY = 1000  # elements of a container that are looked into
 _LIBRARIES = tuple(
     os.path.join(path, "")
@@ -88,7 +92,21 @@ class ClassGuard:
         return bool(freeze(self.kind.__dict__.get(self.name, _MISSING)) == self.image)
 
 
-Guard = NameGuard | ClosureGuard | ClassGuard
+class ReadGuard:
+    """Something else that must keep its value: defaults of a function, a slot of an object."""
+
+    __slots__ = ("image", "read", "text")
+
+    def __init__(self, read: Callable[[], Any], text: str) -> None:
+        self.read, self.text = read, text
+        self.image = freeze(read())
+
+    def holds(self) -> bool:
+        """True while the value is the same."""
+        return bool(freeze(self.read()) == self.image)
+
+
+Guard = NameGuard | ClosureGuard | ClassGuard | ReadGuard
 
 
 def _contents(cell: types.CellType) -> Any:
@@ -124,17 +142,27 @@ class Scopes:
                 self._object(current.__self__, current.__func__.__code__)
                 current = current.__func__
             current = getattr(current, "__wrapped__", current)
+            if isinstance(current, functools.partial):
+                self._read(current, "args", functools.partial(_ARGUMENTS, current))
+                waiting += [current.func, *current.args, *current.keywords.values()]
             if not isinstance(current, types.FunctionType) or id(current) in self._functions:
                 continue
             if not is_users(current.__code__):
                 continue
             self._functions.add(id(current))
             self._held.append(current)
+            self._read(current, "defaults", functools.partial(_DEFAULTS, current))
             waiting += self._code(current.__code__, current.__globals__)
             for name, cell in zip(current.__code__.co_freevars, current.__closure__ or ()):
                 self._closure(cell, name)
                 self._object(_contents(cell), current.__code__)
                 waiting.append(_contents(cell))
+
+    def _read(self, owner: Any, name: str, read: Callable[[], Any]) -> None:
+        if (id(owner), name) not in self._guards:
+            self._held.append(owner)
+            label = getattr(owner, "__qualname__", type(owner).__name__)
+            self._guards[(id(owner), name)] = ReadGuard(read, f"{label}.{name}")
 
     def _closure(self, cell: types.CellType, name: str) -> None:
         key = (id(cell), name)
@@ -186,11 +214,18 @@ class Scopes:
             module = hasattr(type(current), "register_parameter")
             if not module and not _is_plain(current):
                 continue
-            namespace = vars(current)
+            namespace: dict[str, Any] = getattr(current, "__dict__", {})
             label = getattr(current, "__name__", type(current).__name__)
-            shared = self._class(type(current), code)
-            for name in code.co_names:
-                if name in namespace or name in shared:
+            names = _names(code)
+            shared = self._class(type(current), names | {"forward"} if module else names)
+            for name in names:
+                if isinstance(getattr(type(current), name, None), types.MemberDescriptorType):
+                    self._read(current, name, functools.partial(getattr, current, name, _MISSING))
+                    below = getattr(current, name, None)
+                    if id(below) not in seen:
+                        seen.add(id(below))
+                        waiting.append(below)
+                elif name in namespace or name in shared:
                     below = namespace.get(name)  # None: the class has it, an instance may get one
                     if not module or isinstance(below, _CONTAINERS):  # the epoch sees the others
                         self._name(namespace, name, f"{label}.{name}")
@@ -198,16 +233,18 @@ class Scopes:
                         seen.add(id(below))
                         waiting.append(below)
 
-    def _class(self, kind: type, code: types.CodeType) -> set[str]:
-        """Plain values that code may read from a user's class; their names."""
+    def _class(self, kind: type, names: set[str]) -> set[str]:
+        """Plain values and methods that code may read from a user's class; the values' names."""
         found = set()
         for base in kind.__mro__:
-            if base.__module__ == "builtins":
+            if base.__module__.partition(".")[0] in ("builtins", "ridgeline"):
                 continue
-            for name in code.co_names:
+            for name in names:
                 value = base.__dict__.get(name, _MISSING)
-                if isinstance(value, bool | int | float | str | tuple | list | dict | None):
-                    found.add(name)
+                plain = isinstance(value, bool | int | float | str | tuple | list | dict | None)
+                if plain or isinstance(value, types.FunctionType):
+                    if plain:
+                        found.add(name)
                     key = (id(base), name)
                     if key not in self._guards:
                         self._guards[key] = ClassGuard(base, name)
@@ -234,13 +271,21 @@ def _is_plain(value: Any) -> bool:
     """True for objects whose attributes are worth a guard: users' instances and modules."""
     if isinstance(value, types.ModuleType):
         file = getattr(value, "__file__", None)
-        return file is not None and not file.startswith((_PACKAGE, *_LIBRARIES))
+        if file is None:
+            return value.__spec__ is None  # made by hand; modules written in C have one
+        return not file.startswith((_PACKAGE, *_LIBRARIES))
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
         return False
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("ridgeline", "numpy", "builtins"):
         return False
-    return hasattr(value, "__dict__") and not is_watched(value)
+    held = hasattr(value, "__dict__") or hasattr(kind, "__slots__")
+    return held and not is_watched(value)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Attributes that code may read: by name, or by a string for getattr()."""
+    return {*code.co_names, *(c for c in code.co_consts if isinstance(c, str) and c.isidentifier())}
 
 
 def _with_nested(code: types.CodeType) -> Iterator[types.CodeType]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import threading
+import types
 from typing import NamedTuple
 
 import numpy as np
@@ -648,6 +651,55 @@ def test_an_array_changed_in_place():
     assert f(rl.zeros(2)).tolist() == [1, 1]
     array[0] = 5
     assert f(rl.zeros(2)).tolist() == [5, 1]
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    factor: float = 1.0
+    plan: Plan = dataclasses.field(default_factory=Plan)
+
+
+def defaulted(x, factor=1.0, *, table={"a": 1.0}):  # noqa: B006
+    return x * factor * table["a"]
+
+
+def test_slots_strings_defaults_partial_arguments_and_patched_methods():
+    slotted, table, plan = Slotted(), {"a": 1.0}, Plan()
+    made = types.ModuleType("made_by_hand")
+    made.value = 1.0
+
+    def run(given, x):
+        x = x * slotted.factor * slotted.plan.scale * getattr(plan, "scale") * made.value  # noqa: B009
+        return model(defaulted(x) * given["a"])
+
+    class Times(nn.Module):
+        def forward(self, x):
+            return self.part(x)
+
+        def part(self, x):
+            return x
+
+    model = Times()
+    f = rl.jit(functools.partial(run, table))
+    changes = [
+        lambda: setattr(slotted, "factor", 2.0),
+        lambda: setattr(slotted.plan, "scale", 3.0),
+        lambda: setattr(plan, "scale", 5.0),
+        lambda: setattr(made, "value", 7.0),
+        lambda: table.update(a=11.0),
+        lambda: setattr(defaulted, "__defaults__", (13.0,)),
+        lambda: defaulted.__kwdefaults__["table"].update(a=17.0),
+        lambda: setattr(Times, "part", lambda self, x: x * 19),
+        lambda: setattr(Times, "forward", lambda self, x: x * 23),
+    ]
+    assert f(rl.ones(1)).item() == 1
+    for number, apply in enumerate(changes, 2):
+        apply()
+        close(f(rl.ones(1)), run(table, rl.ones(1)))
+        close(f(rl.ones(1)), run(table, rl.ones(1)))
+        assert f.traces == number
+    defaulted.__defaults__ = (1.0,)
+    defaulted.__kwdefaults__["table"]["a"] = 1.0
 
 
 def test_a_removed_hook():
