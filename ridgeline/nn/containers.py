@@ -200,9 +200,32 @@ class ParameterDict(Module):
     def __contains__(self, key: str) -> bool:
         return key in self._parameters
 
+    def keys(self) -> Iterable[str]:
+        """Names."""
+        return self._parameters.keys()
+
     def items(self) -> Iterable[tuple[str, Any]]:
         """Names and parameters."""
         return self._parameters.items()
+
+    def values(self) -> Iterable[Any]:
+        """Parameters."""
+        return self._parameters.values()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter under a name, or a default."""
+        return self._parameters.get(key, default)
+
+    def update(self, parameters: Mapping[str, Any]) -> None:
+        """Add or replace several parameters."""
+        for name, value in parameters.items():
+            self[name] = value
+
+    def pop(self, key: str) -> Any:
+        """Remove a parameter and return it."""
+        value = self[key]
+        del self[key]
+        return value
 
 
 def _parameter(value: Any) -> Parameter:

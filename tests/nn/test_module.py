@@ -208,3 +208,6 @@ def test_containers() -> None:
     assert list(held.state_dict()) == ["0", "1"] and isinstance(held[1], nn.Parameter)
     table = nn.ParameterDict({"w": tensor([1.0])})
     assert list(table.state_dict()) == ["w"] and "w" in table
+    table.update({"b": tensor([2.0])})
+    assert list(table.keys()) == ["w", "b"] and sum(v.item() for v in table.values()) == 3
+    assert table.get("none") is None and table.pop("b").item() == 2 and list(table) == ["w"]
