@@ -151,7 +151,8 @@ class Scopes:
                 continue
             self._functions.add(id(current))
             self._held.append(current)
-            self._read(current, "defaults", functools.partial(_DEFAULTS, current))
+            if current.__defaults__ or current.__kwdefaults__:
+                self._read(current, "defaults", functools.partial(_DEFAULTS, current))
             waiting += self._code(current.__code__, current.__globals__)
             for name, cell in zip(current.__code__.co_freevars, current.__closure__ or ()):
                 self._closure(cell, name)
