@@ -20,6 +20,7 @@ from ridgeline.data.dataset import as_array
 from ridgeline.jit import jit
 from ridgeline.models import lenet5
 from ridgeline.modes import eager
+from ridgeline.runtime.cpu import executor
 from ridgeline.tensor import tensor
 from tests.nn.oracle import FEW, ULP, number
 
@@ -147,3 +148,25 @@ def our_run_first() -> list[np.ndarray]:
     loss.backward()
     gradients = [as_array(p.grad) for p in model.parameters()]
     return [np.asarray(v, np.float64) for v in (as_array(loss), *gradients)]
+
+
+def test_a_jitted_step_is_one_native_call() -> None:
+    model = lenet5()
+    optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    @jit
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = tensor(np.zeros((4, 1, 32, 32), np.float32))
+    y = tensor(np.zeros(4, np.int64))
+    step(x, y)
+    step(x, y)
+    before = executor.calls
+    for _ in range(5):
+        step(x, y)
+    assert executor.calls == before + 5

@@ -132,7 +132,11 @@ plan.run((address,))
 def run_script(body: str) -> subprocess.CompletedProcess[str]:
     script = PRELUDE + textwrap.dedent(body)
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        # newer Pythons warn of every fork beside threads, which is what these scripts are about
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
