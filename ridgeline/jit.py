@@ -3,6 +3,11 @@
 Python runs while tracing only: side effects such as print happen then and not on replays. What a
 trace depends on is guarded (see `tracing.py`); when a guard breaks, the function is traced again,
 and `explain()` says why. A branch on a tensor's value raises an error that names the line.
+
+What guards cannot see: a NumPy array over 4 KB that the function copies with `tensor(array)` and
+that changes later (use `from_numpy`), a replaced `__class__`, and values that Python makes while
+tracing, such as `random.random()` or `next(iterator)`. `jit(function, check=True)` compares every
+call with the plain function.
 """
 
 from __future__ import annotations
