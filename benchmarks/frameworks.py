@@ -111,7 +111,7 @@ def ridgeline_builder(make: Callable[[Any], Function], jit: bool) -> Builder:
 
 def ready(result: Any) -> Any:
     """Wait until a ridgeline result is computed, without copying it."""
-    from ridgeline.execute import read_array
+    from ridgeline.tensors.execute import read_array
 
     for part in result if isinstance(result, tuple) else (result,):
         read_array(part, "benchmark")

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import ridgeline.loops as _loops
-from ridgeline import autograd as autograd, dispatch as dispatch
+from ridgeline import autograd as autograd
 from ridgeline.config import config as config
 from ridgeline.dtypes import (
     DType as DType,
@@ -39,21 +39,6 @@ from ridgeline.errors import RidgelineError as RidgelineError
 from ridgeline.functions.creation import finfo as finfo, iinfo as iinfo
 from ridgeline.interop.arrays import asarray as asarray
 from ridgeline.interop.dlpack import from_dlpack as from_dlpack
-from ridgeline.jit import jit as jit
-from ridgeline.modes import (
-    eager as eager,
-    enable_grad as enable_grad,
-    inference_mode as inference_mode,
-    is_grad_enabled as is_grad_enabled,
-    no_grad as no_grad,
-    set_grad_enabled as set_grad_enabled,
-)
-from ridgeline.namespace import (
-    get_default_dtype as get_default_dtype,
-    is_tensor as is_tensor,
-    result_type as result_type,
-    set_default_dtype as set_default_dtype,
-)
 from ridgeline.random import (
     Generator as Generator,
     default_generator as default_generator,
@@ -63,13 +48,29 @@ from ridgeline.random import (
     seed as seed,
     set_rng_state as set_rng_state,
 )
-from ridgeline.tensor import (
+from ridgeline.tensors import dispatch as dispatch
+from ridgeline.tensors.modes import (
+    eager as eager,
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    is_grad_enabled as is_grad_enabled,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from ridgeline.tensors.namespace import (
+    get_default_dtype as get_default_dtype,
+    is_tensor as is_tensor,
+    result_type as result_type,
+    set_default_dtype as set_default_dtype,
+)
+from ridgeline.tensors.tensor import (
     Size as Size,
     Tensor as Tensor,
     as_tensor as as_tensor,
     from_numpy as from_numpy,
     tensor as tensor,
 )
+from ridgeline.tracing.jit import jit as jit
 
 __version__ = "0.1.0"
 
@@ -82,16 +83,16 @@ _SUBMODULES = frozenset((
 ))  # fmt: skip
 _LAZY = {
     "isdtype": "ridgeline.array_api.types",
-    "grad": "ridgeline.transforms",
-    "value_and_grad": "ridgeline.transforms",
-    "vjp": "ridgeline.transforms",
-    "jvp": "ridgeline.transforms",
-    "linearize": "ridgeline.transforms",
-    "vmap": "ridgeline.vectorize",
-    "jacobian": "ridgeline.jacobians",
-    "jacrev": "ridgeline.jacobians",
-    "jacfwd": "ridgeline.jacobians",
-    "hessian": "ridgeline.jacobians",
+    "grad": "ridgeline.autograd.transforms",
+    "value_and_grad": "ridgeline.autograd.transforms",
+    "vjp": "ridgeline.autograd.transforms",
+    "jvp": "ridgeline.autograd.transforms",
+    "linearize": "ridgeline.autograd.transforms",
+    "vmap": "ridgeline.autograd.vectorize",
+    "jacobian": "ridgeline.autograd.jacobians",
+    "jacrev": "ridgeline.autograd.jacobians",
+    "jacfwd": "ridgeline.autograd.jacobians",
+    "hessian": "ridgeline.autograd.jacobians",
 }
 globals().update(dispatch.FUNCTIONS)
 
@@ -111,22 +112,22 @@ _loops.__class__ = _LoopsModule
 
 if TYPE_CHECKING:
     from ridgeline.array_api.types import isdtype as isdtype
-    from ridgeline.jacobians import (
+    from ridgeline.autograd.jacobians import (
         hessian as hessian,
         jacfwd as jacfwd,
         jacobian as jacobian,
         jacrev as jacrev,
     )
-    from ridgeline.kernel import loops as loops
-    from ridgeline.public import *
-    from ridgeline.transforms import (
+    from ridgeline.autograd.transforms import (
         grad as grad,
         jvp as jvp,
         linearize as linearize,
         value_and_grad as value_and_grad,
         vjp as vjp,
     )
-    from ridgeline.vectorize import vmap as vmap
+    from ridgeline.autograd.vectorize import vmap as vmap
+    from ridgeline.kernel import loops as loops
+    from ridgeline.tensors.public import *
 
 
 def __getattr__(name: str) -> Any:

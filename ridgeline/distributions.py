@@ -30,7 +30,6 @@ from ridgeline.functions.scanning import cumsum
 from ridgeline.functions.sorting import argsort, topk
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
-from ridgeline.modes import modes
 from ridgeline.ops.elementwise import (
     add,
     apply,
@@ -47,6 +46,7 @@ from ridgeline.ops.elementwise import (
 from ridgeline.ops.movement import slice_
 from ridgeline.ops.special import special
 from ridgeline.random import Generator, integers, joined_bits, standard_normal, unit, wide
+from ridgeline.tensors.modes import modes
 
 _GAMMA_PROPOSALS = 8  # each is taken with a probability of at least 0.95
 _POISSON_PROPOSALS = 16  # each is taken with a probability of at least 0.8

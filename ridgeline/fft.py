@@ -1,6 +1,6 @@
 """Discrete Fourier transforms, as in torch.fft; `fft.pyi` has the signatures."""
 
-from ridgeline import dispatch
+from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("fft")
 globals().update(_names)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.random import Generator
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 def fft(input: Tensor, n: int | None = ..., dim: int = ..., norm: str | None = ..., *, axis: Any = ...) -> Tensor: ...
 def fft2(input: Tensor, s: int | Sequence[int] = ..., dim: int | Sequence[int] | None = ..., norm: str | None = ..., *, axis: Any = ...) -> Tensor: ...

@@ -17,10 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ridgeline.cells import PLAIN, filled_leaf
 from ridgeline.compiler import compile_kernel, machine, roofline, task_count
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.execute import read_array
 from ridgeline.explain import kernel_source
 from ridgeline.fusion.groups import fuse
 from ridgeline.fusion.values import choose_values, nbytes
@@ -34,7 +32,9 @@ from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step, rep
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.executor import Plan, Step as Call
 from ridgeline.schedules.default import steps as default_steps
-from ridgeline.tensor import Tensor, read, wrap
+from ridgeline.tensors.cells import PLAIN, filled_leaf
+from ridgeline.tensors.execute import read_array
+from ridgeline.tensors.tensor import Tensor, read, wrap
 
 
 class LoopsError(RidgelineError):

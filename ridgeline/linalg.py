@@ -1,6 +1,6 @@
 """Linear algebra, as in torch.linalg; `linalg.pyi` has the signatures."""
 
-from ridgeline import dispatch
+from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("linalg")
 globals().update(_names)

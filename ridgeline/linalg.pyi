@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.random import Generator
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 def cholesky(A: Tensor, *, upper: bool = ...) -> Tensor: ...
 def cholesky_ex(A: Tensor, *, upper: bool = ..., check_errors: bool = ...) -> Any: ...

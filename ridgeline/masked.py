@@ -1,6 +1,6 @@
 """Reductions that leave out masked elements, as in torch.masked; `masked.pyi` has signatures."""
 
-from ridgeline import dispatch
+from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("masked")
 globals().update(_names)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.random import Generator
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 def amax(input: Tensor, dim: int | Sequence[int] | None = ..., *, keepdim: bool = ..., dtype: DType | None = ..., mask: Tensor | None = ..., axis: Any = ..., keepdims: Any = ...) -> Tensor: ...
 def amin(input: Tensor, dim: int | Sequence[int] | None = ..., *, keepdim: bool = ..., dtype: DType | None = ..., mask: Tensor | None = ..., axis: Any = ..., keepdims: Any = ...) -> Tensor: ...

@@ -22,11 +22,11 @@ from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from,
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size
-from ridgeline.guards import Lifted
-from ridgeline.modes import modes
 from ridgeline.ops.elementwise import apply, cast, full_like, scale, stop_gradient
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.tensors.modes import modes
+from ridgeline.tracing.guards import Lifted
 
 _MASK = (1 << 64) - 1
 _lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Special functions, as in torch.special; `special.pyi` has the signatures."""
 
-from ridgeline import dispatch
+from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("special")
 globals().update(_names)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.random import Generator
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 def airy_ai(input: Tensor) -> Tensor: ...
 def bessel_j0(input: Tensor) -> Tensor: ...

@@ -20,11 +20,8 @@ LAYERS = (
     "codegen",
     "runtime",
     "compiler explain",
-    "cells dispatch modes tiers execute guards functions methods tensor autograd transforms "
-    "jit random distributions array_api interop subscripts arguments masked capture checking "
-    "custom differentiate display kernel "
-    "batch_frame functional gradchecks jacobians vectorize "
-    "effects fft linalg namespace public pytree scopes signal signatures special tracing",
+    "tensors functions tracing autograd random distributions array_api interop kernel "
+    "fft linalg masked signal special",
     "nn",
     "optim data",
     "models",

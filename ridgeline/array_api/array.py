@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.array_api.types import KindError, is_number, promote, require, weak
-from ridgeline.dispatch import FUNCTIONS
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
-from ridgeline.tensor import Tensor, wrap_operand
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.tensor import Tensor, wrap_operand
 
 
 class IndexingError(AxisError, IndexError):

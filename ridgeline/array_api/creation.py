@@ -20,7 +20,7 @@ from ridgeline.array_api.types import (
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
 from ridgeline.interop import arrays, dlpack
-from ridgeline.tensor import Tensor, check_device
+from ridgeline.tensors.tensor import Tensor, check_device
 
 Shape = int | tuple[int, ...]
 

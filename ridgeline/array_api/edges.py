@@ -6,7 +6,7 @@ from typing import Any
 
 from ridgeline.array_api.array import Array, call, need_array, together
 from ridgeline.array_api.types import FLOATING, NUMERIC, REAL, require
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def _complex(real: Tensor, imag: Tensor) -> Array:

@@ -18,8 +18,8 @@ from ridgeline.array_api.types import (
     require,
     result_type,
 )
-from ridgeline.dispatch import FUNCTIONS
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.tensor import Tensor
 
 Unary = Callable[[Tensor], Array]
 Binary = Callable[[Any, Any], Array]

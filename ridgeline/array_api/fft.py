@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ridgeline import dispatch
 from ridgeline.array_api.array import Array, SizeError, as_array, need_array
 from ridgeline.array_api.types import ANY, FLOATING, REAL_FLOATING, require
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
-from ridgeline.tensor import Tensor, check_device
+from ridgeline.tensors import dispatch
+from ridgeline.tensors.tensor import Tensor, check_device
 
 Norm = Literal["backward", "ortho", "forward"]
 _LIBRARY = dispatch.namespace("fft")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from ridgeline import dispatch
 from ridgeline.array_api.array import Array, SizeError, as_array, call, need_array, together
 from ridgeline.array_api.linear import matmul, matrix_transpose, tensordot, vecdot
 from ridgeline.array_api.manipulation import broadcast_shapes
 from ridgeline.array_api.statistics import total_type
 from ridgeline.array_api.types import FLOATING, NUMERIC, finfo, require
 from ridgeline.dtypes import DType
-from ridgeline.tensor import Tensor
+from ridgeline.tensors import dispatch
+from ridgeline.tensors.tensor import Tensor
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ridgeline.array_api.array import Array, SizeError, as_array, call, need_array, together
 from ridgeline.array_api.types import NUMERIC
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def matmul(x1: Tensor, x2: Tensor, /) -> Array:

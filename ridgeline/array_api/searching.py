@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ridgeline import dtypes, execute
+from ridgeline import dtypes
 from ridgeline.array_api.array import (
     Array,
     SizeError,
@@ -27,9 +27,10 @@ from ridgeline.array_api.types import (
     require,
     result_type,
 )
-from ridgeline.dispatch import FUNCTIONS
 from ridgeline.scalars import Array as Values
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors import execute
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 def _extreme(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Array:

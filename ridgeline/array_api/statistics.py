@@ -8,7 +8,7 @@ from ridgeline import dtypes
 from ridgeline.array_api.array import Array, SizeError, as_array, call, need_array
 from ridgeline.array_api.types import ANY, FLOATING, NUMERIC, REAL, REAL_FLOATING, require
 from ridgeline.dtypes import DType
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
 

@@ -16,7 +16,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError
 from ridgeline.functions.operands import complex_of, default_complex, defaults, promote_types
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 STANDARD: dict[str, DType] = {
     row.name: row

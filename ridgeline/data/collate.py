@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 def collate_arrays(samples: Sequence[Any]) -> Any:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import Stream
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.execute import read_array
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.execute import read_array
+from ridgeline.tensors.tensor import Tensor
 
 Sample = TypeVar("Sample", covariant=True)
 

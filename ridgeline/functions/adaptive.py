@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.convolution import per_axis
@@ -18,6 +17,7 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
 from ridgeline.ops.reduce import arg_reduce, expand_back, sum_
+from ridgeline.tensors.cells import known
 
 Bounds = list[tuple[int, int]]
 

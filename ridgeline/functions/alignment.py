@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.concrete import concrete, given
 from ridgeline.functions.gathering import gather
@@ -20,6 +19,7 @@ from ridgeline.ops.elementwise import add, apply, full_like, select, stop_gradie
 from ridgeline.ops.movement import broadcast, concat, reshape
 from ridgeline.ops.reduce import reduce, sum_
 from ridgeline.scalars import Array
+from ridgeline.tensors.cells import known
 
 _NEVER = -1e30  # the logarithm of an alignment that does not exist; finite, so gradients are too
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
@@ -18,6 +17,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast, constant
 from ridgeline.ops.movement import broadcast, broadcast_scalar, reshape
+from ridgeline.tensors.cells import known
 
 
 class Normalized(NamedTuple):

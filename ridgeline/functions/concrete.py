@@ -9,14 +9,14 @@ from __future__ import annotations
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import describe, user_frame
-from ridgeline.modes import modes
 from ridgeline.scalars import Array
+from ridgeline.tensors.modes import modes
 
 
 def concrete(node: Node, what: str, remedy: str = "") -> Array:
     """The value of a node, computed if need be; not to be written to."""
-    from ridgeline import execute
-    from ridgeline.tiers import compute
+    from ridgeline.tensors import execute
+    from ridgeline.tensors.tiers import compute
 
     capture = modes.capture
     if capture is not None:
@@ -32,7 +32,7 @@ def concrete(node: Node, what: str, remedy: str = "") -> Array:
 
 
 def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
-    from ridgeline.execute import CaptureError
+    from ridgeline.tensors.execute import CaptureError
 
     frame = user_frame(2)
     lines = [f"at {frame.f_code.co_filename}:{frame.f_lineno}"] if frame is not None else []
@@ -48,8 +48,8 @@ def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
 
 def given(array: Array, type: TensorType) -> Node:
     """An array as a node that has its value; only the element type of `type` counts."""
-    from ridgeline import execute
-    from ridgeline.cells import filled_leaf
+    from ridgeline.tensors import execute
+    from ridgeline.tensors.cells import filled_leaf
 
     found = TensorType(array.shape, type.dtype, type.device)
     return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.registry import public
@@ -17,6 +16,7 @@ from ridgeline.ops.movement import (
     pad,
     reshape,
 )
+from ridgeline.tensors.cells import known
 
 Sizes = int | Sequence[int]
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import truth
 from ridgeline.functions.concrete import concrete, given
@@ -33,6 +32,7 @@ from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast
 from ridgeline.ops.scan import scan
 from ridgeline.scalars import Array
+from ridgeline.tensors.cells import known
 
 _PLACES = TensorType((), dtypes.int64)
 

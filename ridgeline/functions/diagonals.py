@@ -5,7 +5,6 @@ from __future__ import annotations
 from operator import index as index_of
 
 from ridgeline import dtypes
-from ridgeline.cells import known, steps_between, write_steps
 from ridgeline.errors import AxisError, ShapeError
 from ridgeline.functions.movement import cut, select_index
 from ridgeline.functions.operands import axis_of
@@ -15,6 +14,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.tensors.cells import known, steps_between, write_steps
 
 
 @public(view=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, neg, sub
 from ridgeline.functions.movement import cat, cut
@@ -17,6 +16,7 @@ from ridgeline.functions.scanning import cumsum
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import apply, cast
+from ridgeline.tensors.cells import known
 
 
 @public()

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, DTypeError, RidgelineError
 from ridgeline.functions.movement import cut, roll
@@ -17,6 +16,7 @@ from ridgeline.ops.complex import complex_of, conj
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, scale
 from ridgeline.ops.fft import complex_transform, half_transform, real_transform
 from ridgeline.ops.movement import pad
+from ridgeline.tensors.cells import known
 
 Dims = int | Sequence[int] | None
 Sizes = Sequence[int] | None

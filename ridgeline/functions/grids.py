@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.counting import indices
@@ -20,6 +19,7 @@ from ridgeline.functions.scanning import cumprod
 from ridgeline.graph.node import Node
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.tensors.cells import known
 
 
 @public(method=False)

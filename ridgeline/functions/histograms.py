@@ -7,7 +7,6 @@ from operator import index as index_of
 from typing import NamedTuple
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, sub
 from ridgeline.functions.differences import diff
@@ -21,6 +20,7 @@ from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.search import search
+from ridgeline.tensors.cells import known
 
 
 class Histogram(NamedTuple):

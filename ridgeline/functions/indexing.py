@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.counting import places_of
 from ridgeline.functions.movement import checked_index
@@ -22,6 +21,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import gather as rows, movement
+from ridgeline.tensors.cells import known
 
 _MASKS = (dtypes.bool_, dtypes.uint8)  # torch still reads uint8 as a mask
 

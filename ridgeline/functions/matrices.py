@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, pow as power
@@ -25,6 +24,7 @@ from ridgeline.ops.complex import conj, real, real_of
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.ops.reduce import expand_back, reduce
+from ridgeline.tensors.cells import known
 
 Dims = int | Sequence[int] | None
 Order = float | int | str | None

@@ -1,7 +1,7 @@
 """Functions that move elements about: views, joins, splits, padding.
 
-Those marked `view` are chains of movement ops over their first argument; `dispatch.py` turns the
-chain into view steps, so that the result shares memory with the argument, as in torch.
+Those marked `view` are chains of movement ops over their first argument; `tensors/dispatch.py`
+turns the chain into view steps, so that the result shares memory with the argument, as in torch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
@@ -26,6 +25,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast, iota, select
+from ridgeline.tensors.cells import known
 
 
 def resolve_shape(old: tuple[Size, ...], wanted: Sequence[Size]) -> tuple[Size, ...]:

@@ -17,10 +17,10 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, DTypeError, ShapeError
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size
-from ridgeline.guards import Lifted
 from ridgeline.ops.elementwise import cast, constant
 from ridgeline.ops.movement import broadcast_scalar, broadcast_to
 from ridgeline.scalars import Array
+from ridgeline.tracing.guards import Lifted
 
 Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Node | Number

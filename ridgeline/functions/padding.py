@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.movement import cut, flip
 from ridgeline.graph.node import Node
 from ridgeline.ops.movement import broadcast, concat
+from ridgeline.tensors.cells import known
 
 MODES = ("reflect", "replicate", "circular")
 

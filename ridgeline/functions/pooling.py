@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.registry import public
@@ -26,6 +25,7 @@ from ridgeline.ops.movement import (
     slice_,
 )
 from ridgeline.ops.reduce import arg_reduce, sum_
+from ridgeline.tensors.cells import known
 
 Sizes = int | Sequence[int]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, sub
@@ -21,6 +20,7 @@ from ridgeline.ops.elementwise import apply, cast, full_like
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import concat, reshape
 from ridgeline.ops.reduce import reduce
+from ridgeline.tensors.cells import known
 
 
 @public(inplace=True, wide=True)

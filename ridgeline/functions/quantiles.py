@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import Operand, as_node, axis_of
@@ -16,6 +15,7 @@ from ridgeline.ops.elementwise import apply, cast, full_like, select
 from ridgeline.ops.gather import gather_along
 from ridgeline.ops.search import search
 from ridgeline.ops.sort import sort as ordered
+from ridgeline.tensors.cells import known
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 

@@ -1,7 +1,8 @@
 """The table of public functions: one definition gives the function, the method and operators.
 
 A body is written over graph nodes (`def softmax(input: Node, dim: int) -> Node`) and registered
-with `@public`. `dispatch.py` wraps it for tensors; bodies call one another as plain functions.
+with `@public`. `tensors/dispatch.py` wraps it for tensors; bodies call one another as plain
+functions.
 """
 
 from __future__ import annotations

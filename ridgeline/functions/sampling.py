@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import product
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.gathering import gather
 from ridgeline.functions.linear import matmul
@@ -29,6 +28,7 @@ from ridgeline.ops.elementwise import (
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
 from ridgeline.ops.special import special
+from ridgeline.tensors.cells import known
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _BORDERS = ("zeros", "border", "reflection")

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import div, truth
 from ridgeline.functions.concrete import concrete
@@ -22,6 +21,7 @@ from ridgeline.graph.sizes import product
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast, full_like, select
 from ridgeline.scalars import Array
+from ridgeline.tensors.cells import known
 
 _START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 _MODES = {"sum": "add", "mean": "add", "prod": "prod", "max": "max", "min": "min"}

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults
@@ -15,6 +14,7 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, scale
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.ops.special import special
+from ridgeline.tensors.cells import known
 
 _SPACE = "signal.windows"
 

@@ -6,7 +6,6 @@ import math
 from operator import index as index_of
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import axis_of
@@ -19,6 +18,7 @@ from ridgeline.ops.elementwise import apply, cast, constant, full_like, select
 from ridgeline.ops.gather import gather_along
 from ridgeline.ops.scan import extreme_scan
 from ridgeline.ops.sort import sort as ordered
+from ridgeline.tensors.cells import known
 
 
 @public()

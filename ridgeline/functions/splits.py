@@ -7,7 +7,6 @@ from itertools import pairwise
 from operator import index as index_of
 from typing import Any
 
-from ridgeline.cells import known
 from ridgeline.errors import ShapeError
 from ridgeline.functions import windows  # noqa: F401  (its rows are copied below)
 from ridgeline.functions.concrete import concrete
@@ -18,6 +17,7 @@ from ridgeline.functions.registry import TABLE, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import movement
+from ridgeline.tensors.cells import known
 
 
 @public(view=True)

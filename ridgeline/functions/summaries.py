@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.functions.arithmetic import div, mul
@@ -30,6 +29,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import apply, cast, full_like, select
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.ops.reduce import sum_
+from ridgeline.tensors.cells import known
 
 
 def _without_nan(input: Node) -> Node:

@@ -8,7 +8,6 @@ from operator import index as index_of
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.cells import known
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices
@@ -21,6 +20,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import add, apply, cast
+from ridgeline.tensors.cells import known
 
 
 @public(function=False)

@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.dtypes import DType, from_numpy as row_of
 from ridgeline.interop.dlpack import ExchangeError, from_dlpack
 from ridgeline.scalars import Array
-from ridgeline.tensor import Tensor, check_device, from_numpy, tensor
+from ridgeline.tensors.tensor import Tensor, check_device, from_numpy, tensor
 
 _NUMBERS = (bool, int, float, complex, list, tuple)
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline import dtypes, execute
+from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
+from ridgeline.tensors import execute
 
 if TYPE_CHECKING:
-    from ridgeline.tensor import Tensor
+    from ridgeline.tensors.tensor import Tensor
 
 CPU = (1, 0)  # kDLCPU, the first device of that type
 NEWEST = (1, 0)  # what we ask producers for
@@ -194,7 +195,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     `copy=True` gives memory of its own, `copy=False` refuses to copy. Read-only memory is
     respected: writing to such a tensor raises.
     """
-    from ridgeline.tensor import check_device, from_numpy, tensor
+    from ridgeline.tensors.tensor import check_device, from_numpy, tensor
 
     check_device(device)
     check_producer(x)

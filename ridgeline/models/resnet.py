@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ridgeline import nn
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def _conv(before: int, after: int, size: int, stride: int = 1) -> nn.Conv2d:

@@ -8,7 +8,7 @@ from ridgeline import dtypes
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 class _Activation(Module):

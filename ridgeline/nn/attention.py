@@ -12,8 +12,8 @@ from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.public import cat, matmul
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import cat, matmul
+from ridgeline.tensors.tensor import Tensor
 
 
 class MultiheadAttention(Module):

@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensor import Tensor, as_tensor
+from ridgeline.tensors.tensor import Tensor, as_tensor
 
 
 class _Indexed(Module):

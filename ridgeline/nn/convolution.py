@@ -10,7 +10,7 @@ from ridgeline.errors import RidgelineError
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 Window = int | tuple[int, ...]
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")

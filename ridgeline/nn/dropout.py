@@ -5,7 +5,7 @@ from __future__ import annotations
 from ridgeline.errors import RidgelineError
 from ridgeline.nn import functional
 from ridgeline.nn.module import Module
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 class Dropout(Module):

@@ -6,11 +6,11 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
-from ridgeline.modes import no_grad
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.tensor import Tensor
 
 
 class Embedding(Module):

@@ -6,7 +6,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any
 
-from ridgeline import guards
+from ridgeline.tracing import guards
 
 _numbers = count()
 

@@ -10,8 +10,8 @@ import warnings
 from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.modes import no_grad
-from ridgeline.tensor import Tensor, as_tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, as_tensor
 
 _GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0,

@@ -9,7 +9,7 @@ from ridgeline import dtypes
 from ridgeline.nn import functional
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 class _Loss(Module):

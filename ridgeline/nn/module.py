@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ridgeline import guards
 from ridgeline.errors import RidgelineError
 from ridgeline.nn import state
 from ridgeline.nn.describe import describe
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.tree import Tree
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing import guards
 
 Self = TypeVar("Self", bound="Module")
 _TABLES = ("_parameters", "_buffers", "_modules")

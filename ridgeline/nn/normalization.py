@@ -13,7 +13,7 @@ from ridgeline.functions.operands import defaults
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class LayerNorm(Module):

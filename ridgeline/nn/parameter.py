@@ -7,9 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from ridgeline import dtypes, guards
+from ridgeline import dtypes
 from ridgeline.functions.operands import defaults
-from ridgeline.tensor import Tensor, as_tensor, tensor
+from ridgeline.tensors.tensor import Tensor, as_tensor, tensor
+from ridgeline.tracing import guards
 
 
 class Parameter(Tensor):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ridgeline.nn import functional
 from ridgeline.nn.module import Module
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 Window = int | tuple[int, ...]
 

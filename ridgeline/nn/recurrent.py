@@ -15,8 +15,8 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.public import cat, sigmoid, stack, tanh, zeros
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import cat, sigmoid, stack, tanh, zeros
+from ridgeline.tensors.tensor import Tensor
 
 # From the products of input and hidden state with their weights, and the state, the next state.
 Cell = Callable[[Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]

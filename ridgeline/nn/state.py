@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
-from ridgeline.modes import no_grad
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 
 if TYPE_CHECKING:
     from ridgeline.nn.module import Module

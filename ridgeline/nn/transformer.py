@@ -15,8 +15,8 @@ from ridgeline.nn.dropout import Dropout
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.nn.normalization import LayerNorm
-from ridgeline.public import full, triu
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import full, triu
+from ridgeline.tensors.tensor import Tensor
 
 Activation = str | Callable[[Tensor], Tensor]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from ridgeline.nn.module import Module

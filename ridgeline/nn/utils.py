@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.modes import no_grad
 from ridgeline.nn.functional.losses import p_norm
-from ridgeline.public import cat, clamp, stack
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.public import cat, clamp, stack
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 def _gradients(parameters: Any) -> list[Tensor]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ridgeline import dtypes
-from ridgeline.guards import ParamGroup
 from ridgeline.nn.functional.choose import choose
 from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, pair, scalar, zeros
-from ridgeline.public import clamp
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import clamp
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.guards import ParamGroup
 
 
 class _TwoMoments(Optimizer):

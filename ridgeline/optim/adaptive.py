@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ridgeline import dtypes
-from ridgeline.guards import ParamGroup
 from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, zeros
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.guards import ParamGroup
 
 
 def decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
-from ridgeline.modes import no_grad
 from ridgeline.nn import Module
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 
 # From the average, a new value and how many values came before, the next average.
 Average = Callable[[Tensor, Tensor, int], Tensor]

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.execute import read_array
-from ridgeline.guards import ParamGroup
-from ridgeline.modes import enable_grad, no_grad
 from ridgeline.optim.line_search import Point, Vector, strong_wolfe
 from ridgeline.optim.optimizer import Optimizer, OptimizerError
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.execute import read_array
+from ridgeline.tensors.modes import enable_grad, no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tracing.guards import ParamGroup
 
 
 class LBFGS(Optimizer):

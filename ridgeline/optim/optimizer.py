@@ -13,13 +13,14 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ridgeline import dtypes, guards
+from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.execute import flush
-from ridgeline.guards import ParamGroup
-from ridgeline.modes import enable_grad, no_grad
 from ridgeline.nn.parameter import trained
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.execute import flush
+from ridgeline.tensors.modes import enable_grad, no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tracing import guards
+from ridgeline.tracing.guards import ParamGroup
 
 State = dict[str, Any]
 

@@ -8,7 +8,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.guards import ParamGroup
 from ridgeline.nn.functional.choose import choose
 from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import (
@@ -21,8 +20,9 @@ from ridgeline.optim.optimizer import (
     scalar,
     zeros,
 )
-from ridgeline.public import clamp, matmul
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.public import clamp, matmul
+from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tracing.guards import ParamGroup
 
 
 class ASGD(Optimizer):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ridgeline.guards import ParamGroup
 from ridgeline.optim.optimizer import Hints, Optimizer, OptimizerError, State, zeros
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.guards import ParamGroup
 
 
 class SGD(Optimizer):

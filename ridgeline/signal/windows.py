@@ -1,6 +1,6 @@
 """Windows for signals, as in torch.signal.windows; `windows.pyi` has the signatures."""
 
-from ridgeline import dispatch
+from ridgeline.tensors import dispatch
 
 _names = dispatch.namespace("signal.windows")
 globals().update(_names)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.random import Generator
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 def bartlett(M: int, *, sym: bool = ..., dtype: DType | None = ..., device: Any = ..., requires_grad: bool = ...) -> Tensor: ...
 def blackman(M: int, *, sym: bool = ..., dtype: DType | None = ..., device: Any = ..., requires_grad: bool = ...) -> Tensor: ...

@@ -13,7 +13,7 @@ from typing import Any
 
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import InputFileError
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.train.files import Arrays, read_tensors, write_tensors
 
 FORMAT = "ridgeline-checkpoint-1"

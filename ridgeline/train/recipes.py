@@ -15,13 +15,13 @@ from ridgeline.data import DataLoader, TensorDataset, digits
 from ridgeline.data.digits import BACKGROUND, Split
 from ridgeline.data.transforms import RandomAffine
 from ridgeline.errors import RidgelineError
-from ridgeline.jit import jit
 from ridgeline.models import lenet5
-from ridgeline.modes import no_grad
 from ridgeline.optim import SGD
 from ridgeline.optim.lr_scheduler import OneCycleLR
 from ridgeline.random import manual_seed
-from ridgeline.tensor import tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.tensor import tensor
+from ridgeline.tracing.jit import jit
 from ridgeline.train.loop import Run
 
 

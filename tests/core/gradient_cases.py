@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import ridgeline as rl
-from ridgeline import dispatch
+from ridgeline.tensors import dispatch
 
 
 def draw(*shape: int, seed: int = 0) -> Any:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline import dispatch, execute
 from ridgeline.functions.registry import TABLE
 from ridgeline.nn import functional
+from ridgeline.tensors import dispatch, execute
 
 X = rl.zeros(2, 3)
 

@@ -13,10 +13,10 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import dtypes, scalars
-from ridgeline.dispatch import make_function
 from ridgeline.functions.registry import Entry
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import ROWS, apply
+from ridgeline.tensors.dispatch import make_function
 
 KINDS = {
     "bool": dtypes.bool_, "uint": dtypes.uint8, "int": dtypes.int32, "float": dtypes.float32,

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline import execute, tiers
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.printer import format_graph
 from ridgeline.runtime.buffer import pool
-from ridgeline.tensor import read
+from ridgeline.tensors import execute, tiers
+from ridgeline.tensors.tensor import read
 
 
 def program(x):

@@ -13,8 +13,8 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
-from ridgeline.checking import CheckError
-from ridgeline.execute import CaptureError, LeakError
+from ridgeline.tensors.execute import CaptureError, LeakError
+from ridgeline.tracing.checking import CheckError
 
 SCALE = 2.0
 SETTINGS = {"shift": 1.0, "flags": [True, False]}

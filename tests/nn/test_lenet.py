@@ -17,11 +17,11 @@ import torch
 from ridgeline import nn, optim
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
-from ridgeline.jit import jit
 from ridgeline.models import lenet5
-from ridgeline.modes import eager
 from ridgeline.runtime.cpu import executor
-from ridgeline.tensor import tensor
+from ridgeline.tensors.modes import eager
+from ridgeline.tensors.tensor import tensor
+from ridgeline.tracing.jit import jit
 from tests.nn.oracle import FEW, ULP, number
 
 STEPS, BATCH, BATCHES = 100, 16, 4

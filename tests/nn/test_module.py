@@ -8,11 +8,12 @@ import pickle
 import numpy as np
 import pytest
 
-from ridgeline import guards, nn
+from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.dtypes import float64, int64
 from ridgeline.nn.state import StateDictError
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tracing import guards
 
 
 class Block(nn.Module):

@@ -12,7 +12,7 @@ from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError
 from ridgeline.optim.averaging import AveragedModel, get_ema_avg_fn
-from ridgeline.tensor import tensor
+from ridgeline.tensors.tensor import tensor
 
 
 @pytest.mark.parametrize("decay", [None, 0.9])

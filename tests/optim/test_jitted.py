@@ -11,8 +11,8 @@ import pytest
 from ridgeline import nn, optim
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
-from ridgeline.jit import jit
-from ridgeline.tensor import tensor
+from ridgeline.tensors.tensor import tensor
+from ridgeline.tracing.jit import jit
 
 RULES: dict[str, Callable[[Any], optim.Optimizer]] = {
     "sgd": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),

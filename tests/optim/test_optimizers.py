@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from ridgeline import guards, nn, optim
+from ridgeline import nn, optim
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError
 from ridgeline.optim.optimizer import OptimizerError
-from ridgeline.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tracing import guards
 from tests.nn.oracle import assert_as_good
 
 STEPS = 10

@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from ridgeline import dtypes
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import InputFileError, RidgelineError
-from ridgeline.tensor import tensor
+from ridgeline.tensors.tensor import tensor
 from ridgeline.train import load_checkpoint, load_weights, save_checkpoint, save_weights
 from ridgeline.train.files import OutputFileError, read_tensors, write_tensors
 

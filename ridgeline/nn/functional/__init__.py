@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from ridgeline.arguments import guarded
-from ridgeline.dispatch import FUNCTIONS
 from ridgeline.nn.functional import (
     activations,
     attention,
@@ -23,7 +21,9 @@ from ridgeline.nn.functional import (
     transposed,
     windows,
 )
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.arguments import guarded
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.tensor import Tensor
 
 _MODULES = (
     activations, attention, dropouts, embeddings, losses, normalization, resizing,

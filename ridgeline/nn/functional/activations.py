@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
-from ridgeline.public import clamp, expm1, log, rand_like, relu6, sigmoid, softmax, tanh
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import clamp, expm1, log, rand_like, relu6, sigmoid, softmax, tanh
+from ridgeline.tensors.tensor import Tensor
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from ridgeline import dtypes
-from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import in_float32
-from ridgeline.public import arange, matmul, softmax
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.public import arange, matmul, softmax
+from ridgeline.tensors.tensor import Tensor
 
 
 @in_float32

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ridgeline.public import where
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import where
+from ridgeline.tensors.tensor import Tensor
 
 
 def choose(condition: Tensor, yes: Tensor | float, no: Tensor | float) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
-from ridgeline.public import rand
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import rand
+from ridgeline.tensors.tensor import Tensor
 
 _ALPHA = 1.7580993408473766  # minus SELU's value far below 0
 

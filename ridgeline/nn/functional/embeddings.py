@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ridgeline.dispatch import FUNCTIONS
-from ridgeline.modes import no_grad
-from ridgeline.public import einsum
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.public import einsum
+from ridgeline.tensors.tensor import Tensor
 
 
 def _renormed(weight: Tensor, input: Tensor, max_norm: float | None, norm_type: float) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
-from ridgeline.public import clamp, exp, log, log1p, logsigmoid, minimum
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.public import clamp, exp, log, log1p, logsigmoid, minimum
+from ridgeline.tensors.tensor import Tensor
 
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:
@@ -182,7 +182,7 @@ def triplet_margin_with_distance_loss(
 
 def _class_mask(input: Tensor, target: Tensor) -> Tensor:
     """True at the class of each row."""
-    from ridgeline.public import arange
+    from ridgeline.tensors.public import arange
 
     classes = arange(int(input.shape[-1]))
     return target.unsqueeze(-1) == classes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.modes import no_grad
 from ridgeline.nn.functional.precision import in_float32, widened
-from ridgeline.public import rsqrt, var_mean
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.public import rsqrt, var_mean
+from ridgeline.tensors.tensor import Tensor
 
 
 def _by_channel(value: Tensor, rank: int) -> Tensor:
@@ -125,7 +125,7 @@ def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
     """Division by a power of the mean square over neighbouring channels."""
-    from ridgeline.public import pad
+    from ridgeline.tensors.public import pad
 
     if input.numel() == 0:
         return input

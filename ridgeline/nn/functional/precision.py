@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ridgeline import dtypes
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 Function = TypeVar("Function", bound=Callable[..., Tensor])
 

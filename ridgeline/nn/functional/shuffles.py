@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ridgeline.errors import ShapeError
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:

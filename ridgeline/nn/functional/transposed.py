@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.convolution import per_axis
 from ridgeline.nn.functional.precision import in_float32
 from ridgeline.nn.functional.windows import spaced
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.tensor import Tensor
 
 
 def _conv_transpose(

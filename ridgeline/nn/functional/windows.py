@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from ridgeline.dispatch import FUNCTIONS
 from ridgeline.errors import ShapeError
-from ridgeline.public import stack
-from ridgeline.tensor import Tensor
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.public import stack
+from ridgeline.tensors.tensor import Tensor
 
 
 def spaced(input: Tensor, axis: int, step: int) -> Tensor:

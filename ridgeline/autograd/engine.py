@@ -1,0 +1,265 @@
+"""backward() and grad(): gradients of recorded work, added up in leaves or returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+from ridgeline.errors import GradientError
+from ridgeline.functions.operands import stretch
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
+from ridgeline.graph.origins import describe, here, stamp
+from ridgeline.graph.passes.differentiate import Watcher, ones_like, reverse
+from ridgeline.ops.elementwise import add as add_nodes, full_like
+from ridgeline.tensors import execute
+from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
+from ridgeline.tensors.modes import (
+    modes,
+    no_grad,
+)
+from ridgeline.tensors.tensor import Tensor, observed, owned, read, variables, wrap, write
+
+
+class HookHandle:
+    """Takes a hook away again."""
+
+    _numbers = count()
+
+    def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
+        self._table, self._number = table, next(self._numbers)
+        table[self._number] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; a second call does nothing."""
+        self._table.pop(self._number, None)
+
+
+def _many(value: Any) -> list[Any]:
+    return [value] if value is None or isinstance(value, Tensor) else list(value)
+
+
+def _start(root: Tensor, gradient: Tensor | None) -> Node:
+    """The cotangent of a root, checked."""
+    value = read(root)
+    if gradient is None:
+        if root.numel() != 1:
+            raise GradientError(
+                f"backward() of a tensor with {root.numel()} elements needs a gradient to start "
+                f"from; this one is {root._type}",
+                help="reduce it first, such as with .sum() or .mean(), or pass gradient=",
+            )
+        return ones_like(value)
+    if not isinstance(gradient, Tensor):
+        raise GradientError(f"a gradient is a tensor, not {type(gradient).__name__}")
+    if gradient.shape != root.shape:
+        raise GradientError(
+            f"the gradient has shape {list(gradient.shape)}, the tensor {list(root.shape)}"
+        )
+    return read(gradient.to(root.dtype))
+
+
+def _check_root(root: Tensor) -> None:
+    if not root.dtype.is_differentiable:
+        raise GradientError(
+            f"{root.dtype.name} tensors have no gradients", help="use a floating tensor"
+        )
+    if not root.requires_grad:
+        place = describe(read(root))
+        raise GradientError(
+            "this tensor does not depend on anything that requires gradients",
+            note=f"it was made at {place}" if place else "",
+            help="set requires_grad=True on the leaves; look for no_grad or detach() on the way",
+        )
+    track = root._resolved()[1]
+    if track.rare is not None and track.rare.spent:
+        raise GradientError(
+            "backward() ran through this tensor before, and its graph was let go",
+            help="pass retain_graph=True to the first call, or compute the tensor again",
+        )
+
+
+def _spend(roots: Sequence[Tensor], order: Sequence[Node]) -> None:
+    """The graph above these roots is not needed again."""
+    for root in roots:
+        track = root._resolved()[1]
+        if track.mode == GRAPH:
+            rare(track).spent = True
+    if modes.capture is None:
+        execute.spend(set(order))
+
+
+def _check_history(order: Sequence[Node]) -> None:
+    """Raise where a graph goes through a tensor whose own graph was let go."""
+    for node in order:
+        if node.op is LEAF_OP and node in execute.let_go:
+            place = describe(node)
+            raise GradientError(
+                "the graph behind one of the tensors was let go by an earlier backward()",
+                note=f"the tensor is {node.types[0]}" + (f", made at {place}" if place else ""),
+                help="pass retain_graph=True to the earlier call, or compute the tensor again",
+            )
+
+
+def _watchers(order: Sequence[Node], mode: int) -> dict[Node, Watcher]:
+    """Hooks and retained gradients of tensors inside the graph, by node."""
+    found: dict[Node, Watcher] = {}
+    if not observed:
+        return found
+    for node in order:
+        owners = [t for r in observed.get(node, ()) if (t := r()) is not None]
+        if owners:
+            found[node] = _watcher(owners, mode)
+    return found
+
+
+def _watcher(owners: Sequence[Tensor], mode: int) -> Watcher:
+    def see(node: Node, cotangent: Node) -> Node:
+        for owner in owners:
+            cotangent = _hooked(owner, cotangent, mode)
+            if owner.retains_grad:
+                owner.grad = wrap(cotangent if mode == GRAPH else owned(cotangent), mode)
+        return cotangent
+
+    return see
+
+
+def _hooked(owner: Tensor, cotangent: Node, mode: int) -> Node:
+    """A gradient after the owner's hooks."""
+    if owner._extra is None or not owner._extra.hooks:
+        return cotangent
+    for hook in list(owner._extra.hooks.values()):
+        replaced = hook(wrap(cotangent, mode))
+        if replaced is not None:
+            cotangent = read(replaced)
+    return cotangent
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Add the gradients of `tensors` to the `.grad` of the leaves they depend on."""
+    roots = _many(tensors)
+    given = _many(grad_tensors) if grad_tensors is not None else [None] * len(roots)
+    for root in roots:
+        _check_root(root)
+    mark = here()
+    outputs = [read(root) for root in roots]
+    cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
+    for cotangent in cotangents:
+        stamp(cotangent, mark)
+    order = topological(outputs)
+    _check_history(order)
+    if modes.capture is not None:
+        modes.capture.check_backward(order)
+    mode = GRAPH if create_graph else CUT
+    owners = _leaves(order, None if inputs is None else _many(inputs))
+    parts = reverse(outputs, cotangents, list(owners), _watchers(order, mode), order)
+    totals: dict[int, tuple[Tensor, Node]] = {}
+    for (key, owner), part in zip(owners.items(), parts):
+        if part is not None:
+            before = totals.get(id(owner))
+            totals[id(owner)] = (owner, part if before is None else add_nodes(before[1], part))
+        del key
+    for owner, total in totals.values():
+        _add_gradient(owner, _hooked(owner, total, mode) if owner.is_leaf else total, create_graph)
+    if not (create_graph if retain_graph is None else retain_graph):
+        _spend(roots, order)
+
+
+def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node, Tensor]:
+    """The nodes whose gradients are accumulated, and the tensors that receive them."""
+    if inputs is not None and not all(t.is_leaf for t in inputs):
+        return {read(t): t for t in inputs}
+    wanted = None if inputs is None else {id(t) for t in inputs}
+    owners: dict[Node, Tensor] = {}
+    for node in order:
+        if node.buffer is None and node.inputs and len(node.inputs) > 1:
+            continue
+        owner_ref = variables.get(node)
+        owner = owner_ref() if owner_ref is not None else None
+        if owner is not None and (wanted is None or id(owner) in wanted):
+            owners[node] = owner
+    return owners
+
+
+def _add_gradient(owner: Tensor, gradient: Node, create_graph: bool) -> None:
+    """Accumulate into `.grad`: in place where there is one, as torch does."""
+    before = owner.grad
+    if before is None:
+        owner.grad = wrap(gradient, GRAPH) if create_graph else wrap(owned(gradient), CUT)
+    elif create_graph:
+        owner.grad = wrap(add_nodes(read(before), gradient), GRAPH)
+    else:
+        with no_grad():
+            write(before, add_nodes(read(before), gradient), CUT, "accumulating a gradient")
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` by `inputs`, without touching `.grad`."""
+    roots, wanted = _many(outputs), _many(inputs)
+    given = _many(grad_outputs) if grad_outputs is not None else [None] * len(roots)
+    for root in roots:
+        _check_root(root)
+    for tensor in wanted:
+        if not tensor.requires_grad:
+            raise GradientError(
+                "an input does not require gradients", note=f"it is {tensor._type}",
+                help="call requires_grad_() on it before the computation",
+            )  # fmt: skip
+    nodes = [read(root) for root in roots]
+    cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
+    order = topological(nodes)
+    _check_history(order)
+    mode = GRAPH if create_graph else CUT
+    keys = [_keys_of(tensor, order) for tensor in wanted]
+    flat = [key for group in keys for key in group]
+    parts = iter(reverse(nodes, cotangents, flat, _watchers(order, mode), order))
+    results: list[Tensor | None] = []
+    for tensor, group in zip(wanted, keys):
+        found = [part for _ in group if (part := next(parts)) is not None]
+        results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
+    if not (create_graph if retain_graph is None else retain_graph):
+        _spend(roots, order)
+    return tuple(results)
+
+
+def _keys_of(tensor: Tensor, order: Sequence[Node]) -> list[Node]:
+    """The nodes that stand for a tensor: one, or several if a leaf was written to in between."""
+    own = read(tensor)
+    if tensor._resolved()[1].mode != LEAF or tensor._steps:
+        return [own]
+    keys = [node for node in order if (r := variables.get(node)) is not None and r() is tensor]
+    return keys or [own]
+
+
+def _joined(
+    tensor: Tensor, parts: Sequence[Node], mode: int, allow_unused: bool, materialize: bool
+) -> Tensor | None:
+    if not parts:
+        if materialize:
+            return wrap(stretch(full_like(read(tensor), 0), read(tensor).shape), CUT)
+        if not allow_unused:
+            raise GradientError(
+                "an output does not depend on one of the inputs", note=f"it is {tensor._type}",
+                help="pass allow_unused=True to get None for it",
+            )  # fmt: skip
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        total = add_nodes(total, part)
+    if tensor._resolved()[1].mode == LEAF:
+        total = _hooked(tensor, total, mode)
+    return wrap(total, mode)

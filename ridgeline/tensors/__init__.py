@@ -1,0 +1,1 @@
+"""Tensors: handles on cells, the generated functions over them, and when recorded work runs."""

@@ -1,0 +1,165 @@
+"""What a call was given against what its function declares; asked only after the call failed.
+
+Bodies are written for arguments of the declared kinds and do not check them. When one fails with
+Python's own error, the annotations tell whether an argument was of another kind, and which.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ridgeline.dtypes import DType
+from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import SizeExpr
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.guards import Lifted
+
+# what a body written for other arguments may fail with
+SLIPS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_LARGEST = 1 << 48  # no machine holds an axis as long
+_SPELLED = {
+    "Dims": "int | Sequence[int] | None",
+    "Operand": "Node | complex",
+    "Number": "complex",
+    "Sizes": "int | Sequence[int]",
+}
+_SHOWN = {
+    "Node": "a tensor", "Tensor": "a tensor", "int": "an int", "float": "a number",
+    "complex": "a number", "bool": "True or False", "str": "a string",
+    "DType": "an element type", "None": "None",
+}  # fmt: skip
+_KINDS: dict[str, tuple[type, ...]] = {
+    "Node": (Node,),
+    "Tensor": (Tensor,),
+    "int": (int, np.integer),
+    "float": (int, float, np.integer, np.floating, Lifted),
+    "complex": (int, float, complex, np.number, Lifted),
+    "bool": (bool, np.bool_),
+    "str": (str,),
+    "DType": (DType,),
+    "None": (type(None),),
+}
+_SEQUENCE = re.compile(r"(?:Sequence|list|tuple)\[(.*?)(?:, \.\.\.)?\]$")
+
+
+def explained(
+    body: Callable[..., Any],
+    name: str,
+    values: Sequence[Any],
+    named: dict[str, Any],
+    error: Exception,
+) -> Exception:
+    """What to raise for Python's or NumPy's own error inside a body.
+
+    A call with too few or unknown arguments keeps Python's message, which says how it was wrong.
+    """
+    try:
+        inspect.signature(body).bind(*values, **named)
+    except TypeError:
+        return error
+    check_arguments(body, name, values, named)
+    shown = [_named(v) for v in values] + [f"{k}={_named(v)}" for k, v in named.items()]
+    return ArgumentError(
+        f"{name} cannot take {', '.join(shown) or 'no arguments'}",
+        note=f"{type(error).__name__}: {error}",
+        help=f"help(ridgeline.{name}) says what it takes",
+    )
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function over tensors that never ends in Python's own error inside its body."""
+
+    takes_functions = any("Callable" in str(a) for a in function.__annotations__.values())
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except RidgelineError:
+            raise
+        except SLIPS as error:
+            if takes_functions and any(inspect.isroutine(v) for v in (*args, *kwargs.values())):
+                raise  # it may be an error of the caller's own function
+            raise explained(function, function.__name__, args, kwargs, error) from error
+
+    return checked
+
+
+def check_sizes(
+    shape: Sequence[Any],
+    body: Callable[..., Any],
+    name: str,
+    values: Sequence[Any],
+    named: dict[str, Any],
+) -> None:
+    """Raise where the sizes of a new tensor are none."""
+    for size in shape:
+        if isinstance(size, SizeExpr) or (isinstance(size, int) and 0 <= size < _LARGEST):
+            continue
+        check_arguments(body, name, values, named)
+        raise ShapeError(f"{name}: {size!r} is not the size of an axis")
+
+
+def check_arguments(
+    body: Callable[..., Any], name: str, values: Sequence[Any], named: dict[str, Any]
+) -> None:
+    """Raise a clear error for the first argument of a kind that the function does not take."""
+    signature = inspect.signature(body)
+    given = signature.bind(*values, **named).arguments
+    for parameter in signature.parameters.values():
+        if parameter.name not in given or parameter.kind is parameter.VAR_POSITIONAL:
+            continue
+        value, declared = given[parameter.name], str(parameter.annotation)
+        if not fits(value, declared):
+            wanted = _described(declared)
+            hint = "make one with ridgeline.tensor(...)" if wanted == "a tensor" else ""
+            raise DTypeError(
+                f"{name} needs {wanted} for {parameter.name!r}, got {_named(value)}", help=hint
+            ) from None
+
+
+def _options(declared: str) -> list[str]:
+    """The parts of a union, outside brackets."""
+    for name, meaning in _SPELLED.items():
+        declared = re.sub(rf"\b{name}\b", meaning, declared)
+    return re.split(r" \| (?![^\[]*\])", declared)
+
+
+def fits(value: Any, declared: str) -> bool:
+    """True if a value is of one of the kinds that an annotation names; unknown ones fit."""
+    for option in _options(declared):
+        inner = _SEQUENCE.match(option)
+        if inner is not None:
+            if isinstance(value, list | tuple) and all(fits(v, inner[1]) for v in value):
+                return True
+        elif option not in _KINDS or isinstance(value, _KINDS[option]):
+            return True
+    return False
+
+
+def _described(declared: str) -> str:
+    shown = []
+    for option in _options(declared):
+        inner = _SEQUENCE.match(option)
+        text = f"a list of {inner[1]}" if inner is not None else _SHOWN[option]
+        shown.append(text.replace("of Node", "of tensors").replace("of int", "of ints"))
+    return " or ".join(dict.fromkeys(shown))
+
+
+def _named(value: Any) -> str:
+    if isinstance(value, Node):
+        return f"a tensor {value.types[0]}"
+    if isinstance(value, Tensor):
+        return f"a tensor {value._type}"
+    return (
+        f"{type(value).__name__} {value!r:.40}"
+        if not isinstance(value, list | tuple)
+        else (f"a {type(value).__name__} of {len(value)}")
+    )

@@ -1,0 +1,225 @@
+"""Cells and views: what makes pure graph nodes look like memory that can be written to.
+
+A `Cell` holds the current value of one piece of memory as a node. A tensor is a handle on a cell
+plus a chain of view steps, each a movement op with its attributes. Reading applies the steps;
+writing runs them backwards, so that every other handle on the cell sees the new value.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ridgeline import dtypes
+from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.graph.node import Node, Op, TensorType, leaf, node
+from ridgeline.graph.sizes import Size
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import constant, select
+from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.buffer import Buffer
+    from ridgeline.tracing.capture import Capture
+
+# How a value stands to differentiation, in rising order:
+PLAIN = 0  # no gradient ever flows through its node
+CUT = 1  # its node leads to variables, but gradients must not follow (no_grad, detach)
+GRAPH = 2  # gradients flow through its node
+LEAF = 3  # it is itself a variable
+
+Step: TypeAlias = tuple[Op, Any]
+
+
+class Rare:
+    """What only few tracks need: a variable's identity, shared memory, a spent graph."""
+
+    __slots__ = ("key", "key_version", "left", "owner", "shared", "spent")
+
+    def __init__(self) -> None:
+        self.owner: weakref.ref[Any] | None = None  # the tensor that is the variable
+        self.key: Node | None = None  # the node that stands for the variable in graphs
+        self.key_version = -1
+        self.shared: Any = None  # memory that others may write to, see execute.Shared
+        self.spent = False  # backward() ran and did not retain the graph
+        self.left = 0  # the epoch at which a tensor was last given other memory than this
+
+
+class Track:
+    """How one family of handles on a cell stands to differentiation."""
+
+    __slots__ = ("__weakref__", "capture", "mode", "rare")
+
+    def __init__(self, mode: int, capture: Capture | None) -> None:
+        self.mode = mode
+        self.rare: Rare | None = None
+        self.capture = capture  # the capture in which it was made, if any
+        if capture is not None:
+            capture.tracks.append(weakref.ref(self))
+
+
+class Cell(Track):
+    """One piece of memory: its value as a node, and how often it was written."""
+
+    __slots__ = ("node", "version")
+
+    def __init__(self, value: Node, mode: int, capture: Capture | None) -> None:
+        self.node = value
+        self.version = 0
+        self.mode = mode
+        self.rare = None
+        self.capture = capture
+
+    def set(self, value: Node) -> None:
+        """Write a new value."""
+        self.node = value
+        self.version += 1
+
+
+def rare(track: Track) -> Rare:
+    """The rare part of a track, made when first needed."""
+    if track.rare is None:
+        track.rare = Rare()
+    return track.rare
+
+
+def filled_leaf(type: TensorType, buffer: Buffer) -> Node:
+    """A fresh leaf that already has its value."""
+    made = leaf(type)
+    made.buffer = buffer
+    return made
+
+
+def apply_steps(value: Node, steps: Sequence[Step]) -> Node:
+    """What a view shows of a cell's value."""
+    for op, attrs in steps:
+        value = node(op, (value,), attrs)
+    return value
+
+
+def steps_between(result: Node, source: Node) -> tuple[Step, ...] | None:
+    """The movement ops that lead from `source` to `result`, or None if others take part."""
+    steps: list[Step] = []
+    current = result
+    while current is not source:
+        if current.op not in (RESHAPE, PERMUTE, BROADCAST, SLICE):
+            return None
+        steps.append((current.op, current.attrs))
+        current = current.inputs[0]
+    return tuple(reversed(steps))
+
+
+def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
+    """The cell's new value when `value` is written through a view."""
+    before = [base]
+    for op, attrs in steps[:-1]:
+        before.append(node(op, (before[-1],), attrs))
+    for under, (op, attrs) in zip(reversed(before), reversed(steps)):
+        if op is RESHAPE:
+            value = movement.reshape(value, under.shape)
+        elif op is PERMUTE:
+            order = attrs.order
+            value = movement.permute(value, tuple(order.index(a) for a in range(len(order))))
+        elif op is SLICE:
+            value = _write_slice(under, attrs, value)
+        else:
+            raise RidgelineError(
+                "cannot write to an expanded view: several of its elements are one in memory",
+                help="clone() the tensor before writing to it",
+            )
+    return value
+
+
+def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:
+    """`under` with a regular sub-grid replaced: a select between it and the padded value."""
+    sizes = tuple(map(known, attrs.sizes))
+    if 0 in sizes:
+        return under
+    steps = tuple(abs(s) for s in attrs.steps)
+    flips = tuple(1 if s > 0 else -1 for s in attrs.steps)
+    first = tuple(
+        start if step > 0 else start + (size - 1) * step
+        for start, size, step in zip(attrs.starts, sizes, attrs.steps)
+    )
+    high = tuple(
+        known(full) - (start + (size - 1) * step + 1)
+        for full, start, size, step in zip(under.shape, first, sizes, steps)
+    )
+    between = tuple(s - 1 for s in steps)
+    origin = tuple(0 if f > 0 else s - 1 for f, s in zip(flips, sizes))
+    upright = movement.slice_(value, origin, attrs.sizes, flips)
+    inside = movement.broadcast_scalar(constant(True, dtypes.bool_), attrs.sizes)
+    mask = movement.pad(inside, first, high, between)
+    spread = movement.pad(upright, first, high, between)
+    return select(mask, spread, under) if mask is not inside else spread
+
+
+def known(size: Size) -> int:
+    """A size that has to be a number here."""
+    if not isinstance(size, int):
+        raise ShapeError(f"this needs a size known in advance, not {size}")
+    return size
+
+
+def contiguous_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
+    """Strides, in elements, of row-major memory."""
+    strides: list[Size] = []
+    step: Size = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step = step * (size if size != 0 else 1)
+    return tuple(reversed(strides))
+
+
+def strides_of(shape: tuple[Size, ...], steps: Sequence[Step]) -> tuple[Size, ...] | None:
+    """The strides that a view has in memory, or None where no strides can express it."""
+    strides = contiguous_strides(shape)
+    for op, attrs in steps:
+        if op is RESHAPE:
+            found = _reshaped_strides(shape, strides, attrs.shape)
+            if found is None:
+                return None
+            shape, strides = attrs.shape, found
+        elif op is PERMUTE:
+            shape = tuple(shape[a] for a in attrs.order)
+            strides = tuple(strides[a] for a in attrs.order)
+        elif op is SLICE:
+            shape = attrs.sizes
+            strides = tuple(st * by for st, by in zip(strides, attrs.steps))
+        else:
+            wide: list[Size] = [0] * len(attrs.shape)
+            for size, stride, axis in zip(shape, strides, attrs.axes):
+                wide[axis] = stride if size == attrs.shape[axis] else 0
+            shape, strides = attrs.shape, tuple(wide)
+    return strides
+
+
+def _reshaped_strides(
+    shape: tuple[Size, ...], strides: tuple[Size, ...], wanted: tuple[Size, ...]
+) -> tuple[Size, ...] | None:
+    """Strides of a reshape that copies nothing: runs of axes that lie densely are regrouped."""
+    if 0 in shape:
+        return contiguous_strides(wanted)
+    shape, strides, wanted = (tuple(map(known, part)) for part in (shape, strides, wanted))
+    runs: list[list[Size]] = []  # [elements, stride of the innermost], outermost run first
+    for size, stride in zip(shape, strides):
+        if size == 1:
+            continue
+        if runs and runs[-1][1] == stride * size:
+            runs[-1] = [runs[-1][0] * size, stride]
+        else:
+            runs.append([size, stride])
+    result: list[Size] = []
+    remaining, step = runs.pop() if runs else [1, 1]
+    for size in reversed(wanted):
+        if size == 1:
+            result.append(step)
+            continue
+        while remaining == 1 and runs:
+            remaining, step = runs.pop()
+        if remaining % size != 0:
+            return None
+        result.append(step)
+        remaining, step = remaining // size, step * size
+    return tuple(reversed(result))

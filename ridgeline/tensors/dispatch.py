@@ -1,0 +1,493 @@
+"""Dispatch: bodies over nodes become functions, methods and operators over tensors.
+
+A wrapper reads its tensor arguments as nodes, runs the body, and wraps the resulting nodes. It is
+the one place that decides whether results require gradients, where they were made, and what an
+error says about the operands.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ridgeline import (  # noqa: F401  (some fill the table)
+    distributions,
+    dtypes,
+    functions,
+    random,
+)
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.functions.operands import promote_types
+from ridgeline.functions.registry import (
+    AUGMENTED,
+    OPERATORS,
+    SHARED,
+    TABLE,
+    UNARY_OPERATORS,
+    Entry,
+)
+from ridgeline.graph.node import PROJ, Node, node, proj
+from ridgeline.graph.origins import Mark, describe, here, running, stamp
+from ridgeline.ops.elementwise import cast, stop_gradient
+from ridgeline.ops.movement import RESHAPE, permute
+from ridgeline.ops.tracking import tag
+from ridgeline.tensors import execute
+from ridgeline.tensors.arguments import SLIPS, check_sizes, explained
+from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.tensor import Tensor, as_view, check_device, owned, read, wrap, write
+from ridgeline.tracing.guards import Lifted
+
+_NUMBERS = (bool, int, float, complex, Lifted)
+_SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
+
+
+class Operands:
+    """The nodes of a call's tensor arguments, and how the call stands to differentiation."""
+
+    __slots__ = ("mode", "shared", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self.mode = PLAIN
+        self.shared = False  # does an operand lie in memory that others may write to
+
+    def take(self, value: Any) -> Any:
+        """A tensor as its node; lists and tuples of tensors too; all else as it is."""
+        if isinstance(value, Tensor):
+            mode = value._resolved()[1].mode
+            if mode > self.mode:
+                self.mode = mode
+            self.tensors.append(value)
+            node = read(value)
+            if value._cell.rare is not None and value._cell.rare.shared is not None:
+                self.shared = True
+            return node
+        if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
+            return [self.take(v) for v in value]
+        return value
+
+    def retake(self, value: Any) -> Any:
+        """As `take`, with untracked operands of a tracked call cut off from the graph."""
+        if isinstance(value, Tensor):
+            node = read(value)
+            return stop_gradient(node) if value._resolved()[1].mode == CUT else node
+        if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
+            return [self.retake(v) for v in value]
+        return value
+
+    def nodes(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments with nodes in place of tensors."""
+        values = [self.take(a) for a in args]
+        named = {k: self.take(v) for k, v in kwargs.items()} if kwargs else kwargs
+        if self.mode >= GRAPH:
+            self.mode = GRAPH
+            if not modes.gradients:
+                self.mode = CUT
+            elif any(t._resolved()[1].mode == CUT for t in self.tensors):
+                values = [self.retake(a) for a in args]
+                named = {k: self.retake(v) for k, v in kwargs.items()}
+        return values, named
+
+
+def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> RidgelineError:
+    """The error with what is known of the operands: types and where they were made."""
+    lines = [error.note] if error.note else []
+    if running.module_path:
+        lines.append(f"in module {running.module_path}")
+    for number, operand in enumerate(tensors):
+        place = describe(operand._cell.node)
+        made = f", made at {place}" if place else ""
+        lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
+    error.note = "\n".join(lines)
+    return error
+
+
+def finish(
+    result: Any, mode: int, mark: Mark | None, values: Sequence[Any] = (), at_once: bool = False
+) -> Any:
+    """Nodes as tensors, inside tuples and lists too; `values` are the body's arguments."""
+    made = _finish(result, mode, mark, values)
+    if at_once and modes.capture is None:  # foreign memory may change before the next flush
+        execute.flush()
+    return made
+
+
+def _finish(result: Any, mode: int, mark: Mark | None, values: Sequence[Any]) -> Any:
+    if isinstance(result, Node):
+        if mode == GRAPH:
+            if not result.types[0].dtype.is_differentiable:
+                mode = PLAIN
+            elif result.origins:  # an equal expression exists: keep their gradients apart
+                result = apart(result, values)
+        stamp(result, mark)
+        return wrap(result if mode == GRAPH else owned(result), mode)
+    if isinstance(result, tuple):
+        parts = [_finish(r, mode, mark, values) for r in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    if isinstance(result, list):
+        return [_finish(r, mode, mark, values) for r in result]
+    return result
+
+
+def apart(result: Node, values: Sequence[Any]) -> Node:
+    """A node of its own for a result that equals an earlier one, with the same derivatives.
+
+    An operand handed through is tagged. An expression is repeated over a tagged operand, so that
+    the gradient by one of two equal tensors does not count the uses of the other.
+    """
+    for value in values:
+        if value is result or (type(value) is list and any(v is result for v in value)):
+            return tag(result)
+    if result.op is PROJ:
+        return proj(apart(result.inputs[0], ()), result.attrs.output)
+    if not result.inputs:
+        return result
+    first, *others = result.inputs
+    return node(result.op, (tag(first), *others), result.attrs)
+
+
+def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`; dtype= checked."""
+    if not isinstance(kwargs.get("dtype"), DType | None):
+        raise DTypeError(f"dtype= needs an element type, not {kwargs['dtype']!r:.40}")
+    if not any(k in _SPELLINGS and k not in names for k in kwargs):
+        return kwargs
+    return {_spelling(k, names): v for k, v in kwargs.items()}
+
+
+def _spelling(name: str, names: frozenset[str]) -> str:
+    """A keyword as the body spells it."""
+    if name in names or name not in _SPELLINGS:
+        return name
+    own = _SPELLINGS[name]
+    return f"{own}s" if own not in names and f"{own}s" in names else own
+
+
+def _starred(body: Callable[..., Any]) -> str:
+    """The name of a body's `*dims` or `*shape`, which callers may also pass by keyword."""
+    code = body.__code__
+    if not code.co_flags & inspect.CO_VARARGS:
+        return ""
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+
+
+def _parameters(body: Callable[..., Any]) -> frozenset[str]:
+    """The names of a body's parameters, read off its code: `signature` would slow the import."""
+    code = body.__code__
+    named = code.co_argcount + code.co_kwonlyargcount
+    return frozenset((*code.co_varnames[:named], _starred(body)))
+
+
+def make_function(entry: Entry) -> Callable[..., Any]:
+    """The public form of a body."""
+    body, name = entry.body, entry.name
+    names = _parameters(body)
+    starred = _starred(body)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        operands = Operands()
+        if kwargs:
+            kwargs = _respelled(kwargs, names)
+            if starred in kwargs:
+                args = (*args, kwargs.pop(starred))
+        values, named = operands.nodes(args, kwargs)
+        try:
+            result = body(*values, **named)
+        except RidgelineError as error:
+            raise annotated(error, name, operands.tensors) from None
+        except SLIPS as error:
+            raise explained(body, name, values, named, error) from error
+        return finish(result, operands.mode, here(), values, operands.shared)
+
+    return _dressed(function, entry)
+
+
+def make_creation(entry: Entry) -> Callable[..., Any]:
+    """The public form of a body that makes a new tensor."""
+    body, name = entry.body, entry.name
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        check_device(kwargs.pop("device", None))
+        requires_grad = kwargs.pop("requires_grad", False)
+        for ignored in ("layout", "pin_memory", "memory_format"):
+            kwargs.pop(ignored, None)
+        operands = Operands()
+        values, named = operands.nodes(args, kwargs)
+        try:
+            made = body(*values, **named)
+            if isinstance(made, Node):
+                check_sizes(made.shape, body, name, values, named)
+            result = finish(made, PLAIN, here())
+        except RidgelineError as error:
+            raise annotated(error, name, operands.tensors) from None
+        except SLIPS as error:
+            raise explained(body, name, values, named, error) from error
+        return result.requires_grad_() if requires_grad else result
+
+    return _dressed(function, entry)
+
+
+def make_view(entry: Entry) -> Callable[..., Any]:
+    """The public form of a body whose result shares memory with its first argument."""
+    body, name = entry.body, entry.name
+    names = _parameters(body)
+    starred = _starred(body)
+    must_view = name in ("view", "view_as")
+    owns_memory = name == "as_strided"
+    may_copy = must_view or name in ("reshape", "reshape_as", "flatten", "ravel", "unflatten")
+
+    def viewed(source: Tensor, base: Node, result: Any) -> Any:
+        if isinstance(result, tuple):
+            return tuple(viewed(source, base, part) for part in result)
+        steps = steps_between(result, base)
+        if may_copy and steps and source._steps and any(op is RESHAPE for op, _ in steps):
+            shape = source._cell.node.types[0].shape
+            if strides_of(shape, source._steps + steps) is None:
+                if must_view:
+                    raise ShapeError(
+                        f"view: shape {list(base.shape)} with strides {source.stride()} cannot be "
+                        f"seen as {list(result.shape)} without a copy",
+                        help="use reshape(), or contiguous() first",
+                    )
+                mode = source._resolved()[1].mode
+                own = mode if modes.gradients else min(mode, CUT)
+                return finish(result, min(own, GRAPH), here(3), [base])
+        return as_view(source, base, result)
+
+    def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(input, Tensor):
+            raise DTypeError(f"{name} needs a tensor, not {type(input).__name__}")
+        if owns_memory and any(op is not RESHAPE for op, _ in input._steps):
+            raise RidgelineError(
+                f"{name} needs a tensor that is not a view of a part of another",
+                help="clone() it first, or use slices and permute()",
+            )
+        base = read(input)
+        others = Operands()
+        if starred in kwargs:
+            args = (*args, kwargs.pop(starred))
+        values = [others.take(a) for a in args]
+        named = {k: others.take(v) for k, v in _respelled(kwargs, names).items()}
+        try:
+            return viewed(input, base, body(base, *values, **named))
+        except RidgelineError as error:
+            raise annotated(error, name, [input, *others.tensors]) from None
+        except SLIPS as error:
+            raise explained(body, name, [base, *values], named, error) from error
+
+    return _dressed(function, entry)
+
+
+def make_inplace(entry: Entry) -> Callable[..., Any]:
+    """The method that writes a body's result into its first argument."""
+    body, name = entry.body, entry.name + "_"
+
+    def function(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        operands = Operands()
+        values, named = operands.nodes((self, *args), kwargs)
+        try:
+            result = body(*values, **named)
+            result = fitted(result, self, name)
+            write(self, result, operands.mode, name)
+            if operands.shared and modes.capture is None:
+                execute.flush()
+            return self
+        except RidgelineError as error:
+            raise annotated(error, name, operands.tensors) from None
+        except SLIPS as error:
+            raise explained(body, name, values, named, error) from error
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{(entry.body.__doc__ or '').splitlines()[0]} Written into this tensor."
+    return function
+
+
+def fitted(result: Node, target: Tensor, name: str) -> Node:
+    """A result in the target's element type, if torch would let it be written there."""
+    own, found = target.dtype, result.dtype
+    if own is found:
+        return result
+    kept = promote_types(own, found)
+    higher = kept.kind != own.kind and not (own.kind in ("int", "uint") and kept.is_integer)
+    if higher:
+        raise DTypeError(
+            f"{name}: a result of {found.name} cannot be written into {own.name}",
+            help=f"convert the tensor first, such as with .to(ridgeline.{found.name})",
+        )
+    return cast(result, own)
+
+
+def _dressed(function: Callable[..., Any], entry: Entry) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = entry.name
+    function.__doc__ = entry.body.__doc__
+    function.__module__ = "ridgeline"
+    function.__wrapped__ = entry.body  # type: ignore[attr-defined]  # signature() looks here
+    return function
+
+
+def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
+    """A binary operator method; operands that are no tensors or numbers are left to others."""
+    body, name = entry.body, entry.name
+
+    def method(self: Tensor, other: Any) -> Any:
+        a, b, mode = _ordinary(self, other)
+        if mode < 0:
+            return slow(self, other)
+        try:
+            result = body(b, a) if swapped else body(a, b)
+        except RidgelineError as error:
+            tensors = [t for t in (self, other) if isinstance(t, Tensor)]
+            raise annotated(error, name, tensors) from None
+        return _finish(result, mode, here(), (a, b))
+
+    def slow(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, Tensor) and not isinstance(other, _NUMBERS):
+            other = _from_array(other)
+            if other is NotImplemented:
+                return NotImplemented
+        operands = Operands()
+        (a, b), _ = operands.nodes((self, other), {})
+        try:
+            result = body(b, a) if swapped else body(a, b)
+        except RidgelineError as error:
+            raise annotated(error, name, operands.tensors) from None
+        return finish(result, operands.mode, here(3), (a, b), operands.shared)
+
+    return method
+
+
+def _ordinary(first: Tensor, second: Any) -> tuple[Any, Any, int]:
+    """Two operands as the body takes them, and the result's mode; a mode of -1 where it is not
+    as simple as that: variables, detached handles, foreign memory, other kinds of values."""
+    capture, cell = modes.capture, first._cell
+    if first._track is not cell or cell.rare is not None or cell.capture is not capture:
+        return None, None, -1
+    mode = cell.mode
+    kind = type(second)
+    other: Any = second
+    if kind is Tensor:
+        cell2 = second._cell
+        if second._track is not cell2 or cell2.rare is not None or cell2.capture is not capture:
+            return None, None, -1
+        if cell2.mode != mode:
+            if CUT in (mode, cell2.mode):
+                return None, None, -1
+            mode = max(mode, cell2.mode)
+        other = read(second) if second._steps else cell2.node
+    elif kind is not float and kind is not int:
+        return None, None, -1
+    if mode == GRAPH and not modes.gradients:
+        mode = CUT
+    return (read(first) if first._steps else cell.node), other, mode
+
+
+def _from_array(value: Any) -> Any:
+    import numpy as np
+
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        from ridgeline.tensors.tensor import tensor
+
+        return tensor(value)
+    return NotImplemented
+
+
+def make_unary(entry: Entry) -> Callable[[Tensor], Any]:
+    """A unary operator method."""
+    function = make_function(entry)
+    return lambda self: function(self)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+NAMESPACES: dict[str, dict[str, Callable[..., Any]]] = {}  # functions of linalg, fft, special, …
+
+
+def namespace(name: str) -> dict[str, Callable[..., Any]]:
+    """The functions of a module such as `linalg`: its own, and those it shares with the top."""
+    shared = {key: FUNCTIONS[key] for key in SHARED.get(name, ()) if key in FUNCTIONS}
+    return shared | NAMESPACES.get(name, {})
+
+
+# methods that convert to an element type, and properties that are views
+CASTS = {
+    "float": dtypes.float32, "double": dtypes.float64, "half": dtypes.float16,
+    "bfloat16": dtypes.bfloat16, "long": dtypes.int64, "int": dtypes.int32,
+    "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_,
+}  # fmt: skip
+PROPERTIES = ("T", "mT", "H", "mH")
+
+
+def _cast_method(name: str, dtype: DType) -> Callable[[Tensor], Tensor]:
+    def method(self: Tensor) -> Tensor:
+        return self.to(dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"The values as {dtype.name}."
+    return method
+
+
+def _all_axes_reversed(self: Tensor) -> Tensor:
+    """All axes in reverse order."""
+    base = read(self)
+    order = tuple(reversed(range(len(base.shape))))
+    return as_view(self, base, permute(base, order))
+
+
+def _matrix_transpose(self: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    if self.dim() < 2:
+        raise ShapeError(f".mT needs at least 2 axes, got shape {list(self.shape)}")
+    return cast_away(self.transpose(-2, -1))
+
+
+def _adjoint(self: Tensor) -> Tensor:
+    """The last two axes exchanged, and conjugated."""
+    turned = _matrix_transpose(self) if self.dim() else self
+    return turned.conj() if self.dtype.is_complex else turned
+
+
+def cast_away(value: Any) -> Tensor:
+    """A generated method's result, for the type checker."""
+    assert isinstance(value, Tensor)
+    return value
+
+
+def install() -> None:
+    """Fill the namespace of functions and the methods of Tensor from the table."""
+    for entry in TABLE.values():
+        make = make_view if entry.view else make_creation if entry.creation else make_function
+        function = make(entry)
+        for name in (entry.name, *entry.aliases):
+            if entry.namespace:
+                NAMESPACES.setdefault(entry.namespace, {})[name] = function
+            elif entry.function:
+                FUNCTIONS[name] = function
+            if entry.method and not hasattr(Tensor, name):
+                setattr(Tensor, name, function)
+        if entry.inplace:
+            inplace = make_inplace(entry)
+            for name in (entry.name, *entry.aliases):
+                setattr(Tensor, name + "_", inplace)
+    for operator, (name, swapped) in OPERATORS.items():
+        entry = TABLE[name]
+        if operator in UNARY_OPERATORS:
+            setattr(Tensor, operator, make_unary(entry))
+        else:
+            setattr(Tensor, operator, make_operator(entry, swapped))
+    for name, dtype in CASTS.items():
+        setattr(Tensor, name, _cast_method(name, dtype))
+    Tensor.T = property(_all_axes_reversed)  # type: ignore[assignment]
+    Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]
+    Tensor.mH = property(_adjoint)  # type: ignore[assignment]
+    Tensor.H = property(_adjoint)  # type: ignore[assignment]
+    for operator, name in AUGMENTED.items():
+        setattr(Tensor, operator, make_inplace(TABLE[name]))
+
+
+install()

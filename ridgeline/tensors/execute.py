@@ -1,0 +1,394 @@
+"""Execution: when recorded work is computed, and in which tier.
+
+Ops record; a *flush* computes every pending tensor of the thread at once, so that work they share
+runs once. It happens when somebody reads a value, at `optimizer.step()`, or when much has piled
+up. A flushed piece runs in the NumPy interpreter while it is small and new, and is compiled when
+it is large or has come often enough to be worth it. `config.tier` pins one tier.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.functions.operands import defaults
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.origins import Origin, origins_of, user_frame
+from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.scalars import Array, cast
+from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Step, Track, filled_leaf, rare
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.tiers import compute
+
+if TYPE_CHECKING:
+    from ridgeline.tensors.tensor import Tensor
+    from ridgeline.tracing.capture import Capture
+
+MOST_PENDING = 8192  # recorded ops after which a flush happens by itself
+MOST_HELD = 1 << 30  # bytes of new data kept alive by recorded work after which it happens too
+
+_SOLE_OWNER = 3  # references to a buffer that one cell holds: its node, a local, the count itself
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    """A child starts with a free lock, whoever held it in the parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+# Leaves that stand for tensors whose graph was let go after backward().
+let_go: weakref.WeakSet[Node] = weakref.WeakSet()
+
+
+class CaptureError(RidgelineError):
+    """Something that cannot be done while jit traces a function."""
+
+    code = "RL0401"
+
+
+class LeakError(RidgelineError):
+    """A tensor that only existed while jit traced a function is used afterwards."""
+
+    code = "RL0402"
+
+
+def foreign(cell: Cell, track: Track, capture: Capture | None) -> tuple[Cell, Track]:
+    """What stands for a cell and a track made elsewhere, inside the running capture."""
+    if capture is None:
+        raise LeakError(
+            f"this tensor was made while {tracer(cell, track)} traced a function and has no value "
+            "of its own",
+            help="return it from that function",
+        )
+    return capture.cell(cell), capture.track(track)
+
+
+def tracer(cell: Cell, track: Track) -> str:
+    """What traced the function in which a tensor was made."""
+    made = cell.capture or track.capture
+    return "jit" if made is None else made.name
+
+
+def record(cell: Cell) -> None:
+    """A cell was given a value that is not computed yet."""
+    if modes.eager:
+        realize([cell])
+        return
+    pending = modes.pending
+    pending.append(weakref.ref(cell))
+    if cell.mode != GRAPH:  # tracked work keeps its history anyway, so a flush would free nothing
+        modes.recorded += 1
+        if modes.recorded >= MOST_PENDING:
+            flush()
+    if len(pending) > modes.most_listed:
+        modes.pending = [r for r in pending if r() is not None]
+        modes.most_listed = MOST_PENDING + 2 * len(modes.pending)
+
+
+def hold(nbytes: int) -> None:
+    """New data came in that recorded work may keep alive; flush when it becomes much."""
+    modes.held_bytes += nbytes
+    if modes.held_bytes > MOST_HELD:
+        flush()
+
+
+def flush() -> None:
+    """Compute everything this thread has recorded and somebody still holds."""
+    if modes.capture is None:
+        realize(())
+
+
+def realize(cells: Sequence[Cell]) -> None:
+    """Compute some cells, together with all pending ones of this thread."""
+    waiting = modes.pending
+    modes.pending = []
+    modes.held_bytes = modes.recorded = 0
+    live = {cell: None for ref in waiting if (cell := ref()) is not None}
+    live.update(dict.fromkeys(cells))
+    with _lock:
+        wanted = {cell: cell.node for cell in live if cell.node.buffer is None}
+        tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH and not _spent(cell)]
+        if wanted:
+            compute(list(dict.fromkeys(wanted.values())), tracked)
+        for cell in live:  # also those that another thread computed in the meantime
+            if cell.node.buffer is not None and cell.node.inputs:
+                settle(cell, cell.node)
+
+
+def _spent(cell: Cell) -> bool:
+    return cell.rare is not None and cell.rare.spent
+
+
+def spend(nodes: Set[Node]) -> None:
+    """backward() went through these nodes: pending tensors among them need no graph any more."""
+    for reference in modes.pending:
+        cell = reference()
+        if cell is not None and cell.mode == GRAPH and cell.node in nodes:
+            rare(cell).spent = True
+
+
+def settle(cell: Cell, node: Node) -> None:
+    """Forget how a computed value came about, unless gradients may still flow through it."""
+    if cell.node is not node or (cell.mode == GRAPH and not _spent(cell)):
+        return
+    made = filled_leaf(node.types[0], node.buffer)
+    made.origins = node.origins
+    cell.node = made
+    if cell.mode == GRAPH:
+        let_go.add(made)
+    if cell.mode == CUT:
+        cell.mode = PLAIN
+    if cell.rare is not None:
+        cell.rare.key = None
+
+
+# ---- reading values ------------------------------------------------------------------------------
+
+
+def read_array(source: Tensor, what: str) -> Array:
+    """The values of a tensor, computed if need be; not to be written to."""
+    cell = source._resolved()[0]
+    if modes.capture is not None:
+        return _constant_value(source, what)
+    if cell.rare is not None and cell.rare.shared is not None:
+        refresh(cell)
+    if cell.node.buffer is None:
+        realize([cell])
+    return _show(_array(cell.node), source._steps)
+
+
+def _constant_value(source: Tensor, what: str) -> Array:
+    """Inside a capture only values that do not depend on its inputs can be read."""
+    from ridgeline.graph.interpreter import evaluate
+    from ridgeline.tensors.tensor import read
+
+    capture = modes.capture
+    assert capture is not None
+    node = read(source)
+    if capture.depends(node):
+        frame = user_frame(2)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        raise CaptureError(
+            f"{what} needs the value of a tensor, which {capture.name} does not have while it "
+            "traces",
+            note=_traced_note(node, place),
+            help="choose with where(), return the tensor and read it outside, or move this "
+            "line out of the traced function",
+        )
+    return evaluate([node])[0]
+
+
+def _traced_note(node: Node, place: str) -> str:
+    made: list[Origin] = origins_of(node)
+    lines = [f"at {place}"] if place else []
+    if made:
+        lines.append(f"the tensor {node.types[0]} was made at {made[0]}")
+    return "\n".join(lines)
+
+
+def _array(node: Node) -> Array:
+    array: Array = node.buffer.array(node.dtype, node.shape)
+    return array
+
+
+def _show(array: Array, steps: Sequence[Step]) -> Array:
+    """What view steps show of an array, without copying where memory allows."""
+    for op, attrs in steps:
+        if op is RESHAPE:
+            array = array.reshape(attrs.shape)
+        elif op is PERMUTE:
+            array = array.transpose(attrs.order)
+        elif op is BROADCAST:
+            lengths = [1] * len(attrs.shape)
+            for size, axis in zip(array.shape, attrs.axes):
+                lengths[axis] = size
+            array = np.broadcast_to(array.reshape(lengths), attrs.shape)
+        else:
+            picks = []
+            for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
+                end = start + size * step
+                picks.append(slice(start, end if end >= 0 else None, step) if size else slice(0, 0))
+            array = array[tuple(picks)]
+    return array
+
+
+# ---- memory shared with NumPy --------------------------------------------------------------------
+
+
+class Export:
+    """Memory of a tensor handed to NumPy; arrays made from it keep this object alive."""
+
+    __slots__ = ("__weakref__", "buffer")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.buffer.__array_interface__
+
+
+class Shared:
+    """Memory that somebody outside may read and write: an array of theirs, or our export."""
+
+    __slots__ = ("array", "dtype", "export", "shape")
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        array: Array | None = None,
+        export: Export | None = None,
+    ) -> None:
+        self.dtype, self.shape, self.array = dtype, shape, array
+        self.export = None if export is None else weakref.ref(export)
+
+    def memory(self) -> Array | None:
+        """The memory, or None when nobody outside holds it any more."""
+        if self.array is not None:
+            return self.array
+        export = self.export() if self.export is not None else None
+        if export is None:
+            return None
+        return np.asarray(export).view(self.dtype.numpy).reshape(self.shape)
+
+
+def leaf_over(array: Array, dtype: DType) -> Node:
+    """A fresh leaf over somebody else's memory."""
+    dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return filled_leaf(TensorType(array.shape, dtype), Buffer.borrow(dense.reshape(array.shape)))
+
+
+def share(cell: Cell, shared: Shared) -> None:
+    """From now on the cell's value lies in memory that others may write to."""
+    rare(cell).shared = shared
+
+
+def refresh(cell: Cell) -> None:
+    """Give a cell over shared memory a new leaf: its contents may have changed."""
+    details = rare(cell)
+    memory = details.shared.memory()
+    if memory is None:
+        details.shared = None
+        return
+    cell.node = leaf_over(memory, details.shared.dtype)
+    details.key = None
+
+
+def written(cell: Cell) -> None:
+    """A cell was given a new value; where its memory is shared, that memory changes now."""
+    if cell.rare is not None and cell.rare.shared is not None and cell.capture is None:
+        memory = cell.rare.shared.memory()
+        if memory is not None:
+            if not memory.flags.writeable:
+                raise RidgelineError("the NumPy array under this tensor is read-only")
+            node = cell.node
+            if node.buffer is None:
+                compute([node], [])
+            np.copyto(memory, _array(node))
+            refresh(cell)
+            return
+        cell.rare.shared = None
+    if cell.capture is None and cell.node.buffer is None:
+        record(cell)
+
+
+def shared_array(source: Tensor) -> Array:
+    """The values as a NumPy array over the tensor's own memory."""
+    array = read_array(source, "numpy()")
+    if modes.capture is not None:
+        return array
+    cell = source._cell
+    if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
+        return array.copy()  # gradients still flow through this node, so it keeps its own memory
+    details = rare(cell)
+    if details.shared is None:
+        buffer = cell.node.buffer
+        # memory that is not ours, or that another tensor sees too, is not given away
+        if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
+            buffer = adopt(_array(cell.node))
+        export = Export(buffer)
+        shape = cell.node.shape
+        details.shared = Shared(source.dtype, shape, export=export)  # type: ignore[arg-type]
+        memory = details.shared.memory()
+        assert memory is not None
+        cell.node = leaf_over(memory, source.dtype)
+        return _show(memory, source._steps)
+    memory = details.shared.memory()
+    assert memory is not None
+    return _show(memory, source._steps)
+
+
+def adopt(array: Array) -> Buffer:
+    """A buffer with a copy of an array: memory of the pool, which compiled code may overread."""
+    buffer = Buffer.allocate(array.nbytes)
+    if array.nbytes:
+        np.asarray(buffer)[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
+        hold(array.nbytes)
+    return buffer
+
+
+# ---- values from Python --------------------------------------------------------------------------
+
+
+def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
+    """Python values as an array of the wanted type, or of the type torch would choose."""
+    if isinstance(data, np.ndarray | np.generic):
+        array = np.asarray(data)
+    else:
+        array = _nested(data)
+    found = dtypes.from_numpy(array.dtype)
+    if found is None:
+        raise DTypeError(f"values of {array.dtype} have no element type here")
+    if not isinstance(data, np.ndarray | np.generic):
+        if found is dtypes.float64:
+            found = defaults.dtype
+        elif found is dtypes.complex128:
+            found = dtypes.complex64 if defaults.dtype is dtypes.float32 else dtypes.complex128
+    wanted = dtype or found
+    return np.asarray(cast(array, wanted)), wanted
+
+
+def _nested(data: Any) -> Array:
+    from ridgeline.tensors.tensor import Tensor
+
+    if isinstance(data, list | tuple) and _holds(data, Tensor):
+        data = _as_lists(data)
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise RidgelineError(
+            "nested lists must have equal lengths at every level", note=str(error)
+        ) from None
+    if array.dtype == object:
+        raise RidgelineError(f"cannot make a tensor from {type(data).__name__}: {data!r:.60}")
+    if array.size == 0 and not isinstance(data, np.ndarray):
+        array = array.astype(np.float64)
+    return array
+
+
+def _holds(data: Any, kind: type) -> bool:
+    return any(
+        isinstance(item, kind) or (isinstance(item, list | tuple) and _holds(item, kind))
+        for item in data
+    )
+
+
+def _as_lists(data: Any) -> Any:
+    from ridgeline.tensors.tensor import Tensor
+
+    if isinstance(data, Tensor):
+        return data.tolist()
+    return [_as_lists(item) for item in data] if isinstance(data, list | tuple) else data

@@ -1,0 +1,118 @@
+"""The modes of the calling thread: gradients on or off, eager, inside a jit capture.
+
+Everything that records work reads this one thread-local object, so a mode set in one thread
+never leaks into another.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ridgeline.tracing.capture import Capture
+
+
+class Modes(threading.local):
+    """Per-thread modes; class attributes are the defaults every thread starts with."""
+
+    gradients: bool = True  # do results of tracked operands require gradients
+    eager: bool = False  # compute every op as soon as it is recorded
+    capture: Capture | None = None  # the jit capture that this thread is inside of
+
+    def __init__(self) -> None:
+        # weak references to the cells recorded and not yet computed, in program order
+        self.pending: list[Any] = []
+        # how much has piled up since the last flush, see execute.py
+        self.held_bytes: int = 0
+        self.recorded: int = 0
+        self.most_listed: int = 1 << 14
+
+
+modes = Modes()
+
+
+class GradientMode:
+    """Switches gradients on or off: a context manager and a decorator."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._before: list[bool] = []
+
+    def __enter__(self) -> GradientMode:
+        self._before.append(modes.gradients)
+        modes.gradients = self._enabled
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        modes.gradients = self._before.pop()
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with GradientMode(self._enabled):
+                return function(*args, **kwargs)
+
+        return run
+
+
+def no_grad(function: Callable[..., Any] | None = None) -> Any:
+    """Inside, results require no gradient: `with no_grad():`, `@no_grad()` or `@no_grad`."""
+    mode = GradientMode(False)
+    return mode if function is None else mode(function)
+
+
+def enable_grad(function: Callable[..., Any] | None = None) -> Any:
+    """Inside, gradients are tracked again, also within `no_grad`."""
+    mode = GradientMode(True)
+    return mode if function is None else mode(function)
+
+
+def inference_mode(mode: bool = True) -> GradientMode:
+    """`no_grad` under torch's other name for it."""
+    return GradientMode(not mode)
+
+
+def set_grad_enabled(mode: bool) -> GradientMode:
+    """Switch gradients from here on; used as a context manager, for a block."""
+    switch = GradientMode(bool(mode))
+    switch._before.append(modes.gradients)
+    modes.gradients = bool(mode)
+    return _Switched(switch)
+
+
+class _Switched(GradientMode):
+    """A mode that is already on; leaving the block restores what was before the call."""
+
+    def __init__(self, switch: GradientMode) -> None:
+        super().__init__(switch._enabled)
+        self._before = switch._before
+
+    def __enter__(self) -> GradientMode:
+        return self
+
+
+def is_grad_enabled() -> bool:
+    """True where results of tracked operands require gradients."""
+    return modes.gradients
+
+
+@contextmanager
+def eager(enabled: bool = True) -> Iterator[None]:
+    """Inside, every op is computed at once, in program order; for debugging."""
+    before = modes.eager
+    modes.eager = enabled
+    try:
+        yield
+    finally:
+        modes.eager = before

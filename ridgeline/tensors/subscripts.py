@@ -1,0 +1,109 @@
+"""Subscripts with tensors: `x[idx]`, `x[mask]`, `x[0, :, idx] = v`, by torch's rules.
+
+A subscript is split in two: a basic part (ints, slices, None, ...), which is a view, and index
+tensors for the axes of that view. Reading gathers from the view, assigning writes through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.errors import DTypeError
+from ridgeline.functions.indexing import fill_ellipsis
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.tensor import Tensor, tensor
+
+Picks = list[Tensor | None]
+
+
+def pick(source: Tensor, index: Any) -> Tensor:
+    """`source[index]`."""
+    basic, picks = _parsed(source, index)
+    view = source[basic]
+    found: Tensor = view._pick(picks) if any(p is not None for p in picks) else view
+    return found
+
+
+def assign(target: Tensor, index: Any, value: Any) -> None:
+    """`target[index] = value`."""
+    basic, picks = _parsed(target, index)
+    view = target[basic]
+    if not isinstance(value, Tensor):
+        value = tensor(value, dtype=target.dtype)
+    listed = [p for p in picks if p is not None]
+    if not listed:
+        view.copy_(value)
+    elif len(listed) == 1 and _is_mask(listed[0]) and _covers(view, picks, value):
+        mask = listed[0]
+        after = view.dim() - picks.index(mask) - mask.dim() if mask.dim() else 0
+        spread = mask.bool().reshape(*mask.shape, *(1,) * after)
+        view._masked_write_(spread, value)
+    else:
+        view.index_put_(picks, value.to(target.dtype))
+
+
+def _covers(view: Tensor, picks: Picks, value: Tensor) -> bool:
+    """True where a value has no axis along the elements that a mask picks."""
+    place = next(axis for axis, p in enumerate(picks) if p is not None)
+    mask = picks[place]
+    assert mask is not None
+    fits = tuple(mask.shape) == tuple(view.shape[place : place + mask.dim()])
+    return fits and value.dim() <= view.dim() - place - mask.dim()
+
+
+def _is_mask(part: Tensor) -> bool:
+    return part.dtype in (dtypes.bool_, dtypes.uint8)
+
+
+def _parsed(source: Tensor, index: Any) -> tuple[tuple[Any, ...], Picks]:
+    """The basic part of a subscript, and an index or None for each axis that it leaves."""
+    parts = [_plain(part) for part in (index if isinstance(index, tuple) else (index,))]
+    parts = fill_ellipsis(parts, sum(map(_consumed, parts)), source.dim())
+    basic: list[Any] = []
+    picks: Picks = []
+    for part in parts:
+        if isinstance(part, Tensor):
+            axes = _consumed(part)
+            if axes:
+                basic += [slice(None)] * axes
+                picks.append(part)
+            else:  # a mask without axes: a new axis, kept or emptied
+                basic.append(None)
+                picks.append(part.reshape(1))
+        else:
+            basic.append(part)
+            if part is None or isinstance(part, slice):
+                picks.append(None)
+    return tuple(basic), picks
+
+
+def _consumed(part: Any) -> int:
+    """How many axes a part of a subscript uses up."""
+    if part is None or part is Ellipsis:
+        return 0
+    if isinstance(part, Tensor) and _is_mask(part):
+        return part.dim()
+    return 1
+
+
+def _plain(part: Any) -> Any:
+    """A part of a subscript as an int, slice, None, ... or tensor."""
+    if isinstance(part, bool | np.bool_):
+        return tensor(bool(part))
+    if isinstance(part, list | tuple | range | np.ndarray):
+        values = list(part) if isinstance(part, range) else part
+        empty = not isinstance(values, np.ndarray) and len(values) == 0
+        part = tensor(values, dtype=dtypes.int64 if empty else None)
+    if not isinstance(part, Tensor):
+        return part
+    if part.dtype.is_differentiable:
+        raise DTypeError(
+            f"a tensor of {part.dtype.name} is no index", help="convert with .long() or .bool()"
+        )
+    # a number, as in torch; inside jit its value is not known, and a gather does as well
+    if part.dim() == 0 and not _is_mask(part) and modes.capture is None:
+        return int(part)
+    return part

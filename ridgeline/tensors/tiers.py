@@ -1,0 +1,160 @@
+"""Tiers: how a piece of recorded work is run, by the NumPy interpreter or as compiled code.
+
+A piece is known by its structure. The interpreter's cost is reckoned (not measured, so that runs
+are reproducible) and added up per structure; when it exceeds what compiling would cost, the piece
+is compiled. A piece that is large enough is compiled when it is first seen. jit never uses the
+interpreter unless `config.tier` pins it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ridgeline.config import config
+from ridgeline.graph.interpreter import evaluate, has_value
+from ridgeline.graph.node import LEAF, Node, topological
+from ridgeline.graph.passes.differentiate import saved_for_backward
+from ridgeline.graph.passes.prepare import prepare
+from ridgeline.graph.printer import format_graph
+from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.ops.contract import CONTRACT
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.scalars import Array
+
+MOST_STRUCTURES = 4096
+# What the tiers reckon with, in seconds: round figures from this kind of machine.
+_PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
+_COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
+_PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
+
+
+class Runnable(Protocol):
+    """A graph ready to run: one call from input buffers to result buffers."""
+
+    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]: ...
+
+    def explain(self, detail: str = ...) -> str: ...
+
+
+class Interpreted:
+    """A graph that the NumPy interpreter runs, behind the interface of a compiled program."""
+
+    def __init__(self, outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
+        self._outputs, self._inputs = list(outputs), list(inputs)
+
+    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """The results, in memory of their own."""
+        given = {
+            node: buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
+            for node, buffer in zip(self._inputs, inputs)
+        }
+        return [as_buffer(array) for array in evaluate(self._outputs, given)]
+
+    def explain(self, detail: str = "loops") -> str:
+        """The graph, which is all there is."""
+        return "interpreted by NumPy (config.tier)\n" + format_graph(self._outputs)
+
+
+def program_for(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
+    """Compiled code for a graph, or the interpreter where `config.tier` pins it."""
+    if config.tier == "interpreter":
+        return Interpreted(outputs, inputs)
+    from ridgeline.compiler import compile_graph  # loads LLVM, so not before it is needed
+
+    return compile_graph(outputs, inputs)
+
+
+class _Piece:
+    """A structure that was seen: what interpreting it has cost so far, and its program."""
+
+    __slots__ = ("program", "spent")
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.program: Runnable | None = None
+
+
+_pieces: OrderedDict[Any, _Piece] = OrderedDict()
+
+
+def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
+    """Give every root its value, and what a backward pass from `tracked` will read."""
+    wanted = list(roots)
+    if tracked:
+        known = set(roots)
+        saved = saved_for_backward(tracked, lambda n: n.buffer is not None or n in known)
+        wanted += saved
+    if config.tier == "interpreter":
+        _interpret(wanted)
+        return
+    order = topological(wanted, has_value)
+    inputs = [node for node in order if node.buffer is not None]
+    piece = _piece(order, wanted)
+    if piece.program is None:
+        cost = _PER_NODE * len(order) + sum(map(_seconds, order))
+        piece.spent += cost
+        compiling = _COMPILE + _COMPILE_PER_NODE * len(order)
+        if config.tier == "auto" and piece.spent < _PATIENCE * compiling:
+            _interpret(wanted)
+            return
+        piece.program = program_for(prepare(wanted, has_value), inputs)
+    for node, buffer in zip(wanted, piece.program.run([node.buffer for node in inputs])):
+        node.buffer = (
+            buffer
+            if not buffer.borrowed
+            else as_buffer(
+                buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
+            )
+        )
+
+
+def _interpret(wanted: Sequence[Node]) -> None:
+    for node, array in zip(wanted, evaluate(wanted)):
+        node.buffer = as_buffer(array)
+
+
+def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
+    """The record of a structure: ops, attributes and wiring, but not which leaves."""
+    number = {node: place for place, node in enumerate(order)}
+    rows: list[Any] = []
+    for node in order:
+        if node.buffer is not None:
+            rows.append(node.types[0])
+        else:
+            rows.append((node.op, node.attrs, tuple([number[i] for i in node.inputs])))
+    key = (tuple(rows), tuple([number[node] for node in wanted]))
+    piece = _pieces.get(key)
+    if piece is None:
+        piece = _pieces[key] = _Piece()
+        while len(_pieces) > MOST_STRUCTURES:
+            _pieces.popitem(last=False)
+    else:
+        _pieces.move_to_end(key)
+    return piece
+
+
+def _seconds(node: Node) -> float:
+    """What the interpreter needs for a node, reckoned from its size."""
+    if node.op is LEAF or node.buffer is not None or node.op.family == "movement":
+        return 0.0
+    if node.op is CONTRACT:
+        return _PER_PRODUCT * _count(node.attrs.extents)
+    sizes = [_count(i.shape) for i in node.inputs]
+    return _PER_ELEMENT * max([_count(node.shape), *sizes])
+
+
+def _count(shape: Sequence[Size]) -> int:
+    return bounds(product(shape))[1]
+
+
+def as_buffer(array: Array) -> Buffer:
+    """An interpreter's result in memory of the pool."""
+    buffer = Buffer.allocate(array.nbytes)
+    if array.nbytes:
+        memory = np.asarray(buffer)[: array.nbytes].view(array.dtype)
+        memory.reshape(array.shape)[...] = array
+    return buffer

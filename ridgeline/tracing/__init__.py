@@ -1,0 +1,1 @@
+"""jit: a call captured once, its guards, and its replay as one native call."""

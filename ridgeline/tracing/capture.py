@@ -1,0 +1,239 @@
+"""Capture: run a function once and write down what it reads, computes and changes.
+
+Cells that exist already are not touched: inside the capture a *shadow* stands for each, starting
+as a fresh leaf. What the function reads becomes inputs of one graph; returned tensors, written
+cells and assigned gradients become its outputs. An exception leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ridgeline import dtypes
+from ridgeline.graph.node import Node, TensorType, leaf, topological
+from ridgeline.ops.elementwise import add, constant
+from ridgeline.tensors.cells import Cell, Rare, Track
+from ridgeline.tensors.execute import CaptureError, LeakError
+from ridgeline.tracing import guards
+from ridgeline.tracing.guards import Lifted
+
+if TYPE_CHECKING:
+    from ridgeline.dtypes import DType
+    from ridgeline.random import Generator
+    from ridgeline.tensors.tensor import Tensor
+
+_WORD = TensorType((), dtypes.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CellInput:
+    """A cell that lives outside, held by what the guards cover."""
+
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArgumentInput:
+    """The cell of the tensor at a place among the arguments' leaves."""
+
+    place: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientInput:
+    """The cell of a tensor's `.grad`."""
+
+    owner: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NumberInput:
+    """A lifted number, read anew on every call."""
+
+    getter: Callable[[], float]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RandomInput:
+    """The seed or the place in the stream of a generator."""
+
+    generator: Generator
+    part: str  # "seed" or "offset"
+
+
+Source = CellInput | ArgumentInput | GradientInput | NumberInput | RandomInput
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A generator inside a capture: its inputs, and how many blocks were drawn so far."""
+
+    key: Node
+    offset: Node
+    used: int = 0
+
+
+class Capture:
+    """What one traced call has read and changed so far."""
+
+    name = "jit"  # what traces, for messages
+
+    def __init__(self) -> None:
+        self.inputs: dict[Node, Source] = {}
+        self.shadows: dict[Track, Track] = {}
+        self.made: list[weakref.ref[Cell]] = []  # cells of tensors made inside
+        self.tracks: list[weakref.ref[Track]] = []  # detached handles made inside
+        self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned inside
+        self.gradients_read: dict[int, tuple[Tensor, bool]] = {}  # was there one at the start
+        self.streams: dict[Generator, _Stream] = {}
+        self.watched: dict[int, tuple[Any, Any]] = {}  # object and its snapshot when first seen
+        self.requirements: list[tuple[Callable[[], bool], str]] = []
+        self._numbers: dict[Hashable, Lifted] = {}
+        self._number_inputs: dict[tuple[int, DType], tuple[Lifted, Node]] = {}
+        self._origin: dict[Cell, Source] = {}  # cells that are reached in a particular way
+
+    # ---- cells ----------------------------------------------------------------------------------
+
+    def argument(self, cell: Cell, place: int) -> None:
+        """The cell belongs to an argument: on replay it is that argument's."""
+        self._origin.setdefault(cell, ArgumentInput(place))
+
+    def cell(self, cell: Cell) -> Cell:
+        """What stands for a cell inside this capture."""
+        if cell.capture is self:
+            return cell
+        shadow = self.shadows.get(cell)
+        if shadow is None:
+            if cell.capture is not None:
+                raise LeakError(
+                    "this tensor was made while jit traced another function",
+                    help="return it from the jitted function",
+                )
+            start = leaf(cell.node.types[0])
+            start.origins = cell.node.origins
+            self.inputs[start] = self.source(cell)
+            shadow = Cell(start, cell.mode, self)
+            shadow.rare = _copied(cell.rare)
+            self.shadows[cell] = shadow
+        assert isinstance(shadow, Cell)
+        return shadow
+
+    def source(self, cell: Cell) -> Source:
+        """How a cell from outside is found again on replay."""
+        return self._origin.get(cell) or CellInput(cell)
+
+    def track(self, track: Track) -> Track:
+        """What stands for a track inside this capture."""
+        if track.capture is self:
+            return track
+        if isinstance(track, Cell):
+            return self.cell(track)
+        shadow = self.shadows.get(track)
+        if shadow is None:
+            shadow = Track(track.mode, self)
+            shadow.rare = _copied(track.rare)
+            self.shadows[track] = shadow
+        return shadow
+
+    def close(self) -> None:
+        """The trace is over: handles that it made on outer memory become ordinary ones."""
+        shadows = {id(shadow) for shadow in self.shadows.values()}
+        for reference in self.tracks:
+            track = reference()
+            if track is not None and id(track) not in shadows:
+                track.capture = None
+
+    def depends(self, node: Node) -> bool:
+        """True where a value is not known while tracing."""
+        order = topological([node], lambda n: n.buffer is not None)
+        return any(n in self.inputs for n in order)
+
+    # ---- gradients ------------------------------------------------------------------------------
+
+    def read_grad(self, owner: Tensor) -> Tensor | None:
+        """`.grad` as the traced program sees it."""
+        found = self.gradients.get(id(owner))
+        if found is not None:
+            return found[1]
+        before = owner._extra.grad if owner._extra is not None else None
+        if owner._track.capture is None:
+            self.gradients_read.setdefault(id(owner), (owner, before is None))
+        if before is not None:
+            self._origin.setdefault(before._cell, GradientInput(owner))
+        return before
+
+    def write_grad(self, owner: Tensor, value: Tensor | None) -> None:
+        """Assign `.grad` inside the traced program."""
+        self.gradients[id(owner)] = (owner, value)
+
+    def check_backward(self, order: list[Node]) -> None:
+        """Gradients cannot leave the traced function into graphs recorded outside."""
+        from ridgeline.tensors.cells import GRAPH
+
+        outside = {
+            shadow.node: cell
+            for cell, shadow in self.shadows.items()
+            if isinstance(cell, Cell) and isinstance(shadow, Cell) and cell.mode == GRAPH
+        }
+        for node in order:
+            if node in outside and node in self.inputs:
+                raise CaptureError(
+                    "backward() inside jit would have to go on through a tensor that was computed "
+                    "outside",
+                    note=f"the tensor is {node.types[0]}",
+                    help="detach() it before the call, or compute it inside the jitted function",
+                )
+
+    # ---- numbers, random streams, guards --------------------------------------------------------
+
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+        """The lifted number under a name; however often it is read, it is one input."""
+        found = self._numbers.get(name)
+        if found is None:
+            found = self._numbers[name] = Lifted(getter, value)
+        return found
+
+    def lifted(self, number: Lifted, dtype: DType) -> Node:
+        """A number as an input that is read on every call."""
+        key = (id(number), dtype)
+        found = self._number_inputs.get(key)
+        if found is None:
+            made = leaf(TensorType((), dtype))
+            self.inputs[made] = NumberInput(number.getter, dtype)
+            found = self._number_inputs[key] = (number, made)  # the number keeps its id
+        return found[1]
+
+    def random_blocks(self, generator: Generator, count: int) -> tuple[Node, Node]:
+        """The key and the offset of the next blocks of a generator's stream."""
+        stream = self.streams.get(generator)
+        if stream is None:
+            stream = self.streams[generator] = _Stream(leaf(_WORD), leaf(_WORD))
+            self.inputs[stream.key] = RandomInput(generator, "seed")
+            self.inputs[stream.offset] = RandomInput(generator, "offset")
+        start = stream.offset
+        if stream.used:
+            start = add(start, constant(stream.used, dtypes.uint64))
+        stream.used += count
+        return stream.key, start
+
+    def watch(self, obj: Any) -> None:
+        """The trace depends on the attributes of a module or an optimizer."""
+        if id(obj) not in self.watched:
+            self.watched[id(obj)] = (obj, guards.snapshot(obj))
+
+    def require(self, holds: Callable[[], bool], text: str) -> None:
+        """The trace is valid only while `holds()` is true."""
+        self.requirements.append((holds, text))
+
+
+def _copied(rare: Rare | None) -> Rare | None:
+    """The rare part of a shadow: the same variable, with a key of its own."""
+    if rare is None:
+        return None
+    made = Rare()
+    made.owner, made.spent = rare.owner, rare.spent
+    return made

@@ -1,0 +1,222 @@
+"""What a trace reads before a run and sets after it, and how each is found in a live call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.tensors import execute
+from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Track, filled_leaf, rare
+from ridgeline.tensors.tensor import Tensor, alias, read, wrap
+from ridgeline.tracing.capture import (
+    ArgumentInput,
+    Capture,
+    CellInput,
+    GradientInput,
+    NumberInput,
+    RandomInput,
+    Source,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A returned tensor or a gradient: a new tensor over output number `output`."""
+
+    output: int
+    type: TensorType
+    mode: int
+    spent: bool = False  # backward() ran through it inside: gradients do not flow on
+
+    @property
+    def tracked(self) -> bool:
+        """True where gradients flow on through the result."""
+        return self.mode == GRAPH and not self.spent
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A returned tensor that existed before the call, or a view of one."""
+
+    source: Source | None  # how its cell is found again
+    tensor: Tensor
+    place: int | None  # among the arguments, when it is an argument itself
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A cell that the call wrote to."""
+
+    source: Source | ref[Cell]
+    output: int
+    type: TensorType
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class GradientWrite:
+    """A `.grad` that the call assigned: None, a new tensor, or one that existed."""
+
+    owner: Tensor
+    place: int | None  # when the owner is an argument
+    value: Fresh | Tensor | None
+
+
+@dataclass(slots=True)
+class Tracked:
+    """Outputs through which gradients flow on, as graphs over the trace's inputs."""
+
+    outputs: dict[int, Node]  # by output number
+    saved: dict[int, Node]  # what their backward reads, by output number
+    keys: list[tuple[Node, Source, Track]]  # nodes that stand for variables
+    inputs: dict[Node, Source]
+
+
+@dataclass(slots=True)
+class Effects:
+    """Everything that a replay sets, in order."""
+
+    writes: list[Write]
+    gradients: list[GradientWrite]
+    modes: list[tuple[Track, int]]
+    drawn: list[tuple[Any, int]]  # generators, and how many blocks were drawn
+
+
+def fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:
+    made = wrap(nodes[spec.output], GRAPH if spec.mode == GRAPH else PLAIN)
+    if spec.spent:
+        rare(made._cell).spent = True
+    return made
+
+
+def result_of(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
+    """One leaf of what a call returns."""
+    if isinstance(spec, Fresh):
+        return fresh(spec, nodes)
+    return given(spec, leaves) if isinstance(spec, Given) else spec
+
+
+def given(spec: Given, leaves: Sequence[Any]) -> Tensor:
+    if spec.place is not None:
+        found: Tensor = leaves[spec.place]
+        return found
+    if spec.source is None:
+        return spec.tensor
+    made = alias(spec.tensor)
+    made._cell, made._seen = live_cell(spec.source, leaves), None
+    if isinstance(spec.source, ArgumentInput) and spec.tensor._track.capture is None:
+        made._track = leaves[spec.source.place]._track
+    else:
+        made._track = Track(CUT, None)
+    return made
+
+
+def live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
+    """The cell that an input stands for in this call."""
+    if isinstance(source, CellInput):
+        return source.cell
+    if isinstance(source, ArgumentInput):
+        cell: Cell = leaves[source.place]._cell
+        return cell
+    assert isinstance(source, GradientInput)
+    gradient = source.owner.grad
+    assert gradient is not None, "the guards saw to it that there is a gradient"
+    return gradient._cell
+
+
+def live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
+    """The value of an input in this call."""
+    if isinstance(source, NumberInput):
+        return Buffer.borrow(np.array(source.getter(), source.dtype.numpy))
+    if isinstance(source, RandomInput):
+        seed, offset = source.generator.get_state()
+        return Buffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
+    return settled(live_cell(source, leaves))
+
+
+def settled(cell: Cell) -> Buffer:
+    """The buffer of a cell's value, computed if need be."""
+    if cell.rare is not None and cell.rare.shared is not None:
+        execute.refresh(cell)
+    buffer = cell.node.buffer
+    if buffer is None:
+        if cell.capture is not None:
+            execute.foreign(cell, cell, None)
+        execute.realize([cell])
+        buffer = cell.node.buffer
+    result: Buffer = buffer
+    return result
+
+
+def live_node(source: Source, leaves: Sequence[Any]) -> Node:
+    """The node that stands for an input in this call."""
+    if isinstance(source, NumberInput | RandomInput):
+        kind = source.dtype if isinstance(source, NumberInput) else None
+        buffer = live_buffer(source, leaves)
+        return filled_leaf(TensorType((), kind or dtypes.uint64), buffer)
+    return live_cell(source, leaves).node
+
+
+def place_of(tensor: Tensor, leaves: Sequence[Any]) -> int | None:
+    for place, leaf in enumerate(leaves):
+        if leaf is tensor:
+            return place
+    return None
+
+
+def track_source(capture: Capture, track: Track, leaves: Sequence[Any]) -> Source:
+    """How the cell under a track is found again."""
+    if isinstance(track, Cell):
+        return capture.source(track)
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and leaf._track is track:
+            return ArgumentInput(place)
+    owner = track.rare.owner() if track.rare is not None and track.rare.owner is not None else None
+    assert owner is not None, "a variable's tensor is alive while it is traced"
+    return CellInput(owner._cell)
+
+
+def return_spec(
+    capture: Capture, tensor: Tensor, leaves: Sequence[Any], outputs: list[Node]
+) -> Fresh | Given:
+    place = place_of(tensor, leaves)
+    if place is not None:
+        return Given(None, tensor, place)
+    if tensor._cell.capture is None:
+        inside = tensor._track.capture is not None
+        known = tensor._cell in capture.shadows and (inside or tensor._steps)
+        source = capture.source(tensor._cell) if known else None
+        return Given(source, tensor, None)
+    node = read(tensor)
+    outputs.append(node)
+    track = tensor._resolved()[1]
+    spent = track.rare is not None and track.rare.spent
+    return Fresh(len(outputs) - 1, node.types[0], track.mode, spent)
+
+
+def gradient_write(
+    capture: Capture,
+    owner: Tensor,
+    value: Tensor | None,
+    leaves: Sequence[Any],
+    outputs: list[Node],
+) -> GradientWrite | None:
+    place = place_of(owner, leaves)
+    if value is None:
+        return GradientWrite(owner, place, None)
+    before = owner._extra.grad if owner._extra is not None else None
+    if value is before:
+        return None  # the same tensor, written in place
+    if value._cell.capture is None:
+        return GradientWrite(owner, place, value)
+    node = read(value)
+    outputs.append(node)
+    mode = value._resolved()[1].mode
+    return GradientWrite(owner, place, Fresh(len(outputs) - 1, node.types[0], mode))

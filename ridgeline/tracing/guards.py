@@ -1,0 +1,308 @@
+"""What jit has to notice: mutation epochs of modules and optimizers, and lifted numbers.
+
+`bump()` is called on every attribute change of a module or optimizer: a jitted function that finds
+the epoch unchanged need not look further. `watch(obj)` tells a running capture that it depends on
+an object's attributes. `lifted(getter, value)` is how an optimizer reads a hyperparameter: inside
+a capture it becomes a run-time argument that is read anew on every call.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeline.graph.origins import running
+from ridgeline.tensors.modes import modes
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ridgeline.dtypes import DType
+    from ridgeline.graph.node import Node
+
+
+_SMALL_ARRAY = 4096  # arrays of at most so many bytes are compared by value
+
+
+class Epoch:
+    """A number that moves with every change to a module or an optimizer."""
+
+    __slots__ = ("_numbers", "value")
+
+    def __init__(self) -> None:
+        self._numbers = count(1)  # `next` is atomic, so no change is lost between threads
+        self.value = 0
+
+    def bump(self) -> None:
+        """Something that captures may have read has changed."""
+        self.value = next(self._numbers)
+
+
+epoch = Epoch()
+bump = epoch.bump
+
+
+def watch(obj: Any) -> None:
+    """The running capture, if there is one, depends on the attributes of `obj`."""
+    capture = modes.capture
+    if capture is not None:
+        capture.watch(obj)
+
+
+class module_scope:
+    """While a module runs: its name extends the path that origins and errors show."""
+
+    __slots__ = ("_before", "_name")
+
+    def __init__(self, name: str, module: Any = None) -> None:
+        self._name = name
+        if module is not None and modes.capture is not None:
+            modes.capture.watch(module)
+
+    def __enter__(self) -> None:
+        before = self._before = running.module_path
+        running.module_path = (
+            f"{before}.{self._name}" if before and self._name else (before or self._name)
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        running.module_path = self._before
+
+
+class Lifted:
+    """A number that a capture reads anew on every call.
+
+    Arithmetic gives lifted results; a comparison, or a use that needs the plain number, becomes a
+    guard: the trace holds while the answer stays the same. It is no subclass of float on purpose,
+    because `math.sqrt` and the like would read a float's value without anybody noticing.
+    """
+
+    __slots__ = ("derived", "getter", "value")
+
+    def __init__(self, getter: Callable[[], float], value: float) -> None:
+        self.getter, self.value = getter, value
+        # what was computed from it and constants: the same expression is one input of a program
+        self.derived: dict[tuple[Any, ...], Lifted] = {}
+
+    def node(self, dtype: DType) -> Node:
+        """The leaf through which a capture reads this number."""
+        capture = modes.capture
+        if capture is None:
+            from ridgeline.functions.operands import lift
+
+            return lift(float(self.getter()), dtype)
+        return capture.lifted(self, dtype)
+
+    def _answer(self, question: Callable[[float], Any], text: str) -> Any:
+        """What holds of the number now; the capture is valid while the answer is the same."""
+        answer = question(self.value)
+        if modes.capture is not None:
+            getter = self.getter
+            modes.capture.require(
+                lambda: bool(_same(question(getter()), answer)), f"{text} is {answer!r}"
+            )
+        return answer
+
+    def __float__(self) -> float:
+        return float(self._answer(float, "a number"))
+
+    def __int__(self) -> int:
+        return int(self._answer(int, "a number as an int"))
+
+    def __bool__(self) -> bool:
+        return bool(self._answer(bool, "a number being non-zero"))
+
+    def __hash__(self) -> int:
+        return hash(float(self))
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(a == b) or (a != a and b != b)
+
+
+def _reader(value: Any) -> Callable[[], Any]:
+    """How to read a number again: through its getter, or as the constant it is."""
+    if isinstance(value, Lifted):
+        return value.getter
+    return lambda: value
+
+
+def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool]:
+    compare = getattr(operator, name)
+
+    def method(self: Lifted, other: Any) -> bool:
+        right = _reader(other)
+        return bool(self._answer(lambda v: compare(v, right()), f"a number {symbol} {other!r}"))
+
+    return method
+
+
+def _arithmetic(function: Callable[..., Any], swapped: bool) -> Callable[..., Any]:
+    """A method whose result is computed anew, on every call, from what it was made of."""
+
+    def method(self: Lifted, *others: Any) -> Any:
+        if not all(isinstance(o, Lifted | bool | int | float) for o in others):
+            return NotImplemented
+        key = (
+            function,
+            swapped,
+            *[(type(o), id(o) if isinstance(o, Lifted) else o) for o in others],
+        )
+        found = self.derived.get(key)
+        if found is None:
+            readers = [self.getter, *map(_reader, others)]
+            if swapped:
+                readers.reverse()
+            value = function(*[r() for r in readers])
+            found = self.derived[key] = Lifted(lambda: function(*[r() for r in readers]), value)
+        return found
+
+    return method
+
+
+for _name, _symbol in (
+    ("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="),
+):  # fmt: skip
+    setattr(Lifted, f"__{_name}__", _comparison(_name, _symbol))
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    setattr(Lifted, f"__{_name}__", _arithmetic(getattr(operator, _name), False))
+    setattr(Lifted, f"__r{_name}__", _arithmetic(getattr(operator, _name), True))
+for _name in ("neg", "pos", "abs"):
+    setattr(Lifted, f"__{_name}__", _arithmetic(getattr(operator, _name), False))
+
+
+def lifted(getter: Callable[[], float], value: float) -> Any:
+    """`value` as it is; inside a capture, a number that every later call reads with `getter`."""
+    if modes.capture is None or isinstance(value, bool) or not isinstance(value, float | int):
+        return value
+    return Lifted(getter, float(value))
+
+
+class ParamGroup(dict[str, Any]):
+    """A parameter group of an optimizer: changes move the epoch, floats are read lifted."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = dict.__getitem__(self, key)
+        if modes.capture is None or not isinstance(value, float):
+            return value
+        return modes.capture.number((id(self), key), lambda: dict.__getitem__(self, key), value)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under a key, or a default."""
+        return self[key] if key in self else default  # noqa: SIM401
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        bump()
+        dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key: str) -> None:
+        bump()
+        dict.__delitem__(self, key)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Change several entries at once."""
+        bump()
+        dict.update(self, *args, **kwargs)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value under a key, which is set first if it is missing."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Remove an entry."""
+        bump()
+        return dict.pop(self, key, *default)
+
+
+JITTED = "__jit_"  # attributes under which methods keep their jitted forms
+
+
+def snapshot(obj: Any) -> Any:
+    """What a capture depends on in an object: simple values by value, all others by identity.
+
+    An object may define `_guard_state()` to say what counts; otherwise its attributes do.
+    """
+    if hasattr(obj, "_guard_state"):
+        return freeze(obj._guard_state())
+    return freeze({k: v for k, v in vars(obj).items() if not k.startswith(JITTED)})
+
+
+def freeze(value: Any) -> Any:
+    """A comparable image of a value: containers by content, simple values, others by identity."""
+    if value is None or isinstance(value, bool | int | str | bytes | type):
+        return value
+    if isinstance(value, float):
+        return ("float", value.hex())
+    if isinstance(value, ParamGroup):  # its floats are read lifted, or guarded one by one
+        kept = [(k, v) for k, v in dict.items(value) if not isinstance(v, float)]
+        return ("dict", tuple((k, freeze(v)) for k, v in kept))
+    if isinstance(value, dict):
+        return ("dict", tuple((freeze(k), freeze(v)) for k, v in dict.items(value)))
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, tuple(freeze(v) for v in value))
+    if isinstance(value, set | frozenset):
+        return ("set", frozenset(freeze(v) for v in value))
+    if isinstance(value, np.ndarray) and value.nbytes <= _SMALL_ARRAY:
+        return ("array", value.dtype.str, value.shape, value.tobytes())
+    return Same(value)
+
+
+def objects_in(image: Any) -> Iterator[Any]:
+    """The objects that an image holds by identity."""
+    waiting = [image]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, Same):
+            yield current.value
+        elif isinstance(current, tuple | frozenset):
+            waiting += current
+
+
+class Same:
+    """Equal only to an image of the very same object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__}>"
+
+
+def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """Which parts of two snapshots differ, as readable paths."""
+    if before == after:
+        return
+    both = isinstance(before, tuple) and isinstance(after, tuple) and len(before) == 2
+    if both and len(after) == 2 and before[0] == after[0] == "dict":
+        old, new = dict(before[1]), dict(after[1])
+        for key in [*old, *(k for k in new if k not in old)]:
+            if old.get(key) != new.get(key):
+                inner = f"{path}.{key}" if path else str(key)
+                yield from differences(old.get(key), new.get(key), inner)
+        return
+    yield path or "value"

@@ -1,0 +1,252 @@
+"""jit: a function captured once per signature and replayed as one native call.
+
+Python runs while tracing only: side effects such as print happen then and not on replays. What a
+trace depends on is guarded (see `trace.py`); when a guard breaks, the function is traced again,
+and `explain()` says why. A branch on a tensor's value raises an error that names the line.
+
+What guards cannot see: a NumPy array over 4 KB that the function copies with `tensor(array)` and
+that changes later (use `from_numpy`), a replaced `__class__`, and values that Python makes while
+tracing, such as `random.random()` or `next(iterator)`. `jit(function, check=True)` compares every
+call with the plain function.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Set
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from ridgeline.graph.printer import format_graph
+from ridgeline.tensors.execute import CaptureError
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.pytree import flatten
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tiers import Interpreted
+from ridgeline.tracing.checking import checked_call
+from ridgeline.tracing.guards import JITTED
+from ridgeline.tracing.signatures import Signature, signature_of
+from ridgeline.tracing.trace import Trace
+
+if TYPE_CHECKING:
+    from ridgeline.compiler import Program
+    from ridgeline.explain import KernelTime
+
+F = TypeVar("F", bound=Callable[..., Any])
+MOST_TRACES = 32
+_NONE: frozenset[int] = frozenset()
+_GRAPH_LINES = 200  # of a graph that explain() prints
+_DETAILS = ("kernels", "loops", "code")
+
+
+class JitFunction:
+    """A function that runs as compiled code; made by `jit`."""
+
+    def __init__(self, function: Callable[..., Any], check: bool = False) -> None:
+        self.function, self._check = function, check
+        self._traces: list[Trace] = []  # the last used first
+        self._history: list[str] = []
+        self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
+        self._lock = threading.RLock()
+        update_wrapper(self, function, updated=())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "function":
+            raise AttributeError(name)
+        return getattr(self.function, name)  # a jitted module is still a module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.capture is not None or modes.eager:
+            return self.function(*args, **kwargs)
+        traces = self._traces
+        if traces and not kwargs and not self._check:
+            latest = traces[0]
+            if latest.simple and _fits(latest, args) and latest.broken(None, args) is None:
+                return latest.replay(args)
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
+        trace = self._find(signature, leaves)
+        if trace is None:
+            trace = self._trace(signature, leaves, args, kwargs)
+        if self._check:
+            return checked_call(self.function, trace, leaves, args, kwargs)
+        return trace.replay(leaves)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """As a method: a jitted function bound to its instance."""
+        if instance is None:
+            return self
+        name = JITTED + self.function.__name__
+        bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
+        if bound is None:
+            bound = JitFunction(self.function.__get__(instance, owner), self._check)
+            if hasattr(instance, "__dict__"):
+                object.__setattr__(instance, name, bound)
+        return bound
+
+    def _find(self, signature: Any, leaves: list[Any]) -> Trace | None:
+        with self._lock:
+            for place, trace in enumerate(self._traces):
+                if trace.broken(signature, leaves) is None:
+                    if place:
+                        self._traces.insert(0, self._traces.pop(place))
+                    return trace
+        return None
+
+    def _trace(self, signature: Any, leaves: list[Any], args: Any, kwargs: Any) -> Trace:
+        with self._lock:
+            found = self._find(signature, leaves)  # another thread may have been first
+            if found is not None:
+                return found
+            reason = "the first call"
+            if self._traces:
+                reason = self._traces[0].broken(signature, leaves) or "no trace fits"
+            changing = self._changing_floats(signature)
+            trace = self._capture(args, kwargs, signature, changing)
+            self._history.append(f"{signature}: {reason}")
+            self._traces.insert(0, trace)
+            del self._traces[MOST_TRACES:]
+            return trace
+
+    def _changing_floats(self, signature: Signature) -> Set[int]:
+        """Float arguments in which this call differs from a traced one, and in nothing else."""
+        known = self._changing.setdefault(signature.structure, set())
+        for trace in self._traces:
+            before = trace.signature
+            if (before.structure, before.gradients) != (signature.structure, signature.gradients):
+                continue
+            differing = [
+                place
+                for place, pair in enumerate(zip(before.leaves, signature.leaves))
+                if pair[0] != pair[1]
+            ]
+            if all(_is_float(before.leaves[p]) and _is_float(signature.leaves[p])
+                   for p in differing):  # fmt: skip
+                known.update(differing)
+                break
+        return known
+
+    def _capture(self, args: Any, kwargs: Any, signature: Signature, changing: Set[int]) -> Trace:
+        """Trace the call; code that cannot take lifted numbers gets the plain ones."""
+        if not changing:
+            return Trace(self.function, args, kwargs)
+        try:
+            return Trace(self.function, args, kwargs, changing)
+        except (TypeError, ValueError, AttributeError):
+            self._changing[signature.structure] = set()
+            return Trace(self.function, args, kwargs)
+
+    def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
+        """The trace for a call that is not made, and the leaves of its arguments."""
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
+        found = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
+        return found, leaves
+
+    @property
+    def program(self) -> Program:
+        """The program that ran last."""
+        if not self._traces:
+            raise CaptureError("this function has not been called yet, so it has no program")
+        return compiled(self._traces[0])
+
+    def profile(self, *args: Any, rounds: int = 9, **kwargs: Any) -> list[KernelTime]:
+        """Median seconds of every kernel on these arguments, with its exact FLOPs and bytes.
+
+        The kernels run, but nothing outside sees it: no parameter, gradient or result changes.
+        """
+        trace, leaves = self._prepared(args, kwargs)
+        from ridgeline.explain import kernel_times  # loads the compiler
+
+        return kernel_times(compiled(trace), trace.live_buffers(leaves), rounds)
+
+    @property
+    def history(self) -> list[str]:
+        """The signature of every trace, and why it was made."""
+        return list(self._history)
+
+    @property
+    def traces(self) -> int:
+        """How many times the function was traced."""
+        return len(self._history)
+
+    def explain(self, *args: Any, detail: str = "loops", **kwargs: Any) -> None:
+        """Print every signature and why it was traced, and how the latest one is computed.
+
+        With arguments, how a call with them is computed; nothing runs. `detail` says how far down
+        the text goes: "kernels", "loops", or "code" for the LLVM IR as well.
+        """
+        if args or kwargs:
+            self._prepared(args, kwargs)
+        print(self.explanation(detail))
+
+    def explanation(self, detail: str = "loops") -> str:
+        """What `explain` prints."""
+        if detail not in _DETAILS:
+            raise CaptureError(f"detail is one of {', '.join(_DETAILS)}, not {detail!r}")
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        if not self._traces:
+            return f"{name}: not called yet; call it, or give explain() the arguments of a call"
+        count = len(self._history)
+        lines = [f"{name}: {count} trace{'s' if count != 1 else ''}"]
+        lines += [f"  {number}. {entry}" for number, entry in enumerate(self._history, 1)]
+        latest = self._traces[0]
+        lines += ["", "graph", format_graph(latest.graph, at_most=_GRAPH_LINES), ""]
+        lines.append(latest.program.explain(detail))
+        return "\n".join(lines)
+
+    def clear(self) -> None:
+        """Forget all traces."""
+        with self._lock:
+            self._traces.clear()
+
+
+def _is_float(image: Any) -> bool:
+    return isinstance(image, tuple) and len(image) == 2 and image[0] == "float"
+
+
+def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:
+    """The comparison of signatures for a call with nothing but tensors."""
+    signature = trace.signature
+    specs = signature.leaves
+    if len(specs) != len(args) or modes.gradients != signature.gradients:
+        return False
+    for place, (arg, spec) in enumerate(zip(args, specs)):
+        if not isinstance(arg, Tensor):
+            return False
+        cell = arg._cell
+        kind = cell.node.types[0]
+        if (
+            (kind is not spec.type and kind != spec.type)
+            or arg._track.mode != spec.mode
+            or arg._steps != spec.steps
+        ):
+            return False
+        if spec.same_as != place:
+            if args[spec.same_as]._cell is not cell:
+                return False
+        elif place and any(args[i]._cell is cell for i in range(place)):
+            return False
+    return True
+
+
+def compiled(trace: Trace) -> Program:
+    """The compiled program of a trace, which has none where the interpreter is pinned."""
+    if isinstance(trace.program, Interpreted):
+        raise CaptureError(
+            "there is no compiled program: config.tier pins the interpreter",
+            help='set config.tier to "auto" or "compiled"',
+        )
+    return cast("Program", trace.program)
+
+
+def jit(function: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
+    """Compile a function of tensors: `@jit`, `@jit(check=True)` or `jit(function)`.
+
+    With `check=True` every call also runs the plain function and compares.
+    """
+    if function is None:
+        return lambda f: JitFunction(f, check)
+    return JitFunction(function, check)

@@ -1,0 +1,88 @@
+"""Signatures: what of a call's arguments decides whether a trace can be used for it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from ridgeline.graph.node import TensorType
+from ridgeline.tensors.cells import GRAPH, Cell, Step
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing import guards
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What a signature holds of a tensor argument."""
+
+    type: TensorType  # of the whole cell
+    mode: int
+    steps: tuple[Step, ...]
+    same_as: int  # the first leaf with the same cell
+
+    def __str__(self) -> str:
+        notes = [str(self.type)]
+        if self.mode >= GRAPH:
+            notes.append("requires_grad")
+        if self.steps:
+            notes.append("view")
+        return " ".join(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What must be equal for a trace to be used: structure, tensors, other values, modes."""
+
+    structure: Hashable
+    leaves: tuple[Any, ...]  # TensorSpec, or the image of another value
+    gradients: bool
+
+    def __str__(self) -> str:
+        parts = [str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf) for leaf in self.leaves]
+        return f"({', '.join(parts)})" + ("" if self.gradients else " under no_grad")
+
+
+class Changing:
+    """What a signature holds of a float argument that was seen to change from call to call."""
+
+    def __repr__(self) -> str:
+        return "float"
+
+
+CHANGING = Changing()
+
+
+def signature_of(
+    structure: Hashable, leaves: Sequence[Any], changing: Set[int] = frozenset()
+) -> Signature:
+    """The signature of a call; floats at the places in `changing` may have any value."""
+    first: dict[Cell, int] = {}
+    described: list[Any] = []
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor):
+            cell = leaf._cell
+            same = first.setdefault(cell, place)
+            described.append(TensorSpec(cell.node.types[0], leaf._track.mode, leaf._steps, same))
+        elif place in changing and type(leaf) is float:
+            described.append(CHANGING)
+        else:
+            described.append(guards.freeze(leaf))
+    return Signature(structure, tuple(described), modes.gradients)
+
+
+def difference(before: Signature, after: Signature) -> str:
+    """What differs between two signatures, in words."""
+    if before.gradients != after.gradients:
+        return "gradients were switched " + ("on" if after.gradients else "off")
+    if before.structure != after.structure or len(before.leaves) != len(after.leaves):
+        return "the arguments are nested differently"
+    for place, (old, new) in enumerate(zip(before.leaves, after.leaves)):
+        if old != new:
+            return f"argument {place + 1} was {_shown(old)} and is {_shown(new)}"
+    return "the signature differs"
+
+
+def _shown(leaf: Any) -> str:
+    return str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf)

@@ -1,0 +1,379 @@
+"""A trace: one captured call, compiled, with what to check before and what to set after a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+from weakref import ref
+
+from ridgeline.config import config
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
+from ridgeline.graph.passes.differentiate import saved_for_backward
+from ridgeline.graph.passes.prepare import prepare
+from ridgeline.graph.passes.rebuild import substitute
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.tensors import execute
+from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.pytree import flatten, unflatten
+from ridgeline.tensors.tensor import Tensor, _special
+from ridgeline.tensors.tiers import Runnable, program_for
+from ridgeline.tracing import guards
+from ridgeline.tracing.capture import (
+    ArgumentInput,
+    Capture,
+    CellInput,
+)
+from ridgeline.tracing.effects import (
+    Effects,
+    Fresh,
+    Tracked,
+    Write,
+    fresh,
+    gradient_write,
+    live_buffer,
+    live_cell,
+    live_node,
+    place_of,
+    result_of,
+    return_spec,
+    settled,
+    track_source,
+)
+from ridgeline.tracing.guards import Lifted
+from ridgeline.tracing.scopes import Guard, Scopes, observing
+from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
+
+
+def _settings() -> dict[str, Any]:
+    return {name: value for name, value in vars(config).items() if name != "epoch"}
+
+
+_NOTHING: dict[int, Node] = {}
+
+
+class Trace:
+    """A compiled call and the conditions under which it stands for the function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        changing: Set[int] = frozenset(),
+    ) -> None:
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        self.signature = signature_of(structure, leaves, changing)
+        self._call = threading.local()  # the arguments of the call that this thread makes
+        self.lifts = any(leaf is CHANGING for leaf in self.signature.leaves)
+        if self.lifts:
+            self._call.leaves = leaves
+            args, kwargs = unflatten(structure, self._lifted(leaves))
+        self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
+        self.epoch, self.config_epoch = guards.epoch.value, config.epoch
+        self.settings = _settings()
+        capture = Capture()
+        scopes = Scopes(capture.watch)
+        scopes.function(function)
+        for place, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                capture.argument(leaf._cell, place)
+            else:
+                scopes.value(leaf)
+        outputs: list[Node] = []
+        modes.capture = capture
+        try:
+            with observing(scopes):
+                result = function(*args, **kwargs)
+            self._describe(capture, result, leaves, outputs)
+            del result
+            self._keep_leaked(capture, outputs)
+            self.tracked = self._track(capture, outputs, leaves)
+        finally:
+            modes.capture = None
+            capture.close()
+        self.guards: list[Guard] = scopes.guards
+        self.watched = list(capture.watched.values())
+        self.requirements = capture.requirements
+        self.gradients_read = [
+            (owner, place_of(owner, leaves), absent)
+            for owner, absent in capture.gradients_read.values()
+        ]
+        self._compile(capture, outputs)
+        self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
+        self.pinned = self._pin(leaves)
+        self.born = self.epoch
+        self.standing = self._standing(capture, leaves)
+        if self._changed_object() is not None:
+            self.epoch = -1  # the call itself changed what it reads: look again before a replay
+
+    def _lifted(self, leaves: Sequence[Any]) -> list[Any]:
+        """The arguments with changing floats as numbers that every call reads anew."""
+        call = self._call
+        return [
+            Lifted(lambda place=place: call.leaves[place], leaf)  # type: ignore[misc]
+            if described is CHANGING
+            else leaf
+            for place, (leaf, described) in enumerate(zip(leaves, self.signature.leaves))
+        ]
+
+    # ---- building -------------------------------------------------------------------------------
+
+    def _describe(
+        self, capture: Capture, result: Any, leaves: Sequence[Any], outputs: list[Node]
+    ) -> None:
+        """Write down what a replay has to return and to set."""
+        returned: list[Any] = []
+        self.result_structure = flatten(result, returned)
+        made: dict[int, Any] = {}
+        self.returns: list[Any] = []
+        for leaf in returned:
+            if isinstance(leaf, Tensor):
+                if id(leaf) not in made:  # one tensor returned twice is one tensor
+                    made[id(leaf)] = return_spec(capture, leaf, leaves, outputs)
+                leaf = made[id(leaf)]
+            self.returns.append(leaf)
+        writes, changed = [], []
+        for outer, shadow in capture.shadows.items():
+            if isinstance(outer, Cell) and isinstance(shadow, Cell) and shadow.version:
+                outputs.append(shadow.node)
+                source = capture.source(outer)
+                kind = shadow.node.types[0]
+                writes.append(Write(source, len(outputs) - 1, kind, shadow.mode))
+            variable = LEAF in (shadow.mode, outer.mode) or not isinstance(outer, Cell)
+            if shadow.mode != outer.mode and variable:
+                changed.append((outer, shadow.mode))
+        gradients = []
+        for owner, value in capture.gradients.values():
+            if owner._track.capture is None:
+                gradients.append(gradient_write(capture, owner, value, leaves, outputs))
+        drawn = [(generator, stream.used) for generator, stream in capture.streams.items()]
+        self.effects = Effects(writes, [g for g in gradients if g is not None], changed, drawn)
+
+    def _keep_leaked(self, capture: Capture, outputs: list[Node]) -> None:
+        """Tensors made inside that somebody still holds, such as new optimizer state."""
+        capture.gradients.clear()
+        self.leaked: list[ref[Cell]] = []
+        for cell_ref in capture.made:
+            cell = cell_ref()
+            if cell is not None:
+                outputs.append(cell.node)
+                kind = cell.node.types[0]
+                self.effects.writes.append(Write(cell_ref, len(outputs) - 1, kind, cell.mode))
+                self.leaked.append(cell_ref)
+
+    def _track(
+        self, capture: Capture, outputs: list[Node], leaves: Sequence[Any]
+    ) -> Tracked | None:
+        """The graphs of outputs through which gradients flow on, and what backward will read."""
+        numbers = [r.output for r in self.returns if isinstance(r, Fresh) and r.tracked]
+        numbers += [w.output for w in self.effects.writes if w.mode == GRAPH]
+        numbers += [
+            g.value.output
+            for g in self.effects.gradients
+            if isinstance(g.value, Fresh) and g.value.tracked
+        ]
+        if not numbers:
+            return None
+        graphs = {number: outputs[number] for number in numbers}
+        known = set(capture.inputs) | set(graphs.values())
+        saved = saved_for_backward(
+            list(graphs.values()), lambda n: n in known or n.buffer is not None
+        )
+        places = {}
+        for node in saved:
+            outputs.append(node)
+            places[len(outputs) - 1] = node
+        keys = []
+        for outer, shadow in capture.shadows.items():
+            if shadow.rare is not None and shadow.rare.key is not None and shadow.mode == LEAF:
+                keys.append((shadow.rare.key, track_source(capture, outer, leaves), outer))
+        return Tracked(graphs, places, keys, dict(capture.inputs))
+
+    def _compile(self, capture: Capture, outputs: Sequence[Node]) -> None:
+        """One program for all outputs."""
+        inputs = capture.inputs
+
+        def is_input(node: Node) -> bool:
+            return node in inputs or node.buffer is not None
+
+        prepared = prepare(outputs, is_input)
+        order = topological(prepared, is_input)
+        used = {node for node in order if is_input(node)}
+        slots = [node for node in inputs if node in used]
+        slots += [node for node in order if node in used and node not in inputs]
+        for node in order:
+            if node.op is LEAF_OP and node not in used:
+                raise AssertionError("a traced graph reads a leaf that is neither input nor value")
+        self.graph, self.slots = prepared, slots
+        self.output_types = [node.types[0] for node in prepared]
+        self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
+        self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
+        # the common kinds apart, so that a replay finds their buffers without asking what they are
+        self.cells = [(n, s.cell) for n, s in self.readers if isinstance(s, CellInput)]
+        self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
+        plain = (CellInput, ArgumentInput)
+        self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
+        self.program: Runnable = program_for(prepared, slots)
+
+    def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
+        """Arguments that the function can also reach by itself: they must stay the same cell."""
+        images = [guard.image for guard in self.guards] + [image for _, image in self.watched]
+        known = {
+            found._cell
+            for image in images
+            for found in guards.objects_in(image)
+            if isinstance(found, Tensor)
+        }
+        return [
+            (place, leaf._cell)
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, Tensor) and leaf._cell in known
+        ]
+
+    def _standing(self, capture: Capture, leaves: Sequence[Any]) -> list[tuple[Track, int]]:
+        """How tensors from outside stand to differentiation; arguments have it in the signature."""
+        given = {leaf._track for leaf in leaves if isinstance(leaf, Tensor)}
+        return [
+            (track, max(track.mode, CUT))
+            for track in capture.shadows
+            if track not in given
+            and (not isinstance(track, Cell) or isinstance(capture.source(track), CellInput))
+        ]
+
+    # ---- checking -------------------------------------------------------------------------------
+
+    def broken(self, signature: Signature | None, leaves: Sequence[Any]) -> str | None:
+        """Why this trace does not fit a call; None if it does."""
+        if signature is not None and signature != self.signature:
+            return difference(self.signature, signature)
+        if self.lifts:
+            self._call.leaves = leaves
+        if config.epoch != self.config_epoch:
+            if _settings() != self.settings:
+                return "a setting of ridgeline.config changed"
+            self.config_epoch = config.epoch
+        if guards.epoch.value != self.epoch:
+            reason = self._changed_object()
+            if reason is not None:
+                return reason
+            self.epoch = guards.epoch.value
+        for track, mode in self.standing:
+            if track.mode != mode and max(track.mode, CUT) != mode:
+                return "whether a tensor requires gradients changed"
+        for guard in self.guards:
+            if not guard.holds():
+                return f"{guard.text} changed"
+        for holds, text in self.requirements:
+            if not holds():
+                return f"no longer true: {text}"
+        for owner, place, absent in self.gradients_read:
+            tensor = owner if place is None else leaves[place]
+            if (tensor._extra is None or tensor._extra.grad is None) != absent:
+                return "a gradient was set" if absent else "a gradient was cleared"
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf._cell in self.outside:
+                return "an argument is a tensor that the function also reads by itself"
+        for place, cell in self.pinned:
+            if leaves[place]._cell is not cell:
+                return "an argument was a tensor that the function also reads by itself"
+        return None
+
+    def _changed_object(self) -> str | None:
+        """Which watched module, optimizer or tensor's memory changed, if any did."""
+        for cell in self.outside:
+            if cell.rare is not None and cell.rare.left > self.born:
+                return "a tensor was given other memory"
+        for obj, before in self.watched:
+            after = guards.snapshot(obj)
+            if after != before:
+                what = ", ".join(guards.differences(before, after))
+                return f"{type(obj).__name__} changed: {what}"
+        return None
+
+    # ---- replaying ------------------------------------------------------------------------------
+
+    def live_buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
+        """The program's inputs as they are now."""
+        buffers = self.fixed.copy()
+        for slot, place in self.arguments:
+            cell = leaves[place]._cell
+            ready = cell.rare is None and cell.node.buffer is not None
+            buffers[slot] = cell.node.buffer if ready else settled(cell)
+        for slot, cell in self.cells:
+            ready = cell.rare is None and cell.node.buffer is not None
+            buffers[slot] = cell.node.buffer if ready else settled(cell)
+        for slot, source in self.others:
+            buffers[slot] = live_buffer(source, leaves)
+        return buffers
+
+    def replay(self, leaves: Sequence[Any]) -> Any:
+        """Run the program on the live values, set what it changes, and return its results."""
+        buffers = self.live_buffers(leaves)
+        live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
+        results = self.program.run(buffers)
+        if self.effects.drawn:
+            for generator, count in self.effects.drawn:
+                generator.skip(count)
+        nodes = self._output_nodes(results, live)
+        for write in self.effects.writes:
+            self._write(write, nodes[write.output], leaves)
+        for track, mode in self.effects.modes:
+            track.mode = mode
+        for change in self.effects.gradients:
+            owner = change.owner if change.place is None else leaves[change.place]
+            value = change.value
+            owner.grad = fresh(value, nodes) if isinstance(value, Fresh) else value
+        if len(self.returns) == 1 and self.result_structure is None:
+            return result_of(self.returns[0], nodes, leaves)
+        values: list[Any] = []
+        shared: dict[int, Tensor] = {}
+        for spec in self.returns:
+            if id(spec) not in shared:  # one tensor returned twice is one tensor again
+                shared[id(spec)] = result_of(spec, nodes, leaves)
+            values.append(shared[id(spec)])
+        return unflatten(self.result_structure, values)
+
+    def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:
+        nodes = []
+        for number, (type, buffer) in enumerate(zip(self.output_types, results)):
+            if buffer.borrowed:  # an input handed through: results never lie in foreign memory
+                buffer = execute.adopt(buffer.array(type.dtype, type.shape))  # type: ignore[arg-type]
+            node = live.get(number)
+            if node is None:
+                nodes.append(filled_leaf(type, buffer))
+            else:
+                if node.buffer is None:
+                    node.buffer = buffer
+                nodes.append(node)
+        return nodes
+
+    def _instantiate(self, leaves: Sequence[Any]) -> dict[int, Node]:
+        """The graphs of tracked outputs over the live inputs, so that backward can go on."""
+        tracked = self.tracked
+        assert tracked is not None
+        replacements: dict[Node, Node] = {}
+        for node, source in tracked.inputs.items():
+            replacements[node] = live_node(source, leaves)
+        for key, source, track in tracked.keys:
+            cell = live_cell(source, leaves)
+            own = leaves[source.place]._track if isinstance(source, ArgumentInput) else track
+            replacements[key] = _special(cell, own)
+        numbers = [*tracked.outputs, *tracked.saved]
+        graphs = [*tracked.outputs.values(), *tracked.saved.values()]
+        return dict(zip(numbers, substitute(graphs, replacements)))
+
+    def _write(self, write: Write, node: Node, leaves: Sequence[Any]) -> None:
+        if isinstance(write.source, ref):
+            cell = write.source()
+            if cell is None:
+                return
+            cell.capture = None
+        else:
+            cell = live_cell(write.source, leaves)
+        cell.set(node)
+        if cell.mode < LEAF:
+            cell.mode = GRAPH if write.mode == GRAPH else PLAIN
+        execute.written(cell)
