@@ -22,7 +22,7 @@ from ridgeline.graph.node import Node
 Mark: TypeAlias = tuple[CodeType, int, str]  # code, offset of the instruction, module path
 
 MOST_ORIGINS = 4
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class _Running(threading.local):
@@ -66,7 +66,7 @@ def short_path(file: str) -> str:
 def _is_inside(code: CodeType) -> bool:
     known = _inside.get(code)
     if known is None:
-        known = _inside[code] = code.co_filename.startswith(_PACKAGE)
+        known = _inside[code] = code.co_filename.startswith(PACKAGE)
     return known
 
 

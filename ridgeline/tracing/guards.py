@@ -254,7 +254,7 @@ def freeze(value: Any) -> Any:
         kept = [(k, v) for k, v in dict.items(value) if not isinstance(v, float)]
         return ("dict", tuple((k, freeze(v)) for k, v in kept))
     if isinstance(value, dict):
-        items = tuple(dict.items(value))  # a collection of garbage may shrink a weak table meanwhile
+        items = tuple(dict.items(value))  # at once: a weak table may shrink meanwhile
         return ("dict", tuple((freeze(k), freeze(v)) for k, v in items))
     if isinstance(value, list | tuple):
         return (type(value).__name__, tuple(freeze(v) for v in value))

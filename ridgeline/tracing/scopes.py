@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline.graph.origins import PACKAGE
 from ridgeline.tracing.guards import freeze
 
 _MISSING = object()
@@ -31,7 +32,6 @@ _LIBRARIES = tuple(
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
     if (path := sysconfig.get_paths().get(name))
 )
-_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 _users: dict[types.CodeType, bool] = {}
 
 
@@ -40,7 +40,7 @@ def is_users(code: types.CodeType) -> bool:
     known = _users.get(code)
     if known is None:
         file = code.co_filename
-        known = not file.startswith((_PACKAGE, *_LIBRARIES, "<frozen"))
+        known = not file.startswith((PACKAGE, *_LIBRARIES, "<frozen"))
         _users[code] = known
     return known
 
@@ -274,7 +274,7 @@ def _is_plain(value: Any) -> bool:
         file = getattr(value, "__file__", None)
         if file is None:
             return value.__spec__ is None  # made by hand; modules written in C have one
-        return not file.startswith((_PACKAGE, *_LIBRARIES))
+        return not file.startswith((PACKAGE, *_LIBRARIES))
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
         return False
     kind = type(value)
