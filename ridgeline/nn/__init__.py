@@ -93,7 +93,7 @@ from ridgeline.nn.normalization import (
     LocalResponseNorm,
     RMSNorm,
 )
-from ridgeline.nn.parameter import Buffer, Parameter
+from ridgeline.nn.parameter import Buffer, Parameter, deferred
 from ridgeline.nn.pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -166,5 +166,5 @@ __all__ = [
     "Softmin", "Softplus", "Softshrink", "Softsign", "Tanh", "Tanhshrink", "Threshold",
     "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
     "TransformerEncoderLayer", "TripletMarginLoss", "Unflatten", "ZeroPad1d", "ZeroPad2d",
-    "ZeroPad3d", "functional", "init", "utils",
+    "ZeroPad3d", "deferred", "functional", "init", "utils",
 ]  # fmt: skip

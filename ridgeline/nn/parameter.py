@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.functions.operands import defaults
-from ridgeline.tensors.tensor import Tensor, as_tensor, tensor
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.public import zeros
+from ridgeline.tensors.tensor import Tensor, as_tensor, check_device, tensor
 from ridgeline.tracing import guards
 
 
@@ -51,5 +54,19 @@ class Buffer(Tensor):
 
 def empty_parameter(shape: tuple[int, ...], dtype: dtypes.DType | None, device: Any) -> Parameter:
     """A parameter to be filled by an initial distribution."""
-    memory = np.zeros(shape, (dtype or defaults.dtype).numpy)
-    return Parameter(tensor(memory, dtype=dtype, device=device))
+    check_device(device)
+    return Parameter(zeros(shape, dtype=dtype or defaults.dtype))
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Modules made inside take no memory: each parameter's initial value is computed when read.
+
+    For models that are only looked at, or whose weights come from a file with
+    `load_state_dict(…, assign=True)`.
+    """
+    before, modes.on_read = modes.on_read, True
+    try:
+        yield
+    finally:
+        modes.on_read = before

@@ -83,6 +83,8 @@ def tracer(cell: Cell, track: Track) -> str:
 
 def record(cell: Cell) -> None:
     """A cell was given a value that is not computed yet."""
+    if modes.on_read:
+        return
     if modes.eager:
         realize([cell])
         return

@@ -23,6 +23,7 @@ class Modes(threading.local):
 
     gradients: bool = True  # do results of tracked operands require gradients
     eager: bool = False  # compute every op as soon as it is recorded
+    on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
     capture: Capture | None = None  # the jit capture that this thread is inside of
 
     def __init__(self) -> None:

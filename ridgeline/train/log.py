@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from ridgeline.train.files import OutputFileError
+from ridgeline.interop.safetensors import OutputFileError
 
 
 class RunLog:

@@ -212,3 +212,17 @@ def test_containers() -> None:
     table.update({"b": tensor([2.0])})
     assert list(table.keys()) == ["w", "b"] and sum(v.item() for v in table.values()) == 3
     assert table.get("none") is None and table.pop("b").item() == 2 and list(table) == ["w"]
+
+
+def test_deferred_modules_take_no_memory_until_read() -> None:
+    with nn.deferred():
+        huge = nn.Linear(1_000_000, 1_000_000)
+    assert count_parameters(huge) == 1_000_001_000_000
+    manual_seed(3)
+    with nn.deferred():
+        late = nn.Linear(3, 4)
+    after = nn.Linear(2, 2)
+    manual_seed(3)
+    for module in (late, after):  # the same draws, in the same order, as without
+        twin = nn.Linear(module.in_features, module.out_features)
+        assert np.array_equal(as_array(module.weight), as_array(twin.weight))

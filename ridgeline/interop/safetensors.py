@@ -1,4 +1,4 @@
-"""Files of a training run: tensors as safetensors with a checksum, always replaced whole.
+"""Tensors in safetensors files: written whole with a checksum, read through mapped memory.
 
 A file is written under a temporary name in the same folder, flushed to the disk, and renamed: at
 any moment the old file or the new one is there, never a part of one.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, deserialize
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ridgeline import dtypes
@@ -79,37 +79,39 @@ def write_tensors(
 
 def read_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:
     """Arrays and metadata of a safetensors file; a damaged file is an error, not wrong numbers."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        entries = deserialize(data)  # type: ignore[no-untyped-call]
-        arrays = {name: _array(entry) for name, entry in entries}
-        metadata = _metadata(data)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise InputFileError(
-            f"{path} is not a whole safetensors file: {error}", help="use another checkpoint"
-        ) from error
+    views, metadata = map_tensors(path)
     stored = metadata.pop(CHECKSUM, None)
-    if stored is not None and stored != _checksum(arrays, metadata):
+    if stored is not None and stored != _checksum(views, metadata):
         raise InputFileError(
             f"{path} is damaged: its content does not match its checksum",
             help="use another checkpoint",
         )
-    return arrays, metadata
+    return {name: view.copy() for name, view in views.items()}, metadata
 
 
-def _array(entry: Mapping[str, Any]) -> NDArray[Any]:
+def map_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:
+    """Arrays that read the file's memory as they are used, and its metadata."""
+    try:
+        with safe_open(str(path), framework="np"):  # checks the header against the file
+            pass
+        memory = np.memmap(path, np.uint8, mode="r")
+        length = int.from_bytes(memory[:8].tobytes(), "little")
+        header = json.loads(memory[8 : 8 + length].tobytes())
+        metadata = dict(header.pop("__metadata__", {}))
+        body = memory[8 + length :]
+        return {name: _view(body, entry) for name, entry in header.items()}, metadata
+    except OSError as error:
+        raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise InputFileError(
+            f"{path} is not a whole safetensors file: {error}", help="use another copy of it"
+        ) from error
+
+
+def _view(body: NDArray[Any], entry: Mapping[str, Any]) -> NDArray[Any]:
     row = dtypes.named(_STORED[entry["dtype"]])
-    return np.frombuffer(entry["data"], row.numpy).reshape(entry["shape"]).copy()
-
-
-def _metadata(data: bytes) -> dict[str, str]:
-    """The text metadata in the header, which `deserialize` has already checked."""
-    length = int.from_bytes(data[:8], "little")
-    found = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-    return dict(found)
+    start, end = entry["data_offsets"]
+    return np.asarray(body[start:end]).view(row.numpy).reshape(entry["shape"])
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
