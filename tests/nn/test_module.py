@@ -11,7 +11,9 @@ import pytest
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.dtypes import float64, int64
+from ridgeline.nn.describe import count_parameters
 from ridgeline.nn.state import StateDictError
+from ridgeline.random import manual_seed
 from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing import guards
 

@@ -13,9 +13,9 @@ from safetensors.numpy import load_file
 from ridgeline import dtypes
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.interop.safetensors import OutputFileError, read_tensors, write_tensors
 from ridgeline.tensors.tensor import tensor
 from ridgeline.train import load_checkpoint, load_weights, save_checkpoint, save_weights
-from ridgeline.interop.safetensors import OutputFileError, read_tensors, write_tensors
 
 STORABLE = [d for d in dtypes.ALL if d.name != "complex128"]
 
