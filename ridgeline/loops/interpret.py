@@ -36,6 +36,7 @@ from ridgeline.loops.storage import JOIN, READ, WRITE, Binding, Integers, Level,
 from ridgeline.scalars import Array
 
 _MOST_LANES = 1 << 16
+_CONCURRENT = ("parallel", "vector", "grid", "thread")
 
 
 class LoopError(Exception):
@@ -145,7 +146,7 @@ class _Interpreter:
     def _loop(self, loop: For, lanes: _Lanes) -> None:
         (extents,) = self._evaluate((loop.extent,), lanes)
         most = int(extents.max(initial=0))
-        concurrent = loop.kind in ("parallel", "vector")
+        concurrent = loop.kind in _CONCURRENT
         executions = np.arange(self._executions, self._executions + lanes.count)
         self._executions += lanes.count
         if self._lock_step(loop, concurrent):

@@ -16,8 +16,8 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.interning import Interned
 
-Scope = Literal["global", "stream", "local", "reg"]
-LoopKind = Literal["serial", "unroll", "vector", "parallel"]
+Scope = Literal["global", "stream", "shared", "local", "reg"]
+LoopKind = Literal["serial", "unroll", "vector", "parallel", "grid", "thread"]
 AxisKind = Literal["spatial", "reduce", "carried"]
 
 
@@ -27,8 +27,9 @@ class Buffer:
 
     `global` buffers are the kernel's parameters, `stream` ones are parameters that are written and
     not soon read again; `local` buffers are scratch of one thread; `reg` ones must end up in
-    registers. Two parameters may name the same `slot` with different shapes:
-    they are views of one memory.
+    registers. On a GPU, `shared` buffers are scratch of a block, a `reg` buffer that is indexed
+    by thread loops is spread over the threads, and an allocated `global` buffer is a workspace.
+    Two parameters may name the same `slot` with different shapes: they are views of one memory.
     """
 
     name: str
@@ -119,7 +120,12 @@ class Op(Expr):
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """Run `body` for `name` = 0 … extent-1."""
+    """Run `body` for `name` = 0 … extent-1.
+
+    Iterations of `parallel` loops (tasks on cores), `grid` loops (blocks of a GPU), `thread` loops
+    (threads of a block) and `vector` loops are concurrent. What threads of a block do in loops that
+    stand one after another is ordered: the code generator derives the barriers.
+    """
 
     name: str
     extent: Expr

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.steps.bind import Bind
 from ridgeline.loops.steps.collapse import Collapse
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.reorder import Reorder
@@ -21,6 +22,7 @@ from ridgeline.loops.steps.staging import Stage, Stream
 from ridgeline.loops.steps.step import ScheduleError, Step
 
 __all__ = [
+    "Bind",
     "Collapse",
     "Reorder",
     "Rfactor",
@@ -38,6 +40,7 @@ __all__ = [
 _STEPS: dict[str, Callable[..., Step]] = {
     "split": Split, "reorder": Reorder, "kind": SetKind, "rfactor": Rfactor,
     "collapse": Collapse, "stage": Stage, "stream": Stream,
+    "bind": Bind,
 }  # fmt: skip
 
 

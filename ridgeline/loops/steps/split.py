@@ -16,13 +16,13 @@ from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_exte
 class Split(Step):
     """Cut an axis into `axis.0` (pieces) and `axis.1` (within a piece of `factor`).
 
-    Where the factor does not divide, `peel` runs the rest after the pieces, and `branch` makes it
-    a last, shorter piece, chosen by a test outside the inner loops.
+    Where the factor does not divide, `peel` runs the rest after the pieces, `branch` makes it a
+    last, shorter piece, chosen by a test outside the inner loops, and `guard` tests every place.
     """
 
     axis: str
     factor: int
-    tail: Literal["peel", "branch"] = "peel"
+    tail: Literal["peel", "branch", "guard"] = "peel"
     name: ClassVar[str] = "split"
 
     def apply(self, kernel: Kernel) -> Kernel:
@@ -43,6 +43,8 @@ class Split(Step):
             body = replace_variables(loop.body, {loop.name: place})
             return For(inner, ir.index(size), body, loop.axis, loop.kind)
 
+        if self.tail == "guard":
+            return self._guarded(loop, length)
         if whole == 0:
             return piece(ir.index(0), rest)
         if rest == 0:
@@ -56,3 +58,13 @@ class Split(Step):
             If(op("not", full), piece(ir.index(whole * factor), rest)),
         )
         return For(outer, ir.index(whole + 1), body, loop.axis, loop.kind)
+
+    def _guarded(self, loop: For, length: int) -> Stmt:
+        outer, inner = f"{self.axis}.0", f"{self.axis}.1"
+        pieces = -(-length // self.factor)
+        place = add(mul(Var.make(outer), ir.index(self.factor)), Var.make(inner))
+        body = replace_variables(loop.body, {loop.name: place})
+        if pieces * self.factor != length:
+            body = If(lt(place, ir.index(length)), body)
+        piece = For(inner, ir.index(self.factor), body, loop.axis, loop.kind)
+        return For(outer, ir.index(pieces), piece, loop.axis, loop.kind)

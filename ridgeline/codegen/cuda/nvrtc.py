@@ -1,0 +1,103 @@
+"""CUDA C++ to machine code with NVRTC, which needs no GPU; results are kept on disk.
+
+The key of an entry is the text, the architecture, the options and NVRTC's version, so a new
+compiler or a changed generator never meets old code. CUBIN is fetched, not PTX: the driver has
+nothing left to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from hashlib import blake2b
+from os import cpu_count
+from typing import Any
+
+from ridgeline.codegen.llvm.store import ObjectCache
+from ridgeline.errors import RidgelineError
+
+# Products and sums are contracted where the loops say `fma`, and nowhere else: results are those
+# of the definition, and the expansions of elementary functions rely on it.
+_OPTIONS = ("--std=c++17", "--fmad=false", "--device-as-default-execution-space")
+
+
+class CudaCompileError(Exception):
+    """NVRTC refused a text: a defect of the code generator, never of a user's program."""
+
+
+class NoCudaCompiler(RidgelineError):
+    """NVRTC is not installed."""
+
+    code = "RL0503"
+
+
+def compile_source(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
+    """The CUBIN of a text for an architecture such as `sm_90a`."""
+    chosen = (*_OPTIONS, f"--gpu-architecture={arch}", *options)
+    cache_of_code = ObjectCache("cubins")
+    key = blake2b("\0".join((version(), *chosen, text)).encode(), digest_size=20).hexdigest()
+    stored = cache_of_code.get(key)
+    if stored is None:
+        stored = _compile(text, chosen)
+        cache_of_code.put(key, stored)
+    return stored
+
+
+def compile_all(texts: Sequence[str], arch: str, options: Sequence[str] = ()) -> list[bytes]:
+    """Several texts at once, in threads: NVRTC releases the interpreter."""
+    if len(texts) < 2:
+        return [compile_source(text, arch, options) for text in texts]
+    with ThreadPoolExecutor(min(len(texts), cpu_count() or 1)) as pool:
+        return list(pool.map(lambda text: compile_source(text, arch, options), texts))
+
+
+@cache
+def version() -> str:
+    """NVRTC's version, which belongs to every key."""
+    nvrtc = _nvrtc()
+    status, major, minor = nvrtc.nvrtcVersion()
+    _check(nvrtc, status)
+    return f"nvrtc {major}.{minor}"
+
+
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        raise NoCudaCompiler(
+            "the CUDA compiler is not installed", help="pip install 'ridgeline[cuda]'"
+        ) from None
+    return nvrtc
+
+
+def _compile(text: str, options: Sequence[str]) -> bytes:
+    nvrtc = _nvrtc()
+    status, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
+    _check(nvrtc, status)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(
+            program, len(options), [option.encode() for option in options]
+        )
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise CudaCompileError(f"NVRTC refused a kernel:\n{_log(nvrtc, program)}\n{text}")
+        status, size = nvrtc.nvrtcGetCUBINSize(program)
+        _check(nvrtc, status)
+        code = bytearray(size)
+        (status,) = nvrtc.nvrtcGetCUBIN(program, code)
+        _check(nvrtc, status)
+        return bytes(code)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    return bytes(log).rstrip(b"\0").decode(errors="replace")
+
+
+def _check(nvrtc: Any, status: Any) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise CudaCompileError(f"NVRTC failed: {status!r}")

@@ -1,0 +1,42 @@
+"""What the code generator hands to the runtime: a text, and how to launch what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from ridgeline.loops.build import substitute
+from ridgeline.loops.ir import Const, Expr, Var, index
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One `__global__` function and its configuration.
+
+    The grid is one-dimensional: `blocks()` blocks of `block` threads. With `cluster` > 1 the blocks
+    come in clusters of that many, and `blocks()` counts blocks, not clusters.
+    """
+
+    symbol: str
+    grid: tuple[Expr, ...]  # factors, expressions over the kernel's sizes
+    block: int
+    shared_bytes: int
+    cluster: int = 1
+
+    def blocks(self, sizes: Mapping[str, int] | None = None) -> int:
+        """How many blocks to launch; 0 means that there is nothing to do."""
+        known = {Var.make(name): index(value) for name, value in (sizes or {}).items()}
+        factors = [substitute(factor, known) for factor in self.grid]
+        assert all(isinstance(f, Const) for f in factors), "every size has a value"
+        return prod(int(f.value) for f in factors if isinstance(f, Const)) * self.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """A kernel as CUDA C++. Launches with more than 48 KB of shared memory need the attribute."""
+
+    name: str
+    text: str
+    launches: tuple[Launch, ...]
+    workspace_bytes: int = 0

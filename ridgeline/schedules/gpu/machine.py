@@ -1,0 +1,21 @@
+"""The facts of a GPU that default schedules depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GpuMachine:
+    """What one GPU has: read from the device by the runtime, or a stated one in tests."""
+
+    arch: str  # as NVRTC names it: "sm_80", "sm_90a"
+    multiprocessors: int
+    shared_bytes: int  # that one block may use
+    l2_bytes: int
+    cluster: int = 1  # blocks that can share their shared memory; 1 before Hopper
+    block_threads: int = 1024
+
+
+H200 = GpuMachine("sm_90a", 132, 232_448, 60 << 20, cluster=8)
+A100 = GpuMachine("sm_80", 108, 166_912, 40 << 20)
