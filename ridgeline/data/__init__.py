@@ -11,9 +11,18 @@ from ridgeline.data.dataset import (
 )
 from ridgeline.data.digits import digits
 from ridgeline.data.loader import DataLoader
-from ridgeline.data.sampler import RandomSampler, SequentialSampler, WeightedRandomSampler
+from ridgeline.data.making import current_stream
+from ridgeline.data.pool import WorkerError
+from ridgeline.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+)
+from ridgeline.data.worker import WorkerInfo, get_worker_info
 
 __all__ = [
+    "BatchSampler",
     "ConcatDataset",
     "DataLoader",
     "Dataset",
@@ -23,7 +32,11 @@ __all__ = [
     "Subset",
     "TensorDataset",
     "WeightedRandomSampler",
+    "WorkerError",
+    "WorkerInfo",
+    "current_stream",
     "default_collate",
     "digits",
+    "get_worker_info",
     "random_split",
 ]

@@ -1,60 +1,95 @@
 """DataLoader: batches of tensors in a seeded order, from any point of any epoch.
 
-The batches of an epoch are a function of (seed, epoch) and each batch's random transform of
-(seed, epoch, batch): a loader whose state was saved after some batch goes on with the next one,
-and gives exactly what it would have given without the interruption.
+The batches of an epoch are a function of (seed, epoch) and what is random in a batch of (seed,
+epoch, batch): a loader whose state was saved after some batch goes on with the next one, and
+gives exactly what it would have given without the interruption, with any number of workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
-from ridgeline.data.collate import collate_arrays, to_tensors
+from ridgeline.data.collate import to_tensors
 from ridgeline.data.dataset import IterableDataset
-from ridgeline.data.randomness import Stream
-from ridgeline.data.sampler import Indices, RandomSampler, Sampler, SequentialSampler
+from ridgeline.data.making import Group, Maker
+from ridgeline.data.pool import Pool
+from ridgeline.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    batches_of,
+    indices_of,
+)
 from ridgeline.data.transforms import Transform
 from ridgeline.errors import RidgelineError
+
+MOST_PREFETCHED = 64  # per worker; the tasks in flight must fit into a socket
 
 
 class DataLoader:
     """Iterating gives one epoch of batches; each iteration is the next epoch.
 
-    A dataset is an IterableDataset, or anything with a length and samples by index.
-    `transform(images, stream)` is applied to the first array of every batch. `epoch` and
-    `position` say where the loader stands; `state_dict()` holds both.
+    A dataset is an IterableDataset, or anything with a length and samples by index. With
+    `batch_size=None` every sample is a batch by itself. `transform(images, stream)` is applied to
+    the first array of every batch. `num_workers` processes make batches ahead of time,
+    `prefetch_factor` each; every worker iterates its own copy of an IterableDataset, as in torch
+    (see `get_worker_info`). `epoch` and `position` say where the loader stands; `state_dict()`
+    holds both.
     """
 
     def __init__(
         self,
         dataset: Any,
-        batch_size: int = 1,
+        batch_size: int | None = 1,
         shuffle: bool = False,
-        sampler: Sampler | None = None,
-        collate_fn: Callable[[Sequence[Any]], Any] | None = None,
+        sampler: Sampler | Iterable[int] | None = None,
+        batch_sampler: BatchSampler | Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
         drop_last: bool = False,
         *,
+        timeout: float = 0.0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: str | None = None,
+        prefetch_factor: int = 2,
+        persistent_workers: bool = False,
         seed: int = 0,
         transform: Transform | None = None,
     ) -> None:
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise RidgelineError(f"batch_size must be a whole number above 0, not {batch_size!r}")
+        _check_count("num_workers", num_workers, 0)
+        _check_count("prefetch_factor", prefetch_factor, 1, MOST_PREFETCHED)
+        if not timeout >= 0:
+            raise RidgelineError(f"timeout must be at least 0 seconds, not {timeout!r}")
+        if multiprocessing_context not in (None, "forkserver", "spawn"):
+            raise RidgelineError(
+                f"workers cannot be started by {multiprocessing_context!r}",
+                help="forkserver or spawn; fork would copy the threads of this process",
+            )
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.collate_fn, self.seed, self.transform = collate_fn, seed, transform
-        self.sampler = _sampler(dataset, shuffle, sampler, seed)
+        self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
+        self.persistent_workers, self.timeout = persistent_workers, timeout
+        self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
+        self.sampler = _sampler(dataset, shuffle, sampler, batch_sampler, seed)
+        self.batch_sampler: Any = batch_sampler
+        if batch_sampler is not None and (batch_size not in (1, None) or drop_last):
+            raise RidgelineError("a batch_sampler decides batch_size and drop_last itself")
+        if batch_sampler is None and batch_size is not None:
+            self.batch_sampler = BatchSampler(self.sampler or (), batch_size, drop_last)
         self.epoch = self.position = 0
         self._resumed = False
         self._latest: object = None
+        self._pool: Pool | None = None
+        self._turns = self._tickets = 0
 
     def __len__(self) -> int:
-        if self.sampler is None:
+        if isinstance(self.dataset, IterableDataset):
             raise TypeError("a loader over an IterableDataset has no length")
-        whole, rest = divmod(len(self.sampler), self.batch_size)
-        return whole if self.drop_last or not rest else whole + 1
+        counted = self.sampler if self.batch_sampler is None else self.batch_sampler
+        return len(counted)
 
     def __iter__(self) -> Iterator[Any]:
         if self.position and not self._resumed:  # the last iteration was left early
@@ -65,41 +100,107 @@ class DataLoader:
 
     def _batches(self, epoch: int, start: int, token: object) -> Iterator[Any]:
         number = start
-        for samples in islice(self._groups(epoch), start, None):
-            batch = self._made(samples, Stream(self.seed, epoch, number))
-            number += 1
-            if self._latest is token:
-                self.position = number
-            yield batch
+        made = self._made_by_workers if self.num_workers else self._made_here
+        batches = made(epoch, start)
+        try:
+            for batch in batches:
+                number += 1
+                if self._latest is token:
+                    self.epoch, self.position = epoch, number
+                yield batch if self.collate_fn is not None else to_tensors(batch)
+        finally:
+            batches.close()
         if self._latest is token:
             self.epoch, self.position = epoch + 1, 0
 
-    def _groups(self, epoch: int) -> Iterator[Any]:
-        """What each batch is made of: indices, or the samples of a stream."""
-        if isinstance(self.dataset, IterableDataset):
-            stream = iter(self.dataset)
-            while group := list(islice(stream, self.batch_size)):
-                if len(group) == self.batch_size or not self.drop_last:
-                    yield group
-            return
-        assert self.sampler is not None
-        order = self.sampler.indices(epoch)
-        for number in range(len(self)):
-            yield order[number * self.batch_size : (number + 1) * self.batch_size]
+    def _groups(self, epoch: int) -> list[Group]:
+        """What each batch of an epoch is made of: its indices."""
+        if self.batch_sampler is None:
+            return list(indices_of(self.sampler, epoch).tolist())
+        return list(batches_of(self.batch_sampler, epoch))
 
-    def _made(self, samples: Indices | list[Any], stream: Stream) -> Any:
-        gather = getattr(self.dataset, "batch", None)
-        if isinstance(samples, np.ndarray) and gather is not None and self.collate_fn is None:
-            batch = gather(samples)
+    def _maker(self) -> Maker:
+        return Maker(
+            self.dataset, self.batch_size, self.drop_last, self.collate_fn, self.transform,
+            self.seed,
+        )  # fmt: skip
+
+    def _made_here(self, epoch: int, start: int) -> Any:
+        maker = self._maker()
+        if isinstance(self.dataset, IterableDataset):
+            groups: Iterable[Group] = islice(maker.stream_groups(), start, None)
         else:
-            if isinstance(samples, np.ndarray):
-                samples = [self.dataset[int(i)] for i in samples]
-            if self.collate_fn is not None:
-                return self.collate_fn(samples)
-            batch = collate_arrays(samples)
-        if self.transform is not None:
-            batch = _transformed(batch, self.transform, stream)
-        return to_tensors(batch)
+            groups = self._groups(epoch)[start:]
+        for number, group in enumerate(groups, start):
+            yield maker.make(group, epoch, number)
+
+    def _made_by_workers(self, epoch: int, start: int) -> Any:
+        pool, self._pool = self._pool, None  # a second iteration meanwhile has its own workers
+        if pool is None:
+            pool = Pool(
+                self._maker(), self.num_workers, self.worker_init_fn,
+                self.multiprocessing_context, self.timeout,
+            )  # fmt: skip
+        healthy = False
+        try:
+            if isinstance(self.dataset, IterableDataset):
+                yield from islice(self._stream_batches(pool, epoch), start, None)
+            else:
+                yield from self._index_batches(pool, epoch, start)
+            healthy = True
+        except GeneratorExit:  # left early: what is under way will be ignored
+            healthy = True
+            raise
+        finally:
+            if healthy and self.persistent_workers and self._pool is None:
+                self._pool = pool
+            else:
+                pool.close()
+
+    def _index_batches(self, pool: Pool, epoch: int, start: int) -> Iterator[Any]:
+        """Batch after batch, each made by the worker whose turn it is."""
+        groups = self._groups(epoch)
+        ahead = self.prefetch_factor * self.num_workers
+        first = self._tickets - start  # the ticket of batch 0, were it asked for
+        self._tickets = first + len(groups)
+        for number in range(start, len(groups) + ahead):
+            if number < len(groups):
+                task = (epoch, number, groups[number], 0)
+                pool.ask(number % self.num_workers, first + number, task)
+            due = number - ahead
+            if due >= start:
+                yield pool.answer(due % self.num_workers, first + due)[1]
+
+    def _stream_batches(self, pool: Pool, epoch: int) -> Iterator[Any]:
+        """Round and round the workers, each with its own pass over the stream, until all end."""
+        self._turns += 1
+        waiting: dict[int, list[int]] = {number: [] for number in range(self.num_workers)}
+        place = dict.fromkeys(waiting, 0)
+
+        def ask(number: int) -> None:
+            self._tickets += 1
+            waiting[number].append(self._tickets)
+            key = place[number] * self.num_workers + number  # what its randomness depends on
+            place[number] += 1
+            pool.ask(number, self._tickets, (epoch, key, None, self._turns))
+
+        for _ in range(self.prefetch_factor):
+            for number in waiting:
+                ask(number)
+        while waiting:
+            for number in list(waiting):
+                found, batch = pool.answer(number, waiting[number].pop(0))
+                if not found:
+                    del waiting[number]
+                    continue
+                ask(number)
+                yield batch
+
+    def close(self) -> None:
+        """End persistent workers; without a call they end with the loader."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
     def state_dict(self) -> dict[str, int]:
         """Where the loader stands: the epoch, and how many of its batches were handed out."""
@@ -115,21 +216,24 @@ class DataLoader:
         self.epoch, self.position, self._resumed = state["epoch"], state["position"], True
 
 
-def _sampler(dataset: Any, shuffle: bool, sampler: Sampler | None, seed: int) -> Sampler | None:
+def _check_count(name: str, value: Any, least: int, most: int | None = None) -> None:
+    wrong = not isinstance(value, int) or isinstance(value, bool) or value < least
+    if wrong or (most is not None and value > most):
+        until = f" and at most {most}" if most is not None else ""
+        raise RidgelineError(
+            f"{name} must be a whole number of at least {least}{until}, not {value!r}"
+        )
+
+
+def _sampler(dataset: Any, shuffle: bool, sampler: Any, batch_sampler: Any, seed: int) -> Any:
     if isinstance(dataset, IterableDataset):
-        if shuffle or sampler is not None:
+        if shuffle or sampler is not None or batch_sampler is not None:
             raise RidgelineError("an IterableDataset has its own order: no shuffle, no sampler")
         return None
     if len(dataset) == 0:
         raise RidgelineError("the dataset is empty", help="a loader needs at least one sample")
-    if sampler is None:
+    if shuffle + (sampler is not None) + (batch_sampler is not None) > 1:
+        raise RidgelineError("pass either shuffle=True, a sampler or a batch_sampler, not both")
+    if sampler is None and batch_sampler is None:
         return RandomSampler(dataset, seed=seed) if shuffle else SequentialSampler(dataset)
-    if shuffle:
-        raise RidgelineError("pass either shuffle=True or a sampler, not both")
     return sampler
-
-
-def _transformed(batch: Any, transform: Transform, stream: Stream) -> Any:
-    if isinstance(batch, tuple):
-        return (transform(batch[0], stream), *batch[1:])
-    return transform(batch, stream)

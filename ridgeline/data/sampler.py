@@ -1,12 +1,13 @@
 """Samplers: the order in which a loader visits a dataset.
 
 A sampler is a pure function of the epoch: `indices(epoch)` gives the order, so a run can be taken
-up again anywhere without replaying what came before.
+up again anywhere without replaying what came before. torch's form, something that gives indices
+when iterated, is taken too; it is told the epoch first where it has `set_epoch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -88,3 +89,49 @@ class WeightedRandomSampler:
 
     def __len__(self) -> int:
         return self.num_samples
+
+
+class BatchSampler:
+    """The indices of a sampler in groups of `batch_size`."""
+
+    def __init__(
+        self, sampler: Sampler | Iterable[int], batch_size: int, drop_last: bool = False
+    ) -> None:
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise RidgelineError(f"batch_size must be a whole number above 0, not {batch_size!r}")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def batches(self, epoch: int) -> list[Indices]:
+        """The groups of one epoch."""
+        order = indices_of(self.sampler, epoch)
+        count = self._count(len(order))
+        return [order[n * self.batch_size : (n + 1) * self.batch_size] for n in range(count)]
+
+    def _count(self, samples: int) -> int:
+        whole, rest = divmod(samples, self.batch_size)
+        return whole if self.drop_last or not rest else whole + 1
+
+    def __len__(self) -> int:
+        return self._count(len(self.sampler))  # type: ignore[arg-type]
+
+
+def indices_of(sampler: Any, epoch: int) -> Indices:
+    """The order of an epoch, from either form of sampler."""
+    if hasattr(sampler, "indices"):
+        return np.asarray(sampler.indices(epoch), np.int64)
+    _set_epoch(sampler, epoch)
+    return np.asarray(list(sampler), np.int64)
+
+
+def batches_of(batch_sampler: Any, epoch: int) -> list[Indices]:
+    """The groups of an epoch, from either form of batch sampler."""
+    if hasattr(batch_sampler, "batches"):
+        found: list[Indices] = batch_sampler.batches(epoch)
+        return found
+    _set_epoch(batch_sampler, epoch)
+    return [np.asarray(group, np.int64) for group in batch_sampler]
+
+
+def _set_epoch(sampler: Any, epoch: int) -> None:
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)

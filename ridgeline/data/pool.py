@@ -1,0 +1,176 @@
+"""The worker processes of a loader, seen from the loader: tasks out, batches in.
+
+Each worker has a socket of its own. Waiting for a batch is waiting for that socket or for the
+process to end, so a killed worker is noticed at once and nothing can hang on a lock it held.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import wait
+from typing import Any, NoReturn
+
+from ridgeline.data import worker
+from ridgeline.data.making import Maker
+from ridgeline.data.transport import Channel, memory_file, pack
+from ridgeline.errors import RidgelineError
+
+STARTING = 120.0  # seconds a worker has to start
+GRACE = 2.0  # seconds a worker has to end by itself
+_PRELOAD = ["ridgeline.data.worker"]  # imported once, in the server that workers are forked from
+
+
+class WorkerError(RidgelineError):
+    """A worker process of a loader that died, did not answer, or failed in a dataset."""
+
+    code = "RL0611"
+
+
+class WorkerTraceback(Exception):
+    """Where in a worker process an exception came from; stands as its cause."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"in worker {number}:\n{text}")
+
+
+class Pool:
+    """Running workers; `close()` ends them, as does the end of the program."""
+
+    def __init__(
+        self,
+        maker: Maker,
+        count: int,
+        init: Callable[[int], None] | None,
+        context: str | None,
+        timeout: float,
+    ) -> None:
+        self.timeout = timeout
+        # a batch that is not made into tensors here may be kept by the user: it owns its memory
+        self.copies = maker.collate_fn is not None or maker.batch_size is None
+        self.processes: list[Any] = []
+        self.channels: list[Channel] = []
+        self._close = weakref.finalize(self, _shut_down, self.processes, self.channels)
+        try:
+            descriptor, size = _written((maker, init))
+            try:
+                for number in range(count):
+                    self._start(number, count, context)
+                    with suppress(ConnectionError):  # a dead worker is met below
+                        self.channels[-1].send_file(worker.MAKER, 0, descriptor, size)
+            finally:
+                os.close(descriptor)
+            for number in range(count):
+                kind, _, value = self._expect(number, STARTING)
+                if kind == worker.ERROR:
+                    _raise(number, *value)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, number: int, count: int, context: str | None) -> None:
+        method = context or ("forkserver" if sys.platform == "linux" else "spawn")
+        chosen: Any = multiprocessing.get_context(method)
+        if method == "forkserver":
+            chosen.set_forkserver_preload(_PRELOAD)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        with theirs:
+            process = chosen.Process(
+                target=worker.main, args=(theirs, number, count), daemon=True,
+                name=f"ridgeline-loader-{number}",
+            )  # fmt: skip
+            self.channels.append(Channel(ours))
+            process.start()
+            self.processes.append(process)
+
+    def ask(self, number: int, ticket: int, task: tuple[Any, ...]) -> None:
+        """Give a worker something to do."""
+        try:
+            self.channels[number].send(worker.TASK, ticket, task)
+        except ConnectionError:
+            self._gone(number)
+
+    def answer(self, number: int, ticket: int) -> tuple[bool, Any]:
+        """A worker's answer to a task: whether there is a batch, and the batch."""
+        while True:
+            kind, found, value = self._expect(number, self.timeout or None)
+            if found == ticket:  # others are answers to an iteration that was left early
+                if kind == worker.ERROR:
+                    _raise(number, *value)
+                return kind == worker.BATCH, value
+
+    def _expect(self, number: int, patience: float | None) -> tuple[bytes, int, Any]:
+        """The next message of a worker."""
+        channel, process = self.channels[number], self.processes[number]
+        ready = wait([channel.socket, process.sentinel], patience)
+        if not ready:
+            raise WorkerError(
+                f"worker {number} did not answer within {patience:g} s",
+                help="raise timeout=, or look for what blocks in the dataset",
+            )
+        if channel.socket not in ready:
+            self._gone(number)
+        try:
+            return channel.receive(self.copies)
+        except EOFError:
+            self._gone(number)
+
+    def _gone(self, number: int) -> NoReturn:
+        process = self.processes[number]
+        process.join(GRACE)
+        code = process.exitcode
+        how = f"ended with code {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        self.close()
+        raise WorkerError(
+            f"worker {number} of the loader {how}",
+            note="its own messages, if there are any, are on standard error",
+            help="SIGKILL often means a lack of memory; in a script, start loaders with workers "
+            'under: if __name__ == "__main__":',
+        )
+
+    def close(self) -> None:
+        """End the workers and wait until they are gone."""
+        self._close()
+
+
+def _raise(number: int, error: Exception | None, message: str, text: str) -> NoReturn:
+    """Raise what a worker raised, with the worker's traceback as the cause."""
+    cause = WorkerTraceback(number, text)
+    if error is None:
+        raise WorkerError(f"worker {number} failed: {message}", note=text) from cause
+    raise error from cause
+
+
+def _written(value: Any) -> tuple[int, int]:
+    """What every worker is sent, as one memory file that they all map."""
+    try:
+        return memory_file(pack(value))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise WorkerError(
+            f"the dataset or a function of the loader cannot be sent to worker processes: {error}",
+            help="define it at the top of a module (no lambda, no open file), or use num_workers=0",
+        ) from error
+
+
+def _shut_down(processes: list[Any], channels: list[Channel]) -> None:
+    for channel in channels:
+        channel.close()
+    deadline = time.monotonic() + GRACE
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
+        process.close()
+    processes.clear()
+    channels.clear()
