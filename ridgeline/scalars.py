@@ -98,6 +98,11 @@ def _mulhi(a: Array, b: Array) -> Array:
     return ((a.astype(np.uint64) * b.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
 
 
+def _sign(x: Array) -> Array:
+    """NaN has no sign: 0, as in torch."""
+    return np.asarray((x > 0).astype(x.dtype) - (x < 0).astype(x.dtype))
+
+
 def _row(
     name: str, arity: int, result: str, cost: str, kinds: tuple[str, ...], fn: Any
 ) -> ScalarOp:
@@ -107,7 +112,7 @@ def _row(
 _ROWS = (
     _row("neg", 1, "same", "add", _NUMBERS, np.negative),
     _row("abs", 1, "same", "add", _REALS, np.abs),
-    _row("sign", 1, "same", "cmp", _REALS, np.sign),
+    _row("sign", 1, "same", "cmp", _REALS, _sign),
     _row("floor", 1, "same", "add", _REAL_FLOATS, np.floor),
     _row("ceil", 1, "same", "add", _REAL_FLOATS, np.ceil),
     _row("round", 1, "same", "add", _REAL_FLOATS, np.rint),

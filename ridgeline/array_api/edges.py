@@ -55,10 +55,11 @@ def tanh(x: Tensor, /) -> Array:
 
 
 def sign(x: Tensor, /) -> Array:
-    """-1, 0 or 1; of complex numbers, the number divided by its magnitude."""
+    """-1, 0, 1 or NaN; of complex numbers, the number divided by its magnitude."""
     require("sign", need_array("sign", x).dtype, NUMERIC)
     if x.dtype.kind != "complex":
-        return call("sign", x)
+        result = call("sign", x)
+        return _where(call("isnan", x), x, result) if x.dtype.kind == "float" else result
     zero = call("eq", x, call("zeros_like", x))
     return _where(zero, call("zeros_like", x), call("sgn", x))
 

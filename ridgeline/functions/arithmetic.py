@@ -45,14 +45,20 @@ def add(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
 @public("subtract", inplace=True)
 def sub(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
     """input - alpha * other."""
+    if _is_truth(input) or _is_truth(other):
+        raise DTypeError(
+            "subtraction is not defined for bool",
+            help="use ~, ^ or logical_xor(), or convert with .int() or .float()",
+        )
     if not (isinstance(alpha, int) and alpha == 1):
         other = _scaled(other, alpha)
-    a, b = pair(input, other)
-    if a.types[0].dtype is dtypes.bool_:
-        raise DTypeError(
-            "subtraction is not defined for bool tensors", help="use ^ or logical_xor()"
-        )
-    return node(_SUB, (a, b))
+    return node(_SUB, pair(input, other))
+
+
+def _is_truth(operand: Operand) -> bool:
+    if isinstance(operand, Node):
+        return operand.types[0].dtype is dtypes.bool_
+    return operand is True or operand is False
 
 
 @public(method=False)
@@ -292,16 +298,22 @@ def bitwise_not(input: Node) -> Node:
     return apply("not", input)
 
 
+def _shift(name: str, symbol: str, input: Operand, other: Operand) -> Node:
+    if result_type(input, other) is dtypes.bool_:
+        raise DTypeError(f"{symbol} is not defined for bool", help="convert with .int()")
+    return _bits(name, symbol, input, other)
+
+
 @public(inplace=True)
 def bitwise_left_shift(input: Operand, other: Operand) -> Node:
     """input << other."""
-    return _bits("shl", "<<", *_numbers(*align(input, other)))
+    return _shift("shl", "<<", input, other)
 
 
 @public(inplace=True)
 def bitwise_right_shift(input: Operand, other: Operand) -> Node:
     """input >> other."""
-    return _bits("shr", ">>", *_numbers(*align(input, other)))
+    return _shift("shr", ">>", input, other)
 
 
 @public(method=False)

@@ -1,4 +1,4 @@
-"""Values that decide a shape: read now when uncompiled, an error while jit traces.
+"""Values that decide a shape or a Python bool: read now when uncompiled, an error while jit traces.
 
 `nonzero`, boolean masks and `unique` have results whose size depends on the numbers. Everything
 recorded so far is computed to learn it; jit has no numbers, so there it must be avoided.
@@ -40,7 +40,7 @@ def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
     if place:
         lines.append(f"the tensor {node.types[0]} was made at {place}")
     return CaptureError(
-        f"the shape of {what} depends on values, which {tracer} does not have while it traces",
+        f"{what} depends on values, which {tracer} does not have while it traces",
         note="\n".join(lines),
         help=remedy or "choose with where(), or move this line out of the traced function",
     )

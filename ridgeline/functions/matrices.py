@@ -53,8 +53,9 @@ def vector_norm(
 
 def _vector_norm(x: Node, ord: float, axes: Sequence[int]) -> Node:
     if ord == 0:  # through sign, whose derivative is zero, where that of a comparison is none
-        ones = apply("sign", abs(x))
-        return reduce(select(apply("isnan", ones), full_like(ones, 1), ones), "sum", axes)
+        sizes = abs(x)
+        ones = select(apply("isnan", sizes), full_like(sizes, 1), apply("sign", sizes))
+        return reduce(ones, "sum", axes)
     if not axes:
         return abs(x)
     if ord == 2:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
@@ -15,7 +14,7 @@ from ridgeline.functions.operands import Operand, axis_of, broadcast_shapes, pai
 from ridgeline.functions.reductions import mean, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.complex import conj, real_of
+from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, full_like
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import concat, reshape
@@ -246,7 +245,9 @@ def cov(
         from ridgeline.functions.operands import defaults
 
         matrix = cast(matrix, defaults.dtype)
-    weights = _weights(real_of(matrix.dtype), fweights, aweights)
+    weights = aweights if fweights is None else fweights
+    if fweights is not None and aweights is not None:
+        weights = mul(fweights, aweights)
     if weights is None:
         centre = mean(matrix, 1, True)
         norm: Operand = float(max(known(matrix.shape[1]) - correction, 0))
@@ -264,13 +265,6 @@ def cov(
         norm = maximum(norm, 0)
     result = div(product, norm)
     return reshape(result, ()) if known(matrix.shape[0]) == 1 else result
-
-
-def _weights(dtype: DType, fweights: Node | None, aweights: Node | None) -> Node | None:
-    if fweights is None or aweights is None:
-        found = fweights if aweights is None else aweights
-        return None if found is None else cast(found, dtype)
-    return cast(mul(fweights, aweights), dtype)
 
 
 @public()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
-from ridgeline.functions.arithmetic import div, mul
+from ridgeline.functions.arithmetic import add, div, le, mul, sub
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.matrices import vector_norm
 from ridgeline.functions.movement import pad as pad_
@@ -19,9 +19,10 @@ from ridgeline.functions.operands import (
     broadcast_shapes,
     defaults,
     dtype_of_number,
+    pair,
     stretch,
 )
-from ridgeline.functions.pointwise import isnan
+from ridgeline.functions.pointwise import abs, isfinite, isnan
 from ridgeline.functions.reductions import Dims, amax, amin, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -96,6 +97,35 @@ def equal(input: Node, other: Node) -> bool:
         raise DTypeError(f"equal needs one type, got {input.dtype.name} and {other.dtype.name}")
     same = apply("eq", input, other)
     return bool(concrete(same, "equal").all())
+
+
+@public()
+def isclose(
+    input: Node, other: Node, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Node:
+    """True where |input - other| <= atol + rtol * |other|."""
+    if input.dtype is not other.dtype:
+        raise DTypeError(
+            f"isclose needs operands of one type, got {input.dtype.name} and {other.dtype.name}"
+        )
+    a, b = pair(input, other)
+    same = apply("eq", a, b)
+    if not a.dtype.is_differentiable:
+        a, b = cast(a, dtypes.float64), cast(b, dtypes.float64)
+    near = le(abs(sub(a, b)), add(mul(abs(b), float(rtol)), float(atol)))
+    result = apply("or", same, apply("and", near, isfinite(sub(a, b))))
+    if equal_nan:
+        result = apply("or", result, apply("and", isnan(a), isnan(b)))
+    return result
+
+
+@public()
+def allclose(
+    input: Node, other: Node, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Are all elements close? A Python bool, as in torch: inside jit use `isclose().all()`."""
+    close = isclose(input, other, rtol, atol, equal_nan)
+    return bool(concrete(close, "allclose", "use isclose(...).all()").all())
 
 
 @public(inplace=True)

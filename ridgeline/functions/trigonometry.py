@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError
-from ridgeline.functions.arithmetic import add, mul, truth
+from ridgeline.functions.arithmetic import mul, truth
 from ridgeline.functions.operands import Operand, align, floating, pair, result_type
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, proj
@@ -216,36 +216,3 @@ def _is_infinity(input: Node, which: float) -> Node:
     if not input.dtype.is_floating_point:
         return apply("ne", input, input)
     return apply("eq", input, full_like(input, which))
-
-
-@public()
-def isclose(
-    input: Node, other: Node, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Node:
-    """True where |input - other| <= atol + rtol * |other|."""
-    from ridgeline.functions.arithmetic import le, sub
-    from ridgeline.functions.pointwise import abs, isfinite, isnan
-
-    if input.dtype is not other.dtype:
-        raise DTypeError(
-            f"isclose needs operands of one type, got {input.dtype.name} and {other.dtype.name}"
-        )
-    a, b = pair(input, other)
-    same = apply("eq", a, b)
-    if not a.dtype.is_differentiable:
-        a, b = cast(a, dtypes.float64), cast(b, dtypes.float64)
-    near = le(abs(sub(a, b)), add(mul(abs(b), float(rtol)), float(atol)))
-    result = apply("or", same, apply("and", near, isfinite(sub(a, b))))
-    if equal_nan:
-        result = apply("or", result, apply("and", isnan(a), isnan(b)))
-    return result
-
-
-@public()
-def allclose(
-    input: Node, other: Node, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Node:
-    """Are all elements close? A 0-d bool tensor, true in an `if`."""
-    from ridgeline.functions.reductions import all
-
-    return all(isclose(input, other, rtol, atol, equal_nan))

@@ -193,8 +193,7 @@ class ScalarEmitter:
     def _float_sign(self, a: Value) -> Value:
         zero, one = self._literal(0.0, a), self._literal(1.0, a)
         below = self.choose(self._compare("lt", a, zero), self._literal(-1.0, a), zero)
-        signed = self.choose(self._compare("lt", zero, a), one, below)
-        return self.choose(self._float("isnan", dtypes.bool_, a), a, signed)
+        return self.choose(self._compare("lt", zero, a), one, below)
 
     def _float_mod(self, a: Value, b: Value) -> Value:
         """The remainder with the divisor's sign, also of zero; exact as C's fmod is."""

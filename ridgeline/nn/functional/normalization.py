@@ -47,6 +47,8 @@ def batch_norm(
 ) -> Tensor:
     """Zero mean and unit variance by channel; running statistics take the unbiased variance."""
     rank = len(input.shape)
+    if rank == 1 and not input.numel():  # no channels and nothing to normalise
+        return input.clone()
     if rank < 2:
         raise ShapeError(f"batch_norm needs an axis of channels, got shape {list(input.shape)}")
     axes = (0, *range(2, rank))
