@@ -16,7 +16,7 @@ from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.counting import places_of
 from ridgeline.functions.movement import checked_index
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
-from ridgeline.functions.places import as_index, from_axis, to_axis, wrapped
+from ridgeline.functions.places import as_index, from_axis, harmless, to_axis, wrapped
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
@@ -105,7 +105,7 @@ def _per_axis(input: Node, picks: Sequence[Node | None]) -> list[Node | None]:
         else:
             if axis >= len(input.shape):
                 raise AxisError(f"too many indices for a tensor with {len(input.shape)} axes")
-            found.append(wrapped(as_index(index, "indexing"), input.shape[axis], axis))
+            found.append(as_index(index, "indexing"))
     if len(found) > len(input.shape):
         raise AxisError(f"{len(found)} indices for a tensor with {len(input.shape)} axes")
     return found + [None] * (len(input.shape) - len(found))
@@ -144,10 +144,15 @@ class _Picks:
         self.axes = tuple(axis for axis, index in enumerate(listed) if index is not None)
         chosen = [index for index in listed if index is not None]
         self.shape = broadcast_shapes(*[index.shape for index in chosen]) if chosen else ()
-        self.indices = [stretch(index, self.shape) for index in chosen]
+        self.rest = tuple(s for axis, s in enumerate(input.shape) if axis not in self.axes)
+        touched = (*self.rest, *self.shape)
+        self.indices = []
+        for axis, index in zip(self.axes, chosen):
+            size = input.shape[axis]
+            place = wrapped(harmless(index, size, touched), size, axis)
+            self.indices.append(stretch(place, self.shape))
         together = all(b == a + 1 for a, b in zip(self.axes, self.axes[1:]))
         self.place = self.axes[0] if together and self.axes else 0
-        self.rest = tuple(s for axis, s in enumerate(input.shape) if axis not in self.axes)
 
     @property
     def result(self) -> tuple[Size, ...]:

@@ -42,6 +42,11 @@ def wrapped(index: Node, size: Size, axis: int = 0) -> Node:
     return select(below, add(index, full_like(index, size)), index)  # type: ignore[arg-type]
 
 
+def harmless(index: Node, size: Size, touched: tuple[Size, ...]) -> Node:
+    """The index; or zeros where it reaches no element of `touched`, and so may name any place."""
+    return full_like(index, 0) if 0 in touched and size != 0 else index
+
+
 def lined(node: Node) -> Node:
     """A 0-d node with one axis, which torch lets every dim= argument name."""
     return node if node.shape else movement.reshape(node, (1,))

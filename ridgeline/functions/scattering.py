@@ -18,6 +18,7 @@ from ridgeline.functions.places import (
     as_vector,
     flat,
     from_axis,
+    harmless,
     lined,
     number,
     wrapped,
@@ -170,6 +171,7 @@ def index_add(input: Node, dim: int, index: Node, source: Node, *, alpha: Operan
     """The input with slices of `source` added at `index` along an axis."""
     scaled = source if isinstance(alpha, int) and alpha == 1 else mul(source, alpha)
     places, updates, axis = _slices(input, dim, index, scaled, "index_add")
+    places = harmless(places, lined(input).shape[axis], input.shape)
     result = rows.scatter(lined(input), updates, (places,), (axis,), "add")
     return movement.reshape(result, input.shape)
 
@@ -178,6 +180,7 @@ def index_add(input: Node, dim: int, index: Node, source: Node, *, alpha: Operan
 def index_copy(input: Node, dim: int, index: Node, source: Node) -> Node:
     """The input with slices of `source` written at `index` along an axis."""
     places, updates, axis = _slices(input, dim, index, source, "index_copy")
+    places = harmless(places, lined(input).shape[axis], input.shape)
     result = rows.scatter(lined(input), updates, (places,), (axis,))
     return movement.reshape(result, input.shape)
 
@@ -190,7 +193,7 @@ def index_fill(input: Node, dim: int, index: Node, value: Operand) -> Node:
     if isinstance(value, Node) and value.shape:
         raise ShapeError(f"index_fill needs one value, got shape {list(value.shape)}")
     size = base.shape[axis]
-    places = wrapped(places, size, axis)
+    places = wrapped(harmless(places, size, base.shape), size, axis)
     # a mask, so that an index named twice counts once in the gradient of the value
     line = number((size,), False, dtypes.bool_)
     line = rows.scatter(line, number(places.shape, True, dtypes.bool_), (places,), (0,))

@@ -39,8 +39,8 @@ def on_host(node: Node) -> bool:
 
     Their NumPy value runs between kernels.
     """
-    if node.op.family == "opaque":
-        return not has_loops(node)
+    if node.op.family == "opaque" and not has_loops(node):
+        return True
     types = [*node.types, *(i.type for i in node.inputs)]
     return node.op is not PROJ and any(
         t.dtype.kind == "complex" or (t.dtype.itemsize == 1 and t.dtype.kind == "float")

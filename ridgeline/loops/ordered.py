@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, maximum, minimum, mul, sub
+from ridgeline.loops.build import add, cast, maximum, minimum, mul, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lower import Axis, GroupLowering, Lowered, Space
 from ridgeline.loops.monoids import MONOIDS
@@ -21,7 +21,7 @@ from ridgeline.loops.views import size_expr
 from ridgeline.ops.elementwise import IOTA
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.index_checks import stays_below
-from ridgeline.ops.scan import LINEAR_SCAN, SCAN
+from ridgeline.ops.scan import LINEAR_SCAN, SCAN, carried
 
 ORDERED = (SCAN, LINEAR_SCAN, SCATTER)
 _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
@@ -29,11 +29,12 @@ _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
 
 def has_loops(node: Node) -> bool:
     """True for scans and scatters that kernels can run; the others are library calls."""
-    if node.op not in ORDERED or (node.dtype.kind == "float" and node.dtype.itemsize < 4):
-        return False  # narrow floats would be rounded at every step
     if node.op is SCAN:
         return node.attrs.monoid in ("sum", "prod")
-    return node.op is LINEAR_SCAN or node.dtype.kind != "bool"
+    if node.op is SCATTER:  # updates of narrow floats would be rounded one by one
+        narrow = node.dtype.kind == "float" and node.dtype.itemsize < 4
+        return node.dtype.kind != "bool" and not narrow
+    return node.op is LINEAR_SCAN
 
 
 def lower_ordered(node: Node, external: Callable[[Node], bool], name: str) -> Lowered:
@@ -64,16 +65,17 @@ def _scan(node: Node, lowering: GroupLowering) -> Lowered:
     where = dict(zip(kept, (r.var for r in rows))) | {along: place}
     index = tuple(where[a] for a in range(len(node.shape)))
     space = Space(rows, (inner,), tuple(r.extent for r in rows), node.shape, index)
-    values = [lowering.read(i, index, space) for i in node.inputs]
-    total = Buffer("acc0", (), node.dtype, "reg")
+    wide = carried(node.dtype)
+    values = [cast(lowering.read(i, index, space), wide) for i in node.inputs]
+    total = Buffer("acc0", (), wide, "reg")
     held = Load.make(total, ())
     if node.op is LINEAR_SCAN:
-        first: Expr = ir.const(0, node.dtype)
+        first: Expr = ir.const(0, wide)
         step: Stmt = Store(total, (), add(mul(values[0], held), values[1]))
     else:
-        (first,) = MONOIDS[node.attrs.monoid].init((node.dtype,))
+        (first,) = MONOIDS[node.attrs.monoid].init((wide,))
         step = Reduce((total,), (), node.attrs.monoid, (values[0],))
-    result = Store(lowering.view(node, node.shape), index, held)
+    result = Store(lowering.view(node, node.shape), index, cast(held, node.dtype))
     loop = For(inner.name, size_expr(inner.extent), sequence(step, result), "carried")
     body: Stmt = Alloc(total, sequence(Store(total, (), first), loop))
     return _finished(node, lowering, body, space)

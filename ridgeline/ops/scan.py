@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import shift_axis
@@ -98,15 +99,21 @@ def _infer_linear(types: Sequence[TensorType], attrs: LinearScanAttrs) -> tuple[
     return (types[1],)
 
 
-def _widened(array: Array) -> Array:
-    """Low-precision floats as float32: a scan rounds once, at its end."""
-    narrow = array.dtype.itemsize < 4 and array.dtype.kind in "fV"
-    return array.astype(np.float32) if narrow else array
+def carried(dtype: DType) -> DType:
+    """The type in which a scan carries its running value: a wider one, so that it is rounded once
+    for each element and not at every step."""
+    if dtype.kind == "float":
+        return dtypes.float32 if dtype.itemsize < 4 else dtypes.float64
+    return dtypes.complex128 if dtype.kind == "complex" else dtype
+
+
+def _widened(array: Array, dtype: DType) -> Array:
+    return array.astype(carried(dtype).numpy, copy=False)
 
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
-    wide = _widened(source)
+    wide = _widened(source, current.dtype)
     turned = np.flip(wide, attrs.axis) if attrs.reverse else wide
     with np.errstate(all="ignore"):
         if attrs.monoid == "logaddexp":
@@ -135,7 +142,7 @@ def _running_logsumexp(array: Array, axis: int) -> Array:
 
 def _extreme_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
-    wide = _widened(source)
+    wide = _widened(source, current.dtype)
     best = np.maximum if attrs.monoid == "max" else np.minimum
     values = best.accumulate(wide, axis=attrs.axis)
     lengths = [1] * wide.ndim
@@ -148,7 +155,7 @@ def _extreme_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def _linear_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
-    factors, terms = (np.moveaxis(_widened(i), attrs.axis, 0) for i in inputs)
+    factors, terms = (np.moveaxis(_widened(i, current.dtype), attrs.axis, 0) for i in inputs)
     result = np.empty_like(terms)
     order = range(len(terms) - 1, -1, -1) if attrs.reverse else range(len(terms))
     state = np.zeros(terms.shape[1:], terms.dtype)

@@ -194,3 +194,45 @@ def test_masks_under_jit() -> None:
 def test_wrong_subscripts_are_explained(call: Any, message: str) -> None:
     with pytest.raises(rl.RidgelineError, match=message):
         call(rl.zeros(3, 2))
+
+
+UNTOUCHED = {
+    "rows of nothing": lambda lib, z, i: z(3, 0)[i(5)],
+    "rows of nothing, from the end": lambda lib, z, i: z(3, 0)[i(-5)],
+    "columns of nothing": lambda lib, z, i: z(0, 3)[:, i(5)],
+    "around nothing": lambda lib, z, i: z(3, 0, 2)[i(9), :, i(1)],
+    "beside an index of nothing": lambda lib, z, i: z(3, 2)[i(9), i()],
+    "an axis of nothing": lambda lib, z, i: z(0, 3)[i(5)],
+    "an axis of nothing and another": lambda lib, z, i: z(3, 0)[i(5), i(0)],
+    "a number": lambda lib, z, i: z(3, 0)[5],
+    "index_put": lambda lib, z, i: z(3, 0).index_put((i(5),), lib.ones(())),
+    "index_select": lambda lib, z, i: lib.index_select(z(3, 0), 0, i(5)),
+    "index_add": lambda lib, z, i: z(3, 0).index_add(0, i(5), z(1, 0)),
+    "index_copy": lambda lib, z, i: z(0, 3).index_copy(1, i(5), z(0, 1)),
+    "index_fill": lambda lib, z, i: z(0, 3).index_fill(1, i(5), 1.0),
+    "index_reduce": lambda lib, z, i: z(3, 0).index_reduce(0, i(5), z(1, 0), "prod"),
+    "take": lambda lib, z, i: lib.take(z(0), i(0)),
+}
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+@pytest.mark.parametrize("case", UNTOUCHED)
+def test_indices_out_of_range_where_no_element_is_touched(case: str, tier: str) -> None:
+    def result(lib: Any) -> Any:
+        made = UNTOUCHED[case](
+            lib,
+            lambda *shape: lib.zeros(shape),
+            lambda *places: lib.tensor(list(places), dtype=lib.int64),
+        )
+        return tuple(made.shape), made.tolist()
+
+    try:
+        want = result(torch)
+    except (IndexError, RuntimeError):
+        want = None
+    with rl.config.override(tier=tier):
+        if want is None:
+            with pytest.raises(rl.RidgelineError):
+                result(rl)
+        else:
+            assert result(rl) == want

@@ -59,6 +59,20 @@ def test_small_floats_are_rounded_once() -> None:
     assert x.cumsum(0)[-1].item() == pytest.approx(400 * x[0].item(), rel=0.01)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("name, low", [("cumsum", 0.0), ("cumprod", 0.9)])
+def test_running_values_are_carried_in_a_wider_type(name: str, low: float, dtype: str) -> None:
+    x = low + (1 - low) * 1.9 * np.random.default_rng(0).random((2, 3000))
+    rounded = rl.tensor(x).to(getattr(rl, dtype))
+    wide = rl.complex128 if dtype == "complex64" else rl.float64
+    for dim in (0, 1):
+        exact = rl.tensor(getattr(np, name)(rounded.to(wide).numpy(), dim))
+        for tier in ("interpreter", "compiled"):
+            with rl.config.override(tier=tier):
+                found = getattr(rounded, name)(dim)
+                assert found.tolist() == exact.to(rounded.dtype).tolist()
+
+
 def test_differences_and_integrals() -> None:
     x, y = numbers((3, 6)), np.sort(numbers((6,), 1))
     agree(lambda lib, x: lib.diff(x, 2), [x], second=True)

@@ -1,0 +1,68 @@
+"""Small rules in which torch differs from NumPy, tried in both tiers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import ridgeline as rl
+from tests.frontend.reference import torch
+
+CASES = {
+    "the sign of NaN": lambda lib: lib.sign(lib.tensor([math.nan, -1.5, 0.0, -0.0, 2.0])),
+    "sgn of NaN": lambda lib: lib.sgn(lib.tensor([math.nan, -2.0])),
+    "the number of elements that are not 0": lambda lib: lib.linalg.vector_norm(
+        lib.tensor([math.nan, 0.0, 3.0]), 0
+    ),
+    "bool minus int": lambda lib: lib.tensor([True]) - 1,
+    "int minus bool": lambda lib: 1 - lib.tensor([True]),
+    "float minus bools": lambda lib: lib.tensor([1.5]) - lib.tensor([True]),
+    "float minus True": lambda lib: lib.tensor([1.5]) - True,
+    "bools shifted by bools": lambda lib: lib.tensor([True]) << lib.tensor([True]),
+    "bools shifted right by bools": lambda lib: lib.tensor([True]) >> lib.tensor([True]),
+    "bools shifted by an int": lambda lib: lib.tensor([True, False]) << 2,
+    "an int shifted by bools": lambda lib: 4 >> lib.tensor([True, False]),
+    "batch_norm of no elements": lambda lib: lib.nn.functional.batch_norm(
+        lib.zeros(0), None, None, training=True
+    ),
+    "cov in bfloat16 with float32 weights": lambda lib: lib.cov(
+        lib.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]], dtype=lib.bfloat16),
+        aweights=lib.tensor([1.0, 2.0, 1.0]),
+    ),
+    "cov with counts": lambda lib: lib.cov(
+        lib.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]]), fweights=lib.tensor([1, 2, 1])
+    ),
+    "a running sum of complex numbers": lambda lib: lib.tensor([1 + 2j, 3 - 1j, 2j]).cumsum(0),
+    "complex numbers added at indices": lambda lib: lib.zeros(2, dtype=lib.complex64).index_add(
+        0, lib.tensor([1, 0, 1]), lib.tensor([1 + 2j, 3 - 1j, 2j])
+    ),
+    "allclose": lambda lib: lib.allclose(lib.ones(2), lib.ones(2) + 1e-7),
+    "not allclose": lambda lib: lib.tensor([1.0]).allclose(lib.tensor([2.0])),
+}
+
+
+def described(lib: Any, case: str) -> Any:
+    found = CASES[case](lib)
+    if isinstance(found, bool):
+        return found
+    return str(found.dtype).rpartition(".")[2], [repr(v) for v in found.flatten().tolist()]
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+@pytest.mark.parametrize("case", CASES)
+def test_as_in_torch(case: str, tier: str) -> None:
+    with rl.config.override(tier=tier):
+        try:
+            want = described(torch, case)
+        except (RuntimeError, NotImplementedError):
+            with pytest.raises(rl.RidgelineError):
+                described(rl, case)
+        else:
+            assert described(rl, case) == want
+
+
+def test_allclose_has_no_bool_inside_jit() -> None:
+    with pytest.raises(rl.RidgelineError, match=r"isclose\(...\).all\(\)"):
+        rl.jit(lambda x: rl.allclose(x, x))(rl.ones(2))
