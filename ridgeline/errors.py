@@ -31,6 +31,12 @@ class InputFileError(RidgelineError):
     code = "RL0301"
 
 
+class OutputFileError(RidgelineError):
+    """A file that cannot be written: no space, no permission, not a folder."""
+
+    code = "RL0302"
+
+
 class ShapeError(RidgelineError):
     """Operands whose shapes do not fit together, or a shape that an op cannot take."""
 

@@ -66,13 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if not comparing and not arguments.traces:
         raise DiagnoseUsageError("name a trace", help="ridgeline diagnose trace.json")
-    try:
-        return _compare(arguments, limits) if comparing else _single(arguments, limits)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        what = error.filename or "standard output"
-        raise DiagnoseUsageError(f"cannot use {what}: {error.strerror}") from None
+    return _compare(arguments, limits) if comparing else _single(arguments, limits)
 
 
 def parse_limit(text: str) -> tuple[str, float]:

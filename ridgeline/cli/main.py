@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from ridgeline import __version__
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import OutputFileError, RidgelineError
 
 VERBS = ("diagnose", "explain", "gpu", "train")
 
@@ -39,16 +39,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except RidgelineError as error:
         print(f"error {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of a pipe has seen enough; Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        _drop_output()
         return 0
+    except OSError as error:
+        _drop_output()
+        what = error.filename or "standard output"
+        failure = OutputFileError(f"cannot use {what}: {error.strerror or error}")
+        print(f"error {failure}", file=sys.stderr)
+        return 2
     return code
+
+
+def _drop_output() -> None:
+    """Lead what is still to be written nowhere; Python would fail on it again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ridgeline import dtypes
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import InputFileError, OutputFileError, RidgelineError
 
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "sha256"
@@ -31,12 +31,6 @@ _STORED = {
     "F32": "float32", "F64": "float64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "C64": "complex64",
 }  # fmt: skip
-
-
-class OutputFileError(RidgelineError):
-    """A file that cannot be written: no space, no permission, not a folder."""
-
-    code = "RL0302"
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
-from ridgeline.interop.safetensors import OutputFileError
+from ridgeline.errors import OutputFileError
 
 
 class RunLog:

@@ -159,12 +159,24 @@ def test_names_and_terminals_that_cannot_be_encoded(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_is_an_error_with_a_code(tmp_path):
-    path = busy_program().write(tmp_path / "a.json")
+@pytest.mark.parametrize("verb", ["diagnose", "explain", "train"])
+def test_a_full_disk_is_an_error_of_one_line(tmp_path, verb):
+    rest = {
+        "diagnose": [busy_program().write(tmp_path / "a.json")],
+        "explain": ["RL0101"],
+        "train": ["lenet", "--epochs", "1", "--quiet", "--out", tmp_path / "run"],
+    }
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "ridgeline", "diagnose", path]
+        command = [sys.executable, "-m", "ridgeline", verb, *rest[verb]]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == 2 and b"error RL0710" in done.stderr
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"error RL0302: cannot use standard output: No space left")
+
+
+def test_a_reader_that_has_seen_enough_ends_the_command_quietly():
+    command = f"{sys.executable} -m ridgeline explain | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\n0\n") and not done.stderr
 
 
 def test_explain_rule_and_code(capsys):

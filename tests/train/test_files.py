@@ -12,8 +12,8 @@ from safetensors.numpy import load_file
 
 from ridgeline import dtypes
 from ridgeline.data.dataset import as_array
-from ridgeline.errors import InputFileError, RidgelineError
-from ridgeline.interop.safetensors import OutputFileError, read_tensors, write_tensors
+from ridgeline.errors import InputFileError, OutputFileError, RidgelineError
+from ridgeline.interop.safetensors import read_tensors, write_tensors
 from ridgeline.tensors.tensor import tensor
 from ridgeline.train import load_checkpoint, load_weights, save_checkpoint, save_weights
 
