@@ -30,3 +30,10 @@ class Stream:
     def integers(self, high: int, count: int) -> NDArray[np.int64]:
         """`count` numbers in 0…high-1; the bias is below 2**-53 times `high`."""
         return np.floor(self.uniform(0.0, float(high), count)).astype(np.int64)
+
+    def normal(self, count: int) -> NDArray[np.float64]:
+        """`count` standard normal numbers, by Box and Muller's formula."""
+        pairs = (count + 1) // 2
+        radius = np.sqrt(-2 * np.log1p(-self.uniform(0.0, 1.0, pairs)))
+        angle = self.uniform(0.0, 2 * np.pi, pairs)
+        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]

@@ -33,14 +33,18 @@ KERNELS: dict[str, tuple[Callable[[NDArray[Any]], NDArray[Any]], int]] = {
 }
 
 
-@cache
-def _weights(source: int, target: int, method: str) -> Floats:
-    """The [target, source] matrix of one axis: pixel centres aligned, the edge pixel repeated."""
+def _kernel(method: str) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], int]:
     if method not in KERNELS:
         raise RidgelineError(
             f"there is no resampling method {method!r}", help=f"methods: {', '.join(KERNELS)}"
         )
-    kernel, reach = KERNELS[method]
+    return KERNELS[method]
+
+
+@cache
+def _weights(source: int, target: int, method: str) -> Floats:
+    """The [target, source] matrix of one axis: pixel centres aligned, the edge pixel repeated."""
+    kernel, reach = _kernel(method)
     centres = (np.arange(target) + 0.5) * (source / target) - 0.5
     taps = np.arange(-reach, source + reach)
     spread = kernel(centres[:, None] - taps[None, :])
@@ -59,6 +63,31 @@ def upscale(images: Floats, size: int, method: str = "cubic") -> Floats:
         )
     rows = _weights(images.shape[1], size, method)
     columns = _weights(images.shape[2], size, method)
+    return np.asarray(rows @ images @ columns.T, np.float32)
+
+
+@cache
+def _averages(source: int, target: int, method: str) -> Floats:
+    """The [target, source] matrix of one axis for any ratio: the kernel is as wide as a target
+    pixel, so that shrinking averages, and is cut off at the edge."""
+    kernel, reach = _kernel(method)
+    ratio = source / target
+    width = max(ratio, 1.0)
+    centres = (np.arange(target) + 0.5) * ratio
+    first = np.floor(np.maximum(centres - reach * width, -0.5) + 0.5)
+    last = np.floor(np.minimum(centres + reach * width, source) + 0.5)
+    taps = np.arange(source)
+    matrix = kernel((taps[None, :] + 0.5 - centres[:, None]) / width)
+    matrix = np.where((taps >= first[:, None]) & (taps < last[:, None]), matrix, 0.0)
+    return np.asarray(matrix / matrix.sum(1, keepdims=True), np.float32)
+
+
+def resize(images: Floats, height: int, width: int, method: str = "bilinear") -> Floats:
+    """Images [n, c, h, w] at another size, as Pillow and torch's antialiased forms compute it."""
+    if min(height, width) < 1:
+        raise RidgelineError(f"cannot resize images to {height}×{width} pixels")
+    rows = _averages(images.shape[2], height, method)
+    columns = _averages(images.shape[3], width, method)
     return np.asarray(rows @ images @ columns.T, np.float32)
 
 

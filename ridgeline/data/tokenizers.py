@@ -1,0 +1,123 @@
+"""Tokenizers: text as numbers and back. Bytes, characters, or a Hugging Face tokenizer file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ridgeline.data.optional import need
+from ridgeline.errors import InputFileError, RidgelineError
+
+Tokens = NDArray[np.int64]
+
+
+class Tokenizer(Protocol):
+    """What text sources and generation need of a tokenizer."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens are below this number."""
+        ...
+
+    def encode(self, text: str) -> Tokens:
+        """The tokens of a text."""
+        ...
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of some tokens."""
+        ...
+
+
+class ByteTokenizer:
+    """Every byte of the UTF-8 form is a token; any text can be encoded."""
+
+    vocab_size = 256
+
+    def encode(self, text: str) -> Tokens:
+        """The bytes of a text."""
+        return np.frombuffer(text.encode(), np.uint8).astype(np.int64)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of some bytes; where they are no UTF-8, a replacement character stands."""
+        return bytes(int(t) for t in tokens).decode(errors="replace")
+
+
+class CharTokenizer:
+    """Every character that occurs in a text is a token, in order of code points."""
+
+    def __init__(self, characters: Iterable[str]) -> None:
+        self.characters = "".join(sorted(set(characters)))
+        if not self.characters:
+            raise RidgelineError("CharTokenizer needs a text with at least one character")
+        self._points = _points(self.characters)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many characters there are."""
+        return len(self.characters)
+
+    def encode(self, text: str) -> Tokens:
+        """The places of a text's characters in the vocabulary."""
+        points = _points(text)
+        places = np.minimum(np.searchsorted(self._points, points), len(self._points) - 1)
+        unknown = self._points[places] != points
+        if unknown.any():
+            raise RidgelineError(
+                f"the character {text[int(np.argmax(unknown))]!r} is not in the vocabulary",
+                help="make the tokenizer from text that has it, or use ByteTokenizer",
+            )
+        return places.astype(np.int64)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The characters at some places."""
+        return "".join(self.characters[int(t)] for t in tokens)
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary as JSON."""
+        Path(path).write_text(json.dumps({"characters": self.characters}), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> CharTokenizer:
+        """Read a vocabulary that `save` wrote."""
+        try:
+            return cls(json.loads(Path(path).read_text(encoding="utf-8"))["characters"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputFileError(f"cannot read the vocabulary {path}: {error}") from error
+
+
+class FileTokenizer:
+    """A `tokenizer.json` of Hugging Face's tokenizers, through their package."""
+
+    def __init__(self, path: str | Path) -> None:
+        package = need("tokenizers", "tokenizers", "reading a tokenizer file")
+        path = Path(path)
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.is_file():
+            raise InputFileError(f"there is no tokenizer file {file}")
+        try:
+            self._inner: Any = package.Tokenizer.from_file(str(file))
+        except Exception as error:  # the package raises bare exceptions
+            raise InputFileError(f"cannot read the tokenizer {file}: {error}") from error
+
+    @property
+    def vocab_size(self) -> int:
+        """All tokens, with the added ones."""
+        return int(self._inner.get_vocab_size())
+
+    def encode(self, text: str) -> Tokens:
+        """The tokens of a text, with those the tokenizer adds."""
+        return np.asarray(self._inner.encode(text).ids, np.int64)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of some tokens, without special ones."""
+        ids: Sequence[int] = [int(t) for t in tokens]
+        return str(self._inner.decode(ids))
+
+
+def _points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
