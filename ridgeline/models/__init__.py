@@ -1,7 +1,39 @@
 """Models to train or to start from."""
 
-from ridgeline.models.lenet import lenet5
-from ridgeline.models.mlp import mlp
-from ridgeline.models.resnet import ResNet, resnet18, resnet34, resnet50
+from __future__ import annotations
 
-__all__ = ["ResNet", "lenet5", "mlp", "resnet18", "resnet34", "resnet50"]
+from pathlib import Path
+
+from ridgeline.dtypes import DType
+from ridgeline.errors import InputFileError
+from ridgeline.models.bert import BERT, BERTConfig
+from ridgeline.models.generation import generate
+from ridgeline.models.gpt2 import GPT2, GPT2Config
+from ridgeline.models.lenet import lenet5
+from ridgeline.models.llama import Llama, LlamaConfig
+from ridgeline.models.mlp import mlp
+from ridgeline.models.pretrained import Pretrained, read_config
+from ridgeline.models.resnet import ResNet, ResNetConfig, resnet18, resnet34, resnet50
+from ridgeline.models.vit import ViT, ViTConfig
+
+_KINDS: dict[str, type[Pretrained]] = {
+    kind.config_type.model_type: kind for kind in (GPT2, Llama, BERT, ViT, ResNet)
+}
+
+
+def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretrained:
+    """The model in a folder with Hugging Face's `config.json` and safetensors weights."""
+    name = read_config(Path(folder)).get("model_type")
+    if name not in _KINDS:
+        raise InputFileError(
+            f"{folder} holds a model of the unknown type {name!r}",
+            help=f"known: {', '.join(_KINDS)}",
+        )
+    return _KINDS[name].from_pretrained(folder, dtype)
+
+
+__all__ = [
+    "BERT", "GPT2", "BERTConfig", "GPT2Config", "Llama", "LlamaConfig", "ResNet", "ResNetConfig",
+    "ViT", "ViTConfig", "from_pretrained", "generate", "lenet5", "mlp", "resnet18", "resnet34",
+    "resnet50",
+]  # fmt: skip

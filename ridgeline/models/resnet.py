@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar
 
 from ridgeline import nn
+from ridgeline.errors import RidgelineError
+from ridgeline.models.pretrained import Config, Pretrained, Stored, numbered, same
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -15,7 +20,7 @@ def _conv(before: int, after: int, size: int, stride: int = 1) -> nn.Conv2d:
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions and a shortcut."""
 
-    expansion = 1
+    expansion, convolutions = 1, 2
 
     def __init__(self, before: int, width: int, stride: int, downsample: nn.Module | None) -> None:
         super().__init__()
@@ -34,7 +39,7 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     """A 3×3 convolution between two 1×1 ones, and a shortcut."""
 
-    expansion = 4
+    expansion, convolutions = 4, 3
 
     def __init__(self, before: int, width: int, stride: int, downsample: nn.Module | None) -> None:
         super().__init__()
@@ -53,35 +58,85 @@ class Bottleneck(nn.Module):
         return result
 
 
-class ResNet(nn.Module):
+@dataclass(frozen=True)
+class ResNetConfig(Config):
+    """Settings, with the defaults of ResNet-50."""
+
+    model_type: ClassVar[str] = "resnet"
+    prefixes: ClassVar = {"ResNetForImageClassification": "resnet."}
+    fixed: ClassVar = {
+        "hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False,
+    }  # fmt: skip
+
+    num_channels: int = 3
+    embedding_size: int = 64
+    hidden_sizes: Sequence[int] = (256, 512, 1024, 2048)
+    depths: Sequence[int] = (3, 4, 6, 3)
+    layer_type: str = "bottleneck"
+    id2label: dict[str, str] = field(default_factory=partial(numbered, 1000))
+
+    @property
+    def block(self) -> type[BasicBlock] | type[Bottleneck]:
+        """What the stages are made of."""
+        kinds: dict[str, type[BasicBlock] | type[Bottleneck]] = {
+            "basic": BasicBlock, "bottleneck": Bottleneck,
+        }  # fmt: skip
+        if self.layer_type not in kinds:
+            raise RidgelineError(
+                f"a ResNet has basic or bottleneck blocks, not {self.layer_type!r}"
+            )
+        return kinds[self.layer_type]
+
+
+class ResNet(Pretrained):
     """A stem, stages of blocks, a mean over the image, and a linear layer."""
 
-    def __init__(
-        self,
-        block: type[BasicBlock] | type[Bottleneck],
-        layers: Sequence[int],
-        num_classes: int = 1000,
-    ) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1, self.relu = nn.BatchNorm2d(64), nn.ReLU(inplace=True)
+    config_type = ResNetConfig
+    config: ResNetConfig
+
+    def __init__(self, config: ResNetConfig | None = None, **settings: object) -> None:
+        config = replace(config or ResNetConfig(), **settings)  # type: ignore[arg-type]
+        super().__init__(config)
+        before, block = config.embedding_size, config.block
+        self.conv1 = nn.Conv2d(config.num_channels, before, 7, 2, 3, bias=False)
+        self.bn1, self.relu = nn.BatchNorm2d(before), nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, 2, 1)
-        self.stages, before = len(layers), 64
-        for number, count in enumerate(layers):
-            width, stride = 64 << number, 1 if number == 0 else 2
-            stage = _stage(block, before, width, count, stride)
+        for number, (after, count) in enumerate(zip(config.hidden_sizes, config.depths)):
+            stage = _stage(block, before, after // block.expansion, count, 1 + (number > 0))
             setattr(self, f"layer{number + 1}", stage)
-            before = width * block.expansion
+            before = after
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
-        self.fc = nn.Linear(before, num_classes)
+        self.fc = nn.Linear(before, config.labels)
         self.apply(_initial)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
-        for number in range(self.stages):
+        for number in range(len(self.config.depths)):
             x = getattr(self, f"layer{number + 1}")(x)
         result: Tensor = self.fc(self.avgpool(x).flatten(1))
         return result
+
+    def stored(self) -> Iterator[Stored]:
+        prefix = self.config.prefix
+        yield from _pair(f"{prefix}embedder.embedder", "conv1", "bn1")
+        for stage, count in enumerate(self.config.depths):
+            for number in range(count):
+                theirs = f"{prefix}encoder.stages.{stage}.layers.{number}"
+                ours = f"layer{stage + 1}.{number}"
+                if self.get_submodule(ours).downsample is not None:
+                    inner = f"{ours}.downsample"
+                    yield from _pair(f"{theirs}.shortcut", f"{inner}.0", f"{inner}.1")
+                for part in range(self.config.block.convolutions):
+                    own = f"{ours}.conv{part + 1}", f"{ours}.bn{part + 1}"
+                    yield from _pair(f"{theirs}.layer.{part}", *own)
+        yield from same({"classifier.1": "fc"})
+
+
+def _pair(theirs: str, convolution: str, norm: str) -> Iterator[Stored]:
+    """A convolution and the batch norm after it."""
+    yield from same({f"{theirs}.convolution": convolution}, ("weight",))
+    state = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    yield from same({f"{theirs}.normalization": norm}, state)
 
 
 def _stage(
@@ -101,16 +156,21 @@ def _initial(module: nn.Module) -> None:
         nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
+def _basic(depths: Sequence[int], classes: int) -> ResNet:
+    labels, widths = numbered(classes), (64, 128, 256, 512)
+    return ResNet(depths=depths, hidden_sizes=widths, layer_type="basic", id2label=labels)
+
+
 def resnet18(num_classes: int = 1000) -> ResNet:
     """ResNet-18."""
-    return ResNet(BasicBlock, (2, 2, 2, 2), num_classes)
+    return _basic((2, 2, 2, 2), num_classes)
 
 
 def resnet34(num_classes: int = 1000) -> ResNet:
     """ResNet-34."""
-    return ResNet(BasicBlock, (3, 4, 6, 3), num_classes)
+    return _basic((3, 4, 6, 3), num_classes)
 
 
 def resnet50(num_classes: int = 1000) -> ResNet:
     """ResNet-50."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), num_classes)
+    return ResNet(id2label=numbered(num_classes))

@@ -105,7 +105,8 @@ class Module(Tree):
         return sorted({*super().__dir__(), *self._parameters, *self._buffers, *self._modules})
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__.copy()
+        # a copy traces its jitted methods anew
+        return {k: v for k, v in self.__dict__.items() if not k.startswith(guards.JITTED)}
 
     def __setstate__(self, members: dict[str, Any]) -> None:
         self.__dict__.update(members)

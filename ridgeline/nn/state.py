@@ -76,7 +76,7 @@ def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) 
     unexpected = [path for path in values if path not in own and path not in extras]
     misshapen = list(_misshapen(own, values))
     if misshapen or (strict and (missing or unexpected)):
-        raise _fault(module, missing if strict else [], unexpected if strict else [], misshapen)
+        raise fault(module, missing if strict else [], unexpected if strict else [], misshapen)
     with no_grad():
         for path, (owner, name) in own.items():
             if path in values:
@@ -109,7 +109,7 @@ def _put(owner: Module, name: str, value: Any, assign: bool) -> None:
         setattr(owner, name, incoming)
 
 
-def _fault(
+def fault(
     module: Module, missing: list[str], unexpected: list[str], misshapen: list[str]
 ) -> StateDictError:
     lines = [

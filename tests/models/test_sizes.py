@@ -11,7 +11,7 @@ from ridgeline import nn
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
 from ridgeline.models import ResNet, lenet5, mlp, resnet18, resnet34, resnet50
-from ridgeline.models.resnet import BasicBlock
+from ridgeline.models.pretrained import numbered
 from ridgeline.nn.describe import count_parameters
 from ridgeline.tensors.tensor import tensor
 
@@ -39,7 +39,7 @@ def test_resnet_has_torchvisions_names() -> None:
 
 
 def test_every_parameter_gets_a_gradient() -> None:
-    model = ResNet(BasicBlock, (1, 1), 4)
+    model = ResNet(depths=(1, 1), hidden_sizes=(64, 128), layer_type="basic", id2label=numbered(4))
     images = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
     with config.override(tier="interpreter"):
         scores = model(tensor(images))

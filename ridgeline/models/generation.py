@@ -1,0 +1,152 @@
+"""Text generation: a prompt is taken in at once, then one compiled step gives token after token.
+
+The prompt is padded and the cache sized to powers of two, so that prompts of many lengths share a
+few compiled programs; the position is a run-time value, so no token compiles anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from ridgeline.errors import ArgumentError, ShapeError
+from ridgeline.models.language import LanguageModel
+from ridgeline.random import Generator
+from ridgeline.tensors.public import argmax, cat, multinomial, softmax, sort, where
+from ridgeline.tensors.tensor import Tensor, as_tensor, tensor
+
+_SMALLEST = 16  # positions for which programs are made at least
+
+
+@overload
+def generate(
+    model: LanguageModel, tokens: Any, max_new_tokens: int, *, temperature: float = ...,
+    top_k: int | None = ..., top_p: float | None = ..., eos: int | None = ...,
+    seed: int | None = ..., stream: Literal[False] = ...,
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def generate(
+    model: LanguageModel, tokens: Any, max_new_tokens: int, *, temperature: float = ...,
+    top_k: int | None = ..., top_p: float | None = ..., eos: int | None = ...,
+    seed: int | None = ..., stream: Literal[True],
+) -> Iterator[Tensor]: ...  # fmt: skip
+
+
+def generate(
+    model: LanguageModel,
+    tokens: Any,
+    max_new_tokens: int,
+    *,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    eos: int | None = None,
+    seed: int | None = None,
+    stream: bool = False,
+) -> Tensor | Iterator[Tensor]:
+    """Tokens [batch, length] followed by new ones; with `stream`, each [batch] as it comes.
+
+    A temperature of 0 takes the likeliest token; above it tokens are drawn, among the `top_k`
+    likeliest, or the fewest that hold a share `top_p`, where these are given. A row that has
+    come to `eos` repeats it, and generation ends when every row has. The model runs in the mode
+    that it is in: call `eval()` first after training with dropout.
+    """
+    prompt = as_tensor(tokens)
+    if prompt.dim() != 2 or 0 in prompt.shape or prompt.dtype.is_differentiable:
+        raise ShapeError(
+            f"a prompt is token numbers [batch, length], got {prompt.dtype} {list(prompt.shape)}",
+            help="one prompt is [[…]]",
+        )
+    total = int(prompt.shape[1]) + max_new_tokens
+    if max_new_tokens < 0 or total > model.context:
+        raise ArgumentError(
+            f"{int(prompt.shape[1])} tokens and {max_new_tokens} new ones do not fit into "
+            f"the model's {model.context} positions"
+        )
+    _check(temperature, top_k, top_p)
+    generator = Generator()
+    generator.seed() if seed is None else generator.manual_seed(seed)
+    chosen = _chosen(model, prompt, max_new_tokens, temperature, top_k, top_p, eos, generator)
+    if stream:
+        return chosen
+    return cat([prompt, *(column.unsqueeze(-1) for column in chosen)], 1)
+
+
+def _check(temperature: float, top_k: int | None, top_p: float | None) -> None:
+    if not temperature >= 0:
+        raise ArgumentError(f"a temperature is at least 0, not {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ArgumentError(f"top_k is at least 1, not {top_k}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ArgumentError(f"top_p is a share above 0 and at most 1, not {top_p}")
+
+
+def _chosen(
+    model: LanguageModel,
+    prompt: Tensor,
+    count: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    eos: int | None,
+    generator: Generator,
+) -> Iterator[Tensor]:
+    """The new tokens, one [batch] after the other."""
+    if count == 0:
+        return
+    batch, length = (int(n) for n in prompt.shape)
+    cache = model.new_cache(batch, _rounded(length + count, model.context))
+    padding = _rounded(length, model.context) - length
+    padded = np.pad(prompt.numpy(), ((0, 0), (0, padding)))
+    scores = model.step(tensor(padded), tensor(0), tensor(length - 1), cache)
+    finished = np.zeros(batch, bool)
+    last = length + count - 1
+    for place in range(length, last + 1):
+        token = pick(scores, temperature, top_k, top_p, generator).to(dtype=prompt.dtype)
+        if eos is not None:
+            values = np.where(finished, eos, token.numpy())
+            finished |= values == eos
+            token = tensor(values, dtype=prompt.dtype)
+        yield token
+        if place == last or finished.all():
+            return
+        scores = model.step(token.unsqueeze(-1), tensor(place), tensor(0), cache)
+
+
+def _rounded(length: int, context: int) -> int:
+    """The next power of two, within what the model has positions for."""
+    return min(context, max(_SMALLEST, 1 << (length - 1).bit_length()))
+
+
+def pick(
+    scores: Tensor,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """One token for every row of scores [batch, vocabulary]."""
+    if temperature == 0:
+        return argmax(scores, -1)
+    return multinomial(shares(scores, temperature, top_k, top_p), 1, generator=generator)[:, 0]
+
+
+def shares(scores: Tensor, temperature: float, top_k: int | None, top_p: float | None) -> Tensor:
+    """How likely each token is to be drawn."""
+    scores = scores / temperature
+    if top_k is None and top_p is None:
+        return softmax(scores, -1)
+    ordered = sort(scores, -1, descending=True)[0]
+    if top_k is not None:
+        ordered = ordered[..., :top_k]
+        scores = where(scores < ordered[..., -1:], -np.inf, scores)
+    if top_p is not None:
+        likely = softmax(ordered, -1)
+        before = likely.cumsum(-1) - likely  # the share of all that are likelier
+        least = where(before < top_p, ordered, np.inf).amin(-1, keepdim=True)
+        scores = where(scores < least, -np.inf, scores)
+    return softmax(scores, -1)
