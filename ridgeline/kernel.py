@@ -1,6 +1,6 @@
 """One expression as loops that you schedule by hand.
 
-    k = rl.loops(lambda x, w, b: rl.relu(x @ w + b), x, w, b)
+    k = rl.loops(lambda x, w, b: rl.gelu(x @ w + b), x, w, b)
     k = k.split("n", 16).split("m", 6).reorder("m.0", "n.0", "k", "m.1", "n.1")
     k = k.unroll("m.1").vectorize("n.1").parallel("m.0")
     print(k); print(k.source()); k(x, w, b); k.flops, k.bytes, k.intensity
@@ -10,25 +10,46 @@ Every step is a checked rewrite; an illegal one is refused with the reason and c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from typing import Any, Literal
 
 import numpy as np
 
 from ridgeline.compiler import compile_kernel, machine, roofline, task_count
+from ridgeline.dtypes import float64
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.explain import kernel_source
+from ridgeline.explain import kernel_source, quantity
 from ridgeline.fusion.groups import fuse
 from ridgeline.fusion.values import choose_values, nbytes
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, topological
-from ridgeline.loops.counts import compulsory_bytes, useful
+from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.printer import print_kernel
-from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step, replay, to_json
+from ridgeline.loops.schedule import (
+    CacheRead,
+    CacheWrite,
+    ComputeAt,
+    Fuse,
+    Inline,
+    Online,
+    Pipeline,
+    Reorder,
+    Rfactor,
+    SetKind,
+    Split,
+    Step,
+    Stream,
+    Tensorize,
+    Tile,
+    from_json,
+    replay,
+    to_json,
+)
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.executor import Plan, Step as Call
 from ridgeline.schedules.default import steps as default_steps
@@ -41,6 +62,46 @@ class LoopsError(RidgelineError):
     """An expression that is not one kernel, or a call that does not fit the kernel."""
 
     code = "RL0502"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRoofline:
+    """Exact work of an expression against measured ceilings: what bounds it, and the least time.
+
+    `moved` is what the schedule's own loads and stores move, by the scope they touch.
+    """
+
+    operations: Mapping[str, int]
+    flops: int
+    bytes: int
+    moved: Mapping[str, int]
+    bandwidth: float
+    peak: float
+
+    @property
+    def bound(self) -> str:
+        """`memory` or `compute`."""
+        return "memory" if self.bytes / self.bandwidth > self.flops / self.peak else "compute"
+
+    @property
+    def seconds(self) -> float:
+        """The least time the machine could need."""
+        return max(self.bytes / self.bandwidth, self.flops / self.peak)
+
+    def __str__(self) -> str:
+        classes = ", ".join(f"{name} {count}" for name, count in self.operations.items())
+        moved = ", ".join(f"{scope} {quantity(n, 'B')}" for scope, n in self.moved.items())
+        intensity = self.flops / self.bytes if self.bytes else 0.0
+        return "\n".join([
+            f"useful work      {quantity(self.flops, 'FLOP')} ({classes})   exact",
+            f"compulsory bytes {quantity(self.bytes, 'B')}, {intensity:.2f} FLOP/B   exact",
+            f"moved            {moved}   exact",
+            f"ceilings         {self.bandwidth / 1e9:.1f} GB/s, "
+            f"{self.peak / 1e9:.0f} GFLOP/s   measured",
+            f"at least         {self.seconds * 1e6:.2f} µs, bound by {self.bound}",
+        ])  # fmt: skip
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)
@@ -64,9 +125,17 @@ class Loops:
         made.__dict__["kernel"] = step.apply(self.kernel)
         return made
 
-    def split(self, axis: str, factor: int, tail: Literal["peel", "branch"] = "peel") -> Loops:
+    def split(self, axis: str, factor: int, tail: Literal["peel", "branch"] = "branch") -> Loops:
         """Cut an axis into pieces of `factor`: `axis.0` counts pieces, `axis.1` runs inside one."""
         return self.apply(Split(axis, factor, tail))
+
+    def fuse(self, outer: str, inner: str) -> Loops:
+        """Make one loop of two nested ones; its name is both names together."""
+        return self.apply(Fuse(outer, inner, divide=True))
+
+    def tile(self, **factors: int) -> Loops:
+        """Split several axes at once, and run tile by tile: `k.tile(m=6, n=16)`."""
+        return self.apply(Tile(tuple(factors), tuple(factors.values())))
 
     def reorder(self, *order: str) -> Loops:
         """Nest the named axes in this order, outermost first."""
@@ -83,6 +152,45 @@ class Loops:
     def parallel(self, axis: str) -> Loops:
         """Hand the iterations of an outermost axis to the cores."""
         return self.apply(SetKind(axis, "parallel"))
+
+    def cache_read(self, buffer: str, before: str, *axes: str) -> Loops:
+        """Pack what a loop reads of a buffer before it, with one scratch axis per named loop."""
+        return self.apply(CacheRead(buffer, before, axes))
+
+    def cache_write(self, buffer: str, after: str, *axes: str) -> Loops:
+        """Collect what a loop writes to a buffer in scratch, and copy it out after the loop."""
+        return self.apply(CacheWrite(buffer, after, axes))
+
+    def stream(self, buffer: str) -> Loops:
+        """Write a result past the caches."""
+        return self.apply(Stream(buffer))
+
+    def compute_at(self, buffer: str, axis: str) -> Loops:
+        """Fill a scratch buffer inside the axis that reads it, with what each iteration needs."""
+        return self.apply(ComputeAt(buffer, axis))
+
+    def inline(self, buffer: str) -> Loops:
+        """Compute what a scratch buffer holds where it is used, and drop the buffer."""
+        return self.apply(Inline(buffer))
+
+    def online(self, axis: str) -> Loops:
+        """Fold a maximum and the sums relative to it in one pass over an axis."""
+        return self.apply(Online(axis))
+
+    def tensorize(self, axis: str, instruction: str) -> Loops:
+        """Run the nest that begins at an axis as one machine instruction."""
+        return self.apply(Tensorize(axis, instruction))
+
+    def pipeline(self, axis: str, stages: int = 2) -> Loops:
+        """Fill the scratch of a loop `stages - 1` iterations before it is used."""
+        return self.apply(Pipeline(axis, stages))
+
+    def replay(self, trace: Sequence[dict[str, Any]]) -> Loops:
+        """Apply a stored schedule, see `trace`."""
+        made = self
+        for step in from_json(trace):
+            made = made.apply(step)
+        return made
 
     def rfactor(self, axis: str) -> Loops:
         """Fold an inner summed axis into separate accumulators, joined afterwards."""
@@ -115,18 +223,25 @@ class Loops:
         """Useful operations per compulsory byte."""
         return self.flops / self.bytes if self.bytes else 0.0
 
-    def roofline(self) -> str:
-        """The bound of this machine's measured ceilings on the expression."""
+    def roofline(self) -> KernelRoofline:
+        """What this machine's measured ceilings allow the expression, whatever the schedule."""
         from ridgeline.runtime.cpu.ceilings import ceilings
 
         limits = ceilings()
-        memory, compute = self.bytes / limits.copy_bandwidth, self.flops / limits.fma_float32
-        bound = "memory" if memory > compute else "compute"
-        return (
-            f"{self.flops} FLOP and {self.bytes} B (exact), {self.intensity:.2f} FLOP/B; "
-            f"at least {max(memory, compute) * 1e6:.1f} µs, bound by {bound} "
-            f"({limits.copy_bandwidth / 1e9:.1f} GB/s, "
-            f"{limits.fma_float32 / 1e9:.0f} GFLOP/s measured)"
+        counts = useful(self.lowered.kernel)
+        moved = moved_bytes(self.kernel)
+        traffic: dict[str, int] = {}
+        for side in (moved.read, moved.written):
+            for scope, amount in side.items():
+                traffic[scope] = traffic.get(scope, 0) + int(amount)
+        wide = any(b.dtype is float64 for b in self.kernel.params)
+        return KernelRoofline(
+            {cost: int(n) for cost, n in counts.operations.items()},
+            self.flops,
+            self.bytes,
+            traffic,
+            limits.copy_bandwidth,
+            limits.fma_float64 if wide else limits.fma_float32,
         )
 
     def source(self) -> str:
@@ -137,6 +252,15 @@ class Loops:
         return print_kernel(self.kernel)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The counts, the schedule and the loops, for notebooks."""
+        steps = "".join(f"<li><code>{escape(repr(step))}</code></li>" for step in self.steps)
+        return (
+            f"<b>{escape(self.kernel.name)}</b>: {quantity(self.flops, 'FLOP')}, "
+            f"{quantity(self.bytes, 'B')} (exact), {self.intensity:.2f} FLOP/B"
+            f"<ol>{steps}</ol><pre>{escape(str(self))}</pre>"
+        )
 
     def __call__(self, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Run the kernel on tensors of the shapes it was made for."""

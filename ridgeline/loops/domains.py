@@ -17,7 +17,21 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import affine, free_vars, simplify
 from ridgeline.loops.evaluate import evaluate
-from ridgeline.loops.ir import Alloc, Const, Expr, For, If, Kernel, Load, Op, Seq, Stmt, Var
+from ridgeline.loops.ir import (
+    Alloc,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Mma,
+    Op,
+    Pipe,
+    Seq,
+    Stmt,
+    Var,
+)
 from ridgeline.loops.polynomial import Polynomial, polynomial
 from ridgeline.loops.ranges import Simplifier
 from ridgeline.scalars import Array
@@ -81,7 +95,7 @@ def sites(kernel: Kernel) -> Iterator[Site]:
             stack.append(Site(statement.body, Domain(loops, domain.guards), (*path, number)))
         elif isinstance(statement, If):
             stack.append(Site(statement.body, domain.under(statement.guard), path))
-        elif isinstance(statement, Alloc):
+        elif isinstance(statement, (Alloc, Mma, Pipe)):
             stack.append(Site(statement.body, domain, path))
 
 

@@ -26,6 +26,8 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Load,
+    Mma,
+    Pipe,
     Reduce,
     Seq,
     Stmt,
@@ -140,6 +142,8 @@ class _Interpreter:
                 self.run(statement.body, inside)
         elif isinstance(statement, Alloc):
             self._alloc(statement, lanes)
+        elif isinstance(statement, (Mma, Pipe)):
+            self.run(statement.body, lanes)
         else:
             self._write(statement, lanes)
 

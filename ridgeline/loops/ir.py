@@ -176,7 +176,29 @@ class Reduce:
     values: tuple[Expr, ...]
 
 
-Stmt: TypeAlias = For | Seq | If | Alloc | Store | Reduce
+@dataclass(frozen=True, slots=True)
+class Mma:
+    """A tile of multiply-adds that is one machine instruction; `body` is its meaning as loops.
+
+    A target that has the instruction emits it, any other one runs the loops.
+    """
+
+    instruction: str
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """A loop that first fills scratch and then uses it; `body` is that loop, and the meaning.
+
+    A target may fill `stages - 1` iterations ahead, in as many copies of the scratch.
+    """
+
+    stages: int
+    body: Stmt
+
+
+Stmt: TypeAlias = For | Seq | If | Alloc | Store | Reduce | Mma | Pipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +231,7 @@ def statements(root: Stmt) -> Iterator[Stmt]:
         yield statement
         if isinstance(statement, Seq):
             stack.extend(reversed(statement.body))
-        elif isinstance(statement, (For, If, Alloc)):
+        elif isinstance(statement, (For, If, Alloc, Mma, Pipe)):
             stack.append(statement.body)
 
 

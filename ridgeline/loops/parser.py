@@ -22,6 +22,8 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     LoopKind,
+    Mma,
+    Pipe,
     Reduce,
     Scope as Memory,
     Seq,
@@ -106,6 +108,14 @@ class _Parser:
             return If(guard, self._inner(tokens, depth))
         if word != "[" and tokens.accept("alloc"):
             return self._alloc(tokens, depth)
+        if word not in ("[", ",") and tokens.accept("mma"):
+            instruction = tokens.name()
+            tokens.expect(":")
+            return Mma(instruction, self._inner(tokens, depth))
+        if word not in ("[", ",") and tokens.accept("pipe"):
+            stages = int(tokens.take())
+            tokens.expect(":")
+            return Pipe(stages, self._inner(tokens, depth))
         if word == ":" and tokens.accept("seq"):
             tokens.expect(":")
             tokens.end()

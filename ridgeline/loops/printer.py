@@ -23,7 +23,9 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Load,
+    Mma,
     Op,
+    Pipe,
     Reduce,
     Seq,
     Stmt,
@@ -75,6 +77,9 @@ class _Printer:
             self._compound(statement, depth)
         elif isinstance(statement, Alloc):
             self._alloc(statement, depth, last)
+        elif isinstance(statement, (Mma, Pipe)):
+            self._line(depth, f"{_heading(statement)}:")
+            self.block(statement.body, depth + 1)
         elif isinstance(statement, Seq):
             self._line(depth, "seq:" if statement.body else "pass")
             for position, inner in enumerate(statement.body):
@@ -136,6 +141,12 @@ class _Printer:
 
     def _line(self, depth: int, text: str) -> None:
         self.lines.append("  " * depth + text)
+
+
+def _heading(statement: Mma | Pipe) -> str:
+    if isinstance(statement, Pipe):
+        return f"pipe {statement.stages}"
+    return f"mma {syntax.quoted(statement.instruction)}"
 
 
 def _join_symbol(statement: Stmt) -> str:

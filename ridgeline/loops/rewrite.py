@@ -13,6 +13,8 @@ from ridgeline.loops.ir import (
     For,
     If,
     Load,
+    Mma,
+    Pipe,
     Reduce,
     Seq,
     Stmt,
@@ -27,7 +29,7 @@ def map_children(statement: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     """The statement with `change` applied to the statements directly inside it."""
     if isinstance(statement, Seq):
         return sequence(*map(change, statement.body))
-    if isinstance(statement, (For, If, Alloc)):
+    if isinstance(statement, (For, If, Alloc, Mma, Pipe)):
         body = change(statement.body)
         return statement if body is statement.body else replace(statement, body=body)
     return statement

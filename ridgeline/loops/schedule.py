@@ -13,34 +13,50 @@ from typing import Any
 
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
-from ridgeline.loops.steps.collapse import Collapse
+from ridgeline.loops.steps.cache_read import CacheRead
+from ridgeline.loops.steps.cache_write import CacheWrite
+from ridgeline.loops.steps.compute_at import ComputeAt
+from ridgeline.loops.steps.fuse import Fuse
+from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.kind import SetKind
+from ridgeline.loops.steps.online import Online
+from ridgeline.loops.steps.pipeline import Pipeline
 from ridgeline.loops.steps.reorder import Reorder
 from ridgeline.loops.steps.rfactor import Rfactor
 from ridgeline.loops.steps.split import Split
-from ridgeline.loops.steps.staging import Stage, Stream
 from ridgeline.loops.steps.step import ScheduleError, Step
+from ridgeline.loops.steps.stream import Stream
+from ridgeline.loops.steps.tensorize import Tensorize
+from ridgeline.loops.steps.tile import Tile
 
 __all__ = [
     "Bind",
-    "Collapse",
+    "CacheRead",
+    "CacheWrite",
+    "ComputeAt",
+    "Fuse",
+    "Inline",
+    "Online",
+    "Pipeline",
     "Reorder",
     "Rfactor",
     "ScheduleError",
     "SetKind",
     "Split",
-    "Stage",
     "Step",
     "Stream",
+    "Tensorize",
+    "Tile",
     "from_json",
     "replay",
     "to_json",
 ]
 
 _STEPS: dict[str, Callable[..., Step]] = {
-    "split": Split, "reorder": Reorder, "kind": SetKind, "rfactor": Rfactor,
-    "collapse": Collapse, "stage": Stage, "stream": Stream,
-    "bind": Bind,
+    "split": Split, "fuse": Fuse, "reorder": Reorder, "tile": Tile, "kind": SetKind,
+    "cache_read": CacheRead, "cache_write": CacheWrite, "stream": Stream,
+    "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
+    "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from itertools import combinations
 from math import ceil, log2, prod
 
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Stage, Step
+from ridgeline.loops.schedule import CacheRead, Reorder, Rfactor, SetKind, Split, Step
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.machine import Machine
 
@@ -244,7 +244,7 @@ def _tile_steps(
     tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
     if panel is not None:
         tasks = outer[: outer.index(f"{tile.vector}.0") + 1]
-        chosen.append(Stage(panel.buffer, outer[len(tasks)], (*panel.axes, vector)))
+        chosen.append(CacheRead(panel.buffer, outer[len(tasks)], (*panel.axes, vector)))
     last = inner_names[-1] if inner_names else ""
     if last in inner and inner[last] <= _UNROLL_INNER:
         chosen.append(SetKind(last, "unroll"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ridgeline.loops.ir import For, Kernel
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.schedule import Collapse, ScheduleError, SetKind, Split, Step, Stream
+from ridgeline.loops.schedule import Fuse, ScheduleError, SetKind, Split, Step, Stream
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.machine import Machine
 
@@ -45,7 +45,7 @@ def collapse(kernel: Kernel, names: list[str], chosen: list[Step]) -> tuple[Kern
     """Merge neighbouring loops from the inside out, as far as the accesses allow."""
     position = len(names) - 2
     while position >= 0:
-        step = Collapse(names[position], names[position + 1])
+        step = Fuse(names[position], names[position + 1])
         try:
             kernel = step.apply(kernel)
         except ScheduleError:

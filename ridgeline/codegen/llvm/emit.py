@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.scalar_ops import Value
@@ -30,7 +31,9 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Load,
+    Mma,
     Op,
+    Pipe,
     Reduce,
     Seq,
     Stmt,
@@ -39,6 +42,7 @@ from ridgeline.loops.ir import (
 )  # fmt: skip
 from ridgeline.loops.math import expand
 from ridgeline.loops.monoids import MONOIDS, Monoid
+from ridgeline.loops.pipes import unpiped
 from ridgeline.loops.rewrite import map_expressions, replace_variables
 
 
@@ -72,7 +76,7 @@ class KernelEmitter(MemoryEmitter):
     def text(self) -> str:
         """The whole function."""
         self._parameters()
-        self._task_loop(map_expressions(self.kernel.body, expand))
+        self._task_loop(map_expressions(unpiped(self.kernel.body), expand))
         if self.streams:  # stores past the caches are ordered by nothing else
             self.line("fence seq_cst")
         body = "\n".join([*self.allocas, *self.scopes[0].lines])
@@ -188,7 +192,13 @@ class KernelEmitter(MemoryEmitter):
             self._if(statement)
         elif isinstance(statement, Alloc):
             self._alloc(statement)
+        elif isinstance(statement, Mma):
+            if has_instruction(statement.instruction):
+                emit_dot(self, statement)
+            else:
+                self.statement(statement.body)
         else:
+            assert not isinstance(statement, Pipe), "pipes are written out before code is made"
             self.momentary = {}
             if isinstance(statement, Store):
                 value = self.value(statement.value)

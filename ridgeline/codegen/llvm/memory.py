@@ -160,6 +160,15 @@ class MemoryEmitter(ScalarEmitter):
         base = self.pointers[buffer.name]
         return self._offset(pairs, base, self.storage(buffer)), constant, lanes
 
+    def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> Value:
+        """The address of one element, outside vector loops."""
+        pointer, constant, _ = self._address(buffer, index)
+        return self._moved(pointer, constant, self.storage(buffer))
+
+    def line(self, instruction: str) -> None:
+        """Append an instruction without a result to the innermost scope."""
+        raise NotImplementedError
+
     def laid_out(self, buffer: Buffer) -> tuple[Expr, ...]:
         """A buffer's sizes in memory: rows of register buffers are whole vectors."""
         if buffer.scope != "reg" or not buffer.shape:

@@ -6,7 +6,21 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Alloc, Buffer, For, If, Kernel, Load, Reduce, Seq, Stmt, Store, Var
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    For,
+    If,
+    Kernel,
+    Load,
+    Mma,
+    Pipe,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.scratch import widened
@@ -37,7 +51,7 @@ class Rfactor(Step):
         while position < len(statement.body):
             part = statement.body[position]
             folds = _folds_over(part, self.axis)
-            if not folds:
+            if not folds or _touched_outside(part, self.axis, folds):
                 parts.append(self._visit(part))
                 position += 1
                 continue
@@ -84,6 +98,28 @@ class Rfactor(Step):
         return body
 
 
+def _touched_outside(statement: Stmt, axis: str, folds: frozenset[tuple[Buffer, ...]]) -> bool:
+    """True if an accumulator is read or written outside the loops that fold into it.
+
+    Such a statement sees the accumulator while it grows, so the fold is factored further inside.
+    """
+    buffers = {b for group in folds for b in group}
+    if isinstance(statement, For) and statement.name == axis:
+        return False
+    if isinstance(statement, (Store, Reduce)):
+        written = (statement.buffer,) if isinstance(statement, Store) else statement.buffers
+        if buffers & set(written):
+            return True
+    reads = ir.subexpressions(*ir.expressions(statement))
+    if any(isinstance(e, Load) and e.buffer in buffers for e in reads):
+        return True
+    if isinstance(statement, Seq):
+        return any(_touched_outside(part, axis, folds) for part in statement.body)
+    if isinstance(statement, (For, If, Alloc, Mma, Pipe)):
+        return _touched_outside(statement.body, axis, folds)
+    return False
+
+
 def _folds_over(statement: Stmt, axis: str) -> frozenset[tuple[Buffer, ...]]:
     """Accumulators from outside that `statement` folds into under a reduce loop of an axis."""
     found: set[tuple[Buffer, ...]] = set()
@@ -99,6 +135,6 @@ def _folds_over(statement: Stmt, axis: str) -> frozenset[tuple[Buffer, ...]]:
             stack.append(
                 (current.body, under or (current.name == axis and current.axis == "reduce"))
             )
-        elif isinstance(current, (If, Alloc)):
+        elif isinstance(current, (If, Alloc, Mma, Pipe)):
             stack.append((current.body, under))
     return frozenset(found)

@@ -1,4 +1,4 @@
-"""Collapse: two nested loops that walk memory in order become one."""
+"""Fuse: two nested loops become one."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, free_vars, mul, substitute
+from ridgeline.loops.build import add, affine, floordiv, free_vars, mod, mul, substitute
 from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Load, Reduce, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.rewrite import map_children, replace_variables
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
 
 @dataclass(frozen=True, slots=True)
-class Collapse(Step):
-    """Make one loop of two nested ones, where every access walks memory as one loop would."""
+class Fuse(Step):
+    """Make one loop of two nested ones, where every access walks memory as one loop would.
+
+    Elsewhere the two indices are found again by division, if `divide` allows it.
+    """
 
     outer: str
     inner: str
-    name: ClassVar[str] = "collapse"
+    divide: bool = False
+    name: ClassVar[str] = "fuse"
 
     @property
     def axis(self) -> str:
@@ -31,6 +35,24 @@ class Collapse(Step):
         for loop in loops_named(kernel, self.outer):
             if not (isinstance(loop.body, For) and loop.body.name == self.inner):
                 raise ScheduleError(f"{self.inner!r} is not directly inside {self.outer!r}")
+        try:
+            return self._in_order(kernel)
+        except ScheduleError:
+            if not self.divide:
+                raise
+        return replace(kernel, body=at_loops(kernel.body, self.outer, self._divided))
+
+    def _divided(self, loop: For) -> Stmt:
+        inner = loop.body
+        assert isinstance(inner, For)
+        if inner.axis != loop.axis or inner.kind != loop.kind:
+            raise ScheduleError(f"{self.outer!r} and {self.inner!r} are of different kinds")
+        both, width = Var.make(self.axis), inner.extent
+        places = {self.outer: floordiv(both, width), self.inner: mod(both, width)}
+        body = replace_variables(inner.body, places)
+        return replace(inner, name=self.axis, extent=mul(loop.extent, width), body=body)
+
+    def _in_order(self, kernel: Kernel) -> Kernel:
         flat: dict[Buffer, Buffer] = {}
         body = at_loops(kernel.body, self.outer, lambda loop: self._merge(loop, flat))
         used = {b for s in ir.statements(body) for b in _buffers(s)}
@@ -68,7 +90,7 @@ class Collapse(Step):
                 return Store(buffer, place, change(current.value))
             if isinstance(current, Reduce):
                 if any(names & free_vars(i) for i in current.index):
-                    raise ScheduleError("an accumulator is indexed by the loops to collapse")
+                    raise ScheduleError("an accumulator is indexed by the loops to fuse")
                 return replace(current, values=tuple(map(change, current.values)))
             return map_children(current, visit)
 
@@ -87,7 +109,7 @@ class Collapse(Step):
         self, buffer: Buffer, place: tuple[Expr, ...], width: int, flat: dict[Buffer, Buffer]
     ) -> tuple[Buffer, tuple[Expr, ...]]:
         if buffer.slot < 0:
-            raise ScheduleError("scratch memory is indexed by the loops to collapse")
+            raise ScheduleError("scratch memory is indexed by the loops to fuse")
         linear: Expr = ir.index(0)
         count: Expr = ir.index(1)
         for size, i in zip(buffer.shape, place):
@@ -95,7 +117,7 @@ class Collapse(Step):
             count = mul(count, size)
         form = affine(linear)
         if form is None or form[0].get(self.outer, 0) != width * form[0].get(self.inner, 0):
-            raise ScheduleError(f"{buffer.name} is not walked in order by the loops to collapse")
+            raise ScheduleError(f"{buffer.name} is not walked in order by the loops to fuse")
         terms, offset = form
         joined: Expr = ir.index(offset)
         for name in sorted(terms):

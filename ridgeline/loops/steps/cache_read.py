@@ -1,0 +1,93 @@
+"""CacheRead: pack what a loop reads of a buffer into scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars, substitute
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, LoopKind, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_expressions, sequence
+from ridgeline.loops.steps.regions import (
+    Ranges,
+    extents_inside,
+    in_range,
+    loop_ranges,
+    memory,
+    reads,
+    written_memory,
+)  # fmt: skip
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead(Step):
+    """Copy what a loop reads of a buffer into scratch before the loop, laid out as it is read.
+
+    This is packing: the scratch has one axis for every loop inside `before` that the address
+    depends on, in the order of `axes`, so that the innermost of them walks memory in order.
+    """
+
+    buffer: str
+    before: str
+    axes: tuple[str, ...]
+    name: ClassVar[str] = "cache_read"
+
+    @property
+    def scratch(self) -> str:
+        """The name of the copy."""
+        return f"{self.buffer}_read"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Wrap every loop of that name."""
+        ranges = loop_ranges(kernel.body)
+        if not any(_reads_of(self.buffer, loop) for loop in loops_named(kernel, self.before)):
+            raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
+        body = at_loops(kernel.body, self.before, lambda loop: self._staged(loop, ranges))
+        return replace(kernel, body=body)
+
+    def _staged(self, loop: For, ranges: Ranges) -> Stmt:
+        found = _reads_of(self.buffer, loop)
+        if not found:
+            return loop
+        if len(found) > 1:
+            raise ScheduleError(
+                f"{self.buffer!r} is read in {len(found)} ways inside {self.before!r}, not in one"
+            )
+        (load,) = found
+        if memory(load.buffer) in written_memory(loop):
+            raise ScheduleError(f"{self.buffer!r} changes inside {self.before!r}")
+        if found[load] and not in_range(load.index, load.buffer, ranges):
+            raise ScheduleError(
+                f"{self.buffer!r} is read under a condition, without which it may be out of range"
+            )
+        inside = {s.name for s in ir.statements(loop) if isinstance(s, For)}
+        used = {n for i in load.index for n in free_vars(i) if n in inside}
+        if used != set(self.axes):
+            raise ScheduleError(
+                f"what {self.buffer!r} is read at depends on {', '.join(sorted(used))}",
+                help="name exactly these loops as axes",
+            )
+        extents = extents_inside(loop, used, f"{self.buffer!r} is read")
+        place = tuple(Var.make(n) for n in self.axes)
+        shape = tuple(extents[n] for n in self.axes)
+        scratch = Buffer(self.scratch, shape, load.dtype, "local")
+        copy = copy_loops(Store(scratch, place, load), self.axes, extents, loop)
+        held: dict[Expr, Expr] = {load: Load.make(scratch, place)}
+        body = map_expressions(loop, lambda e: substitute(e, held))
+        return Alloc(scratch, sequence(copy, body))
+
+
+def _reads_of(name: str, loop: For) -> dict[Load, bool]:
+    return {r.load: r.guarded for r in reads(loop) if r.load.buffer.name == name}
+
+
+def copy_loops(copy: Stmt, axes: tuple[str, ...], extents: dict[str, Expr], around: Stmt) -> Stmt:
+    """Loops over the axes of a copy; the last one in lanes where it is so in the loop itself."""
+    for axis in reversed(axes):
+        kinds = {s.kind for s in ir.statements(around) if isinstance(s, For) and s.name == axis}
+        lanes = axis == axes[-1] and kinds == {"vector"}
+        kind: LoopKind = "vector" if lanes else "serial"
+        copy = For(axis, extents[axis], copy, "spatial", kind)
+    return copy

@@ -1,0 +1,108 @@
+"""CacheWrite: collect what a loop writes to a buffer in scratch, and copy it out afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_children, sequence
+from ridgeline.loops.steps.cache_read import copy_loops
+from ridgeline.loops.steps.regions import (
+    Ranges,
+    extents_inside,
+    in_range,
+    injective,
+    loop_ranges,
+    memory,
+    reads,
+    targets,
+    writes,
+)  # fmt: skip
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite(Step):
+    """Let a loop write into scratch instead of a buffer, and copy the scratch out after the loop.
+
+    The scratch has one axis for every loop inside `after` that the address depends on, in the
+    order of `axes`. Where the loop joins into the buffer, or writes only part of the elements, the
+    scratch starts as a copy of them.
+    """
+
+    buffer: str
+    after: str
+    axes: tuple[str, ...]
+    name: ClassVar[str] = "cache_write"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Wrap every loop of that name."""
+        ranges = loop_ranges(kernel.body)
+        if not any(self._writes(loop) for loop in loops_named(kernel, self.after)):
+            raise ScheduleError(f"nothing writes {self.buffer!r} inside {self.after!r}")
+        body = at_loops(kernel.body, self.after, lambda loop: self._collected(loop, ranges))
+        return replace(kernel, body=body)
+
+    def _writes(self, loop: For) -> list[tuple[Store | Reduce, bool]]:
+        return [w for w in writes(loop) if any(b.name == self.buffer for b in targets(w[0]))]
+
+    def _collected(self, loop: For, ranges: Ranges) -> Stmt:
+        found = self._writes(loop)
+        if not found:
+            return loop
+        buffer, index = self._target(loop, found)
+        inside = {s.name for s in ir.statements(loop) if isinstance(s, For)}
+        used = {n for i in index for n in free_vars(i) if n in inside}
+        if used != set(self.axes):
+            raise ScheduleError(
+                f"where {self.buffer!r} is written depends on {', '.join(sorted(used))}",
+                help="name exactly these loops as axes",
+            )
+        extents = extents_inside(loop, used, f"{self.buffer!r} is written")
+        if not injective(index, extents):
+            raise ScheduleError(f"several iterations may write one element of {self.buffer!r}")
+        guarded = any(condition for _, condition in found)
+        if guarded and not in_range(index, buffer, ranges):
+            raise ScheduleError(
+                f"{self.buffer!r} is written under a condition, "
+                "without which it may be out of range"
+            )
+        place = tuple(Var.make(n) for n in self.axes)
+        shape = tuple(extents[n] for n in self.axes)
+        scratch = Buffer(f"{self.buffer}_write", shape, buffer.dtype, "local")
+        parts: list[Stmt] = []
+        if guarded or any(isinstance(w, Reduce) for w, _ in found):
+            fill = Store(scratch, place, Load.make(buffer, index))
+            parts.append(copy_loops(fill, self.axes, extents, loop))
+        parts.append(_redirected(loop, buffer, scratch, place))
+        flush = Store(buffer, index, Load.make(scratch, place))
+        parts.append(copy_loops(flush, self.axes, extents, loop))
+        return Alloc(scratch, sequence(*parts))
+
+    def _target(
+        self, loop: For, found: list[tuple[Store | Reduce, bool]]
+    ) -> tuple[Buffer, tuple[Expr, ...]]:
+        """The buffer and the one index at which all statements write it."""
+        places = {w.index for w, _ in found}
+        if len(places) > 1:
+            raise ScheduleError(
+                f"{self.buffer!r} is written in {len(places)} ways inside {self.after!r}"
+            )
+        if any(len(targets(w)) > 1 for w, _ in found):
+            raise ScheduleError(f"{self.buffer!r} is written together with other buffers")
+        buffer = next(b for b in targets(found[0][0]) if b.name == self.buffer)
+        if any(memory(r.load.buffer) == memory(buffer) for r in reads(loop)):
+            raise ScheduleError(f"{self.buffer!r} is also read inside {self.after!r}")
+        return buffer, found[0][0].index
+
+
+def _redirected(statement: Stmt, old: Buffer, new: Buffer, place: tuple[Expr, ...]) -> Stmt:
+    inner = map_children(statement, lambda child: _redirected(child, old, new, place))
+    if isinstance(inner, Store) and inner.buffer == old:
+        return Store(new, place, inner.value)
+    if isinstance(inner, Reduce) and old in inner.buffers:
+        return Reduce((new,), place, inner.monoid, inner.values)
+    return inner

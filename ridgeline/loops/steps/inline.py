@@ -1,0 +1,90 @@
+"""Inline: compute a value where it is used instead of keeping it in scratch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars, substitute
+from ridgeline.loops.domains import sites
+from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_children, map_expressions
+from ridgeline.loops.steps.regions import memory, read_memory, targets, without
+from ridgeline.loops.steps.step import ScheduleError, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Inline(Step):
+    """Put the expression that fills a scratch buffer in the place of every read of it."""
+
+    buffer: str
+    name: ClassVar[str] = "inline"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Remove every allocation of that name."""
+        scratch(kernel, self.buffer)
+        return replace(kernel, body=self._visit(kernel.body))
+
+    def _visit(self, statement: Stmt) -> Stmt:
+        if not (isinstance(statement, Alloc) and statement.buffer.name == self.buffer):
+            return map_children(statement, self._visit)
+        buffer, body = statement.buffer, statement.body
+        store = producer(buffer, body)
+        variables = [i for i in store.index if isinstance(i, Var)]
+        bound = {s.name for s in ir.statements(body) if isinstance(s, ir.For)}
+        loose = (free_vars(store.value) & bound) - {v.name for v in variables}
+        if loose:
+            raise ScheduleError(
+                f"{buffer.name!r} also depends on {', '.join(sorted(loose))}, which its index "
+                "does not name"
+            )
+
+        def change(expr: Expr) -> Expr:
+            done: dict[Expr, Expr] = {}
+            for part in ir.subexpressions(expr):
+                if isinstance(part, Load) and part.buffer == buffer:
+                    place = [substitute(i, done) for i in part.index]
+                    here: dict[Expr, Expr] = dict(zip(store.index, place))
+                    done[part] = substitute(store.value, here)
+            return substitute(expr, done) if done else expr
+
+        return map_expressions(without(body, store), change)
+
+
+def scratch(kernel: Kernel, name: str) -> list[Alloc]:
+    """The allocations of a scratch buffer; refuses a name that the kernel does not have."""
+    everything = [s for s in ir.statements(kernel.body) if isinstance(s, Alloc)]
+    found = [s for s in everything if s.buffer.name == name]
+    if not found:
+        known = ", ".join(dict.fromkeys(s.buffer.name for s in everything)) or "none"
+        raise ScheduleError(f"there is no scratch {name!r}", help=f"scratch buffers: {known}")
+    return found
+
+
+def producer(buffer: Buffer, body: Stmt) -> Store:
+    """The one statement that fills a scratch buffer, if computing it later gives the same."""
+    places = [s for s in sites(Kernel("", (), (), body)) if _writes(s.statement, buffer)]
+    if len(places) != 1 or not isinstance(places[0].statement, Store):
+        raise ScheduleError(f"{buffer.name!r} is not filled by one plain store")
+    site, store = places[0], places[0].statement
+    if site.domain.guards:
+        raise ScheduleError(f"{buffer.name!r} is filled under a condition")
+    if not all(isinstance(i, Var) for i in store.index) or len(set(store.index)) < len(store.index):
+        raise ScheduleError(f"{buffer.name!r} is not filled at one loop variable per axis")
+    needs = read_memory(store.value)
+    passed = False
+    for other in sites(Kernel("", (), (), body)):
+        passed |= other.statement is store
+        if not isinstance(other.statement, (Store, Reduce)):
+            continue
+        changed = [b for b in targets(other.statement) if memory(b) in needs]
+        if changed and (passed or set(other.path) & set(site.path)):
+            raise ScheduleError(
+                f"{changed[0].name!r}, which {buffer.name!r} is computed from, changes later"
+            )
+    return store
+
+
+def _writes(statement: Stmt, buffer: Buffer) -> bool:
+    return isinstance(statement, (Store, Reduce)) and buffer in targets(statement)

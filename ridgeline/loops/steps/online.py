@@ -1,0 +1,176 @@
+"""Online: two dependent folds over one axis become one loop that corrects itself as it goes.
+
+A maximum `m` over an axis, and then sums over the same axis of terms `w * exp(x - m)`: the terms
+for a larger maximum are those for a smaller one times `exp(m - larger)`. So one loop over pieces of
+the axis can keep the maximum so far and sums relative to it, and scale the sums whenever the
+maximum grows. Rows are then read once instead of twice: logsumexp, cross-entropy, softmax and the
+weighted sums of attention.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import eq, free_vars, mul, op, select, sub, substitute
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+)
+from ridgeline.loops.rewrite import map_children, sequence
+from ridgeline.loops.steps.regions import (
+    memory,
+    read_memory,
+    reads,
+    targets,
+    writes,
+    written_memory,
+)
+from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Online(Step):
+    """Merge the fold of a maximum over an axis with the sums of exponentials relative to it."""
+
+    axis: str
+    name: ClassVar[str] = "online"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Merge every pair of such loops that stand in one sequence."""
+        loops_named(kernel, self.axis)
+        body = self._visit(kernel.body)
+        if body == kernel.body:
+            raise ScheduleError(f"no maximum over {self.axis!r} is followed by sums relative to it")
+        return replace(kernel, body=body)
+
+    def _visit(self, statement: Stmt) -> Stmt:
+        inner = map_children(statement, self._visit)
+        if not isinstance(inner, Seq):
+            return inner
+        places = [i for i, part in enumerate(inner.body) if self._folds(part)]
+        for first, second in pairwise(places):
+            merged = self._merged(inner.body[first : second + 1])
+            if merged is not None:
+                return sequence(*inner.body[:first], merged, *inner.body[second + 1 :])
+        return inner
+
+    def _folds(self, part: Stmt) -> bool:
+        return isinstance(part, For) and part.name == self.axis and part.axis == "reduce"
+
+    def _merged(self, parts: tuple[Stmt, ...]) -> Stmt | None:
+        top, between, sums = parts[0], parts[1:-1], parts[-1]
+        assert isinstance(top, For) and isinstance(sums, For)
+        peak = _peak(top)
+        if peak is None or top.extent != sums.extent:
+            return None
+        scaled = _scaled(sums, peak)
+        moved = set(map(memory, (peak, *scaled)))
+        for part in between:
+            if {memory(r.load.buffer) for r in reads(part)} & moved or memory(
+                peak
+            ) in written_memory(part):
+                raise ScheduleError(f"what stands between the loops over {self.axis!r} needs them")
+        old = Buffer(f"{peak.name}_old", peak.shape, peak.dtype, "reg")
+        before = Store(old, (), Load.make(peak, ()))
+        corrections = [_corrected(b, sum_, old, peak) for b, sum_ in scaled.items()]
+        body = sequence(before, top.body, *corrections, sums.body)
+        return Alloc(old, sequence(*between, For(self.axis, top.extent, body, "carried", top.kind)))
+
+
+def _peak(loop: For) -> Buffer | None:
+    """The accumulator of a loop that does nothing but fold a maximum."""
+    found = [w for w, _ in writes(loop)]
+    own = {s.buffer for s in ir.statements(loop) if isinstance(s, Alloc)}
+    if own or not found or any(not isinstance(w, Reduce) or w.monoid != "max" for w in found):
+        return None
+    buffers = {b for w in found for b in targets(w)}
+    if len(buffers) != 1 or any(w.index for w in found):
+        return None
+    return buffers.pop() if next(iter(buffers)).dtype.kind == "float" else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A sum relative to the maximum: where it is, the loops around it, and what it is relative to.
+
+    `shift` is an expression of the maximum alone: the maximum itself, or what stands for it where
+    it is infinite.
+    """
+
+    index: tuple[Expr, ...]
+    loops: tuple[For, ...]
+    shift: Expr
+
+
+def _scaled(loop: For, peak: Buffer) -> dict[Buffer, _Sum]:
+    """The sums of a loop that does nothing else."""
+    found: dict[Buffer, _Sum] = {}
+    stack: list[tuple[Stmt, tuple[For, ...]]] = [(loop.body, ())]
+    while stack:
+        statement, loops = stack.pop()
+        if isinstance(statement, Seq):
+            stack.extend((part, loops) for part in statement.body)
+        elif isinstance(statement, For):
+            stack.append((statement.body, (*loops, statement)))
+        elif isinstance(statement, If):
+            stack.append((statement.body, loops))
+        elif isinstance(statement, Reduce) and statement.monoid == "sum":
+            (buffer,), (value,) = statement.buffers, statement.values
+            shift = _shift(value, peak)
+            if shift is None:
+                raise ScheduleError(f"a sum into {buffer.name!r} is not relative to {peak.name!r}")
+            outer = tuple(f for f in loops if f.axis == "spatial")
+            held = found.setdefault(buffer, _Sum(statement.index, outer, shift))
+            if (held.index, held.shift) != (statement.index, shift):
+                raise ScheduleError(f"{buffer.name!r} is summed in several ways")
+        else:
+            raise ScheduleError("the second loop does more than sum")
+    return found
+
+
+def _shift(value: Expr, peak: Buffer) -> Expr | None:
+    """s, if a value is `w * exp(x - s)` with s of the maximum alone and w and x without it."""
+    own = memory(peak)
+    if isinstance(value, Op) and value.name == "exp":
+        inner = value.args[0]
+        if not (isinstance(inner, Op) and inner.name == "sub"):
+            return None
+        term, shift = inner.args
+        alone = read_memory(shift) == {own} and not free_vars(shift)
+        return shift if alone and own not in read_memory(term) else None
+    if isinstance(value, Op) and value.name in ("mul", "div"):
+        left, right = value.args
+        if own not in read_memory(right):
+            return _shift(left, peak)
+        if value.name == "mul" and own not in read_memory(left):
+            return _shift(right, peak)
+    return None
+
+
+def _corrected(buffer: Buffer, sum_: _Sum, old: Buffer, peak: Buffer) -> Stmt:
+    """The sum so far, now relative to the new maximum."""
+    before, now = Load.make(old, ()), Load.make(peak, ())
+    total = Load.make(buffer, sum_.index)
+    held: dict[Expr, Expr] = {now: before}
+    shrunk = mul(total, op("exp", sub(substitute(sum_.shift, held), sum_.shift)))
+    # while every element was -inf the sum holds nothing that counts against a finite maximum
+    lowest = eq(before, ir.const(-math.inf, old.dtype))
+    fresh = select(lowest, ir.const(0, buffer.dtype), shrunk)
+    statement: Stmt = Store(buffer, sum_.index, select(eq(before, now), total, fresh))
+    for loop in reversed(sum_.loops):
+        statement = replace(loop, body=statement)
+    return statement

@@ -1,0 +1,130 @@
+"""What a piece of a kernel reads and writes: the region arithmetic behind the steps that move data.
+
+This is the second tier of legality. The first is construction (the kinds of loops); here intervals
+of affine indices prove that a copy stays inside its buffer and that memory does not change between
+two places. What cannot be proved is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import affine, bounds
+from ridgeline.loops.domains import loads, sites
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Kernel, Load, Reduce, Stmt, Store
+from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.step import ScheduleError
+
+Ranges = Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One load inside a statement, and whether some condition stands around it there."""
+
+    load: Load
+    guarded: bool
+
+
+def memory(buffer: Buffer) -> Hashable:
+    """What a buffer lies in: views of one slot share it."""
+    return buffer.slot if buffer.slot >= 0 else buffer
+
+
+def reads(statement: Stmt) -> list[Read]:
+    """Every distinct load that a statement makes."""
+    found: dict[Load, bool] = {}
+    for site in sites(Kernel("", (), (), statement)):
+        for load, domain in loads(ir.expressions(site.statement), site.domain):
+            found[load] = found.get(load, False) or bool(domain.guards)
+    return [Read(load, guarded) for load, guarded in found.items()]
+
+
+def writes(statement: Stmt) -> Iterator[tuple[Store | Reduce, bool]]:
+    """Every store and reduction, and whether a condition stands around it."""
+    for site in sites(Kernel("", (), (), statement)):
+        if isinstance(site.statement, (Store, Reduce)):
+            yield site.statement, bool(site.domain.guards)
+
+
+def targets(statement: Store | Reduce) -> tuple[Buffer, ...]:
+    """The buffers that one statement writes."""
+    return (statement.buffer,) if isinstance(statement, Store) else statement.buffers
+
+
+def written_memory(statement: Stmt) -> set[Hashable]:
+    """All memory that a statement writes."""
+    return {memory(b) for store, _ in writes(statement) for b in targets(store)}
+
+
+def read_memory(*roots: Expr) -> set[Hashable]:
+    """All memory that some expressions read."""
+    return {memory(e.buffer) for e in ir.subexpressions(*roots) if isinstance(e, Load)}
+
+
+def loop_ranges(root: Stmt) -> dict[str, tuple[int, int]]:
+    """The values that each loop variable can take, over all loops of its name."""
+    found: dict[str, tuple[int, int]] = {}
+    unknown: set[str] = set()
+    for statement in ir.statements(root):
+        if isinstance(statement, For):
+            if isinstance(statement.extent, Const):
+                last = max(int(statement.extent.value) - 1, 0)
+                found[statement.name] = (0, max(last, found.get(statement.name, (0, 0))[1]))
+            else:
+                unknown.add(statement.name)
+    return {name: span for name, span in found.items() if name not in unknown}
+
+
+def extents_inside(loop: Stmt, names: Iterable[str], what: str) -> dict[str, Expr]:
+    """The lengths of the named loops inside a statement; each must have one length."""
+    found: dict[str, Expr] = {}
+    wanted = set(names)
+    named = [s for s in ir.statements(loop) if isinstance(s, For) and s.name in wanted]
+    for statement in named:
+        if found.setdefault(statement.name, statement.extent) != statement.extent:
+            raise ScheduleError(
+                f"loops {statement.name!r} have several lengths where {what}",
+                help="choose a place inside the branches of the split",
+            )
+    return found
+
+
+def in_range(index: Sequence[Expr], buffer: Buffer, ranges: Ranges) -> bool:
+    """True when intervals prove that an index stays inside a buffer."""
+    for place, size in zip(index, buffer.shape):
+        low, high = bounds(place, ranges)
+        least, _ = bounds(size, ranges)
+        if low is None or low < 0 or high is None or least is None or high >= least:
+            return False
+    return True
+
+
+def injective(index: Sequence[Expr], axes: Mapping[str, Expr]) -> bool:
+    """True when different values of the axes give different indices."""
+    free = set(axes)
+    for place in index:
+        form = affine(place)
+        if form is None:
+            continue
+        terms = sorted((abs(c), n) for n, c in form[0].items() if n in axes)
+        reach = 0
+        apart = True
+        for coefficient, name in terms:
+            extent = axes[name]
+            apart &= isinstance(extent, Const) and coefficient > reach
+            reach += coefficient * (int(extent.value) - 1) if isinstance(extent, Const) else 0
+        if apart:
+            free -= {name for _, name in terms}
+    return not free
+
+
+def without(statement: Stmt, dropped: Stmt) -> Stmt:
+    """A statement without one of its parts, and without what is empty then."""
+    if statement is dropped:
+        return ir.Seq(())
+    inner = map_children(statement, lambda child: without(child, dropped))
+    empty = isinstance(inner, (ir.For, ir.If, ir.Alloc)) and inner.body == ir.Seq(())
+    return ir.Seq(()) if empty else inner

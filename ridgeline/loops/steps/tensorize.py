@@ -1,0 +1,81 @@
+"""Tensorize: name the machine instruction that a small nest of loops is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops.instructions import INSTRUCTIONS, Instruction
+from ridgeline.loops.ir import For, Kernel, LoopKind, Mma, Stmt
+from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+from ridgeline.loops.tiles import Tile, length, stride, tile_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize(Step):
+    """Run the nest that begins at an axis as one instruction of `loops/instructions.py`."""
+
+    axis: str
+    instruction: str
+    name: ClassVar[str] = "tensorize"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Match the nest against the instruction's row, and name it."""
+        if self.instruction not in INSTRUCTIONS:
+            raise ScheduleError(
+                f"there is no instruction {self.instruction!r}",
+                help=f"instructions are {', '.join(INSTRUCTIONS)}",
+            )
+        loops_named(kernel, self.axis)
+        row = INSTRUCTIONS[self.instruction]
+        body = at_loops(kernel.body, self.axis, lambda loop: self._named(loop, row))
+        return replace(kernel, body=body)
+
+    def _named(self, loop: For, row: Instruction) -> Stmt:
+        tile = tile_of(loop)
+        if isinstance(tile, str):
+            # the loops of an axis that only start or store the sums stay what they are
+            if any(isinstance(s, For) and s.axis == "reduce" for s in (loop, loop.body)):
+                raise ScheduleError(tile)
+            return loop
+        reason = _mismatch(tile, row)
+        if reason:
+            raise ScheduleError(f"{row.name} does not fit: {reason}")
+        kinds: dict[str, LoopKind] = {f.name: "unroll" for f in (*tile.rows, *tile.depth)}
+        kinds |= {f.name: "vector" for f in tile.lanes}
+        return Mma(row.name, _with_kinds(loop, kinds) if row.depth == 1 else loop)
+
+
+def _mismatch(tile: Tile, row: Instruction) -> str:
+    total = tile.reduce.buffers[0]
+    types = (tile.left.dtype, tile.right.dtype, total.dtype)
+    wanted = (row.left, row.right, row.total)
+    if types != wanted:
+        given, needed = (", ".join(t.name for t in group) for group in (types, wanted))
+        return f"the types are {given}, not {needed}"
+    if len(tile.lanes) != 1:
+        return f"{len(tile.lanes)} loops run over columns, not one"
+    if row.lanes and length(tile.lanes) not in row.lanes:
+        return f"it has {' or '.join(map(str, row.lanes))} columns, the loop {length(tile.lanes)}"
+    if length(tile.depth) != row.depth:
+        return f"it sums {row.depth} products at a time, the loops {length(tile.depth)}"
+    if row.rows and length(tile.rows) != row.rows:
+        return f"it has {row.rows} rows, the loops {length(tile.rows)}"
+    lane = tile.lanes[0].name
+    if stride(total, tile.reduce.index, lane) != 1:
+        return "the sums do not lie next to each other"
+    if stride(tile.right.buffer, tile.right.index, lane) != row.depth:
+        return f"the right operand's columns are not {row.depth} elements apart"
+    for loop in tile.depth if row.depth > 1 else ():
+        for operand in (tile.left, tile.right):
+            if stride(operand.buffer, operand.index, loop.name) != 1:
+                return f"{operand.buffer.name} does not have {loop.name!r} next to each other"
+    return ""
+
+
+def _with_kinds(statement: Stmt, kinds: dict[str, LoopKind]) -> Stmt:
+    inner = map_children(statement, lambda child: _with_kinds(child, kinds))
+    if isinstance(inner, For) and inner.name in kinds:
+        return replace(inner, kind=kinds[inner.name])
+    return inner

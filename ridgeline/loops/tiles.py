@@ -1,0 +1,77 @@
+"""The normal form of a small contraction in loops: `acc[m, n] += left[m, k] * right[k, n]`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, affine, free_vars, mul
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A perfect nest of loops around one sum of products, its loops classed by what they index."""
+
+    reduce: Reduce
+    left: Load
+    right: Load
+    rows: tuple[For, ...]
+    lanes: tuple[For, ...]
+    depth: tuple[For, ...]
+
+
+def tile_of(statement: Stmt) -> Tile | str:
+    """The normal form of a nest, or why it has none."""
+    loops: list[For] = []
+    while isinstance(statement, For):
+        loops.append(statement)
+        statement = statement.body
+    if not isinstance(statement, Reduce) or statement.monoid != "sum":
+        return "the loops do more than sum products"
+    value = statement.values[0]
+    if not (isinstance(value, Op) and value.name == "mul"):
+        return "what is summed is not a product"
+    left, right = map(_uncast, value.args)
+    if not isinstance(left, Load) or not isinstance(right, Load):
+        return "a factor is not read from memory"
+    total = _variables(statement.index)
+    classes: dict[str, list[For]] = {"rows": [], "lanes": [], "depth": []}
+    for loop in loops:
+        in_left = loop.name in _variables(left.index)
+        in_right = loop.name in _variables(right.index)
+        if loop.name not in total and in_left and in_right:
+            classes["depth"].append(loop)
+        elif loop.name in total and in_left != in_right:
+            classes["rows" if in_left else "lanes"].append(loop)
+        else:
+            return f"loop {loop.name!r} is neither a row, a column nor summed"
+    found = {name: tuple(group) for name, group in classes.items()}
+    return Tile(statement, left, right, found["rows"], found["lanes"], found["depth"])
+
+
+def _uncast(expr: Expr) -> Expr:
+    return expr.args[0] if isinstance(expr, Op) and expr.name == "cast" else expr
+
+
+def _variables(index: tuple[Expr, ...]) -> frozenset[str]:
+    return frozenset().union(*(free_vars(i) for i in index))
+
+
+def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None:
+    """Elements that an access moves per step of a variable; None if that is not one number."""
+    linear: Expr = ir.index(0)
+    for size, place in zip(buffer.shape, index):
+        linear = add(mul(linear, size), place)
+    form = affine(linear)
+    return None if form is None else form[0].get(variable, 0)
+
+
+def length(loops: tuple[For, ...]) -> int | None:
+    """The iterations of a class of loops; None where they are not known."""
+    total = 1
+    for loop in loops:
+        if not isinstance(loop.extent, Const):
+            return None
+        total *= int(loop.extent.value)
+    return total

@@ -1,0 +1,77 @@
+"""`rl.loops`: one expression as loops that a user schedules by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline.kernel import LoopsError
+from ridgeline.loops.schedule import ScheduleError
+
+
+def operands(m: int, k: int, n: int) -> tuple[rl.Tensor, rl.Tensor, rl.Tensor]:
+    rng = np.random.default_rng(0)
+    arrays = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n), (n,)))
+    x, w, b = map(rl.tensor, arrays)
+    return x, w, b
+
+
+@pytest.mark.parametrize("shape", [(12, 20, 32), (37, 50, 41)], ids=["even", "ragged"])
+def test_a_matrix_product_scheduled_by_hand(shape: tuple[int, int, int]) -> None:
+    x, w, b = operands(*shape)
+    k = rl.loops(lambda x, w, b: rl.gelu(x @ w + b), x, w, b)
+    k = k.split("n", 16).split("m", 6).reorder("m.0", "n.0", "k", "m.1", "n.1")
+    k = k.unroll("m.1").vectorize("n.1").parallel("m.0")
+    assert "for m.0" in str(k) and "define void" in k.source()
+    found = k(x, w, b)
+    assert isinstance(found, rl.Tensor)
+    expected = rl.gelu(x @ w + b).numpy()
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
+    m, depth, n = shape
+    assert k.bytes == 4 * (m * depth + depth * n + n + m * n)
+    assert k.flops == 2 * m * n * depth + 6 * m * n  # two sums, three products, erf
+    assert k.intensity == k.flops / k.bytes
+    assert "<pre>" in k._repr_html_() and "&lt;" in k._repr_html_()
+
+
+def test_packing_and_a_pipeline_by_hand() -> None:
+    x, w, b = operands(24, 40, 48)
+    k = rl.loops(lambda x, w, b: x @ w + b, x, w, b)
+    k = k.tile(m=6, n=16).split("k", 8)
+    k = k.reorder("n.0", "m.0", "k.0", "k.1", "m.1", "n.1").unroll("m.1").vectorize("n.1")
+    k = k.cache_read("b1", "k.1", "k.1", "n.1").pipeline("k.0").parallel("n.0")
+    np.testing.assert_allclose(k(x, w, b).numpy(), (x @ w + b).numpy(), rtol=1e-5, atol=1e-5)  # type: ignore[union-attr]
+    plain = rl.loops(lambda x, w, b: x @ w + b, x, w, b)
+    assert plain.replay(k.trace).kernel == k.kernel
+
+
+def test_logsumexp_in_one_pass() -> None:
+    x = rl.tensor(np.random.default_rng(1).standard_normal((5, 1000)).astype(np.float32))
+    k = rl.loops(lambda x: rl.logsumexp(x, 1), x)
+    one_pass = k.split("c", 128).online("c.0").rfactor("c.1").vectorize("c.1").parallel("r")
+    expected = rl.logsumexp(x, 1).numpy()
+    np.testing.assert_allclose(one_pass(x).numpy(), expected, rtol=1e-6)  # type: ignore[union-attr]
+    assert one_pass.flops == k.flops
+
+
+def test_the_roofline_of_a_kernel() -> None:
+    x, w, b = operands(64, 64, 64)
+    roof = rl.loops(lambda x, w, b: x @ w + b, x, w, b).default().roofline()
+    assert roof.flops == 2 * 64**3 + 64**2 and roof.bytes == 4 * (3 * 64**2 + 64)
+    assert roof.operations == {"mul": 64**3, "add": 64**3 + 64**2}
+    assert roof.bound in ("memory", "compute") and roof.seconds > 0
+    assert roof.moved["global"] >= roof.bytes
+    text = str(roof)
+    assert "exact" in text and "measured" in text and "bound by" in text
+
+
+def test_refusals_name_the_reason_and_change_nothing() -> None:
+    x, w, b = operands(8, 8, 8)
+    k = rl.loops(lambda x, w, b: x @ w + b, x, w, b)
+    with pytest.raises(ScheduleError, match="depend on one another"):
+        k.parallel("k")
+    with pytest.raises(LoopsError, match="2 kernels"):
+        rl.loops(lambda x, w, b: (x @ w) @ w, x, w, b)
+    with pytest.raises(LoopsError, match="takes 3 tensors"):
+        k(x, w)
