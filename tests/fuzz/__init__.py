@@ -1,0 +1,1 @@
+"""Random programs over the public API, run every way and compared."""

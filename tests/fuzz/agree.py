@@ -1,0 +1,129 @@
+"""Judging a program: do all ways agree?
+
+Exact programs must agree to the bit. In smooth ones a way's error against float64 may be at most
+twice the reference's, where the reference is the interpreter under several roundings.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tests.fuzz.program import Array, Program
+from tests.fuzz.ways import (
+    CALLS,
+    WAYS,
+    Call,
+    Rejected,
+    Results,
+    by_torch,
+    exact_only,
+    interpreted,
+    perturbed,
+    torch,
+)
+
+_ROUNDINGS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A way that disagrees: on which call, at which output, and how."""
+
+    way: str
+    call: int
+    output: int
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.way}, call {self.call}, output {self.output}: {self.detail}"
+
+
+def judge(program: Program, ways: Sequence[str] = tuple(WAYS)) -> Finding | None:
+    """The first disagreement, or None. Raises `Rejected` for a program that cannot be judged."""
+    return _judge_exact(program, ways) if program.flavour == "exact" else _judge_smooth(program, ways)
+
+
+def _judge_exact(program: Program, ways: Sequence[str]) -> Finding | None:
+    calls, wanted = [], []
+    for call in CALLS:
+        try:
+            with exact_only():
+                wanted += interpreted(program, [call])
+            calls.append(call)
+        except Rejected:
+            continue
+    if not calls:
+        raise Rejected("no call is exact")
+    runs = [*ways, "torch"] if program.portable and torch is not None else list(ways)
+    for way in runs:
+        outcomes = _attempt(program, way, calls)
+        if isinstance(outcomes, Finding):
+            return outcomes
+        for place, (got, expected) in enumerate(zip(outcomes, wanted)):
+            for number, pair in enumerate(zip(got, expected)):
+                detail = difference(*pair)
+                if detail:
+                    return Finding(way, place, number, detail)
+    return None
+
+
+def _attempt(program: Program, way: str, calls: Sequence[Call]) -> list[Results] | Finding:
+    try:
+        return by_torch(program, calls) if way == "torch" else WAYS[way](program, calls)
+    except Exception:
+        return Finding(way, -1, -1, traceback.format_exc(limit=-4))
+
+
+def difference(got: Array, wanted: Array) -> str:
+    """Where two arrays differ; empty when they are equal, NaN for NaN."""
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return f"{got.dtype}{list(got.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
+    same = (got == wanted) | ((got != got) & (wanted != wanted))
+    if same.all():
+        return ""
+    first = tuple(np.argwhere(~same)[0])
+    return f"{(~same).sum()} of {same.size} elements, {got[first]} instead of {wanted[first]} at {list(map(int, first))}"
+
+
+def _judge_smooth(program: Program, ways: Sequence[str]) -> Finding | None:
+    calls = CALLS
+    truth = interpreted(program, calls, wide=True)
+    references = [interpreted(program, calls)]
+    for seed in range(_ROUNDINGS):
+        with perturbed(seed):
+            references.append(interpreted(program, calls))
+    runs = [*ways, "torch"] if program.portable and torch is not None else list(ways)
+    for way in runs:
+        outcomes = _attempt(program, way, calls)
+        if isinstance(outcomes, Finding):
+            return outcomes
+        for place, got in enumerate(outcomes):
+            for number, value in enumerate(got):
+                judged = [r[place][number] for r in references]
+                detail = _excess(value, judged, truth[place][number])
+                if detail:
+                    return Finding(way, place, number, detail)
+    return None
+
+
+def _excess(got: Array, references: Sequence[Array], truth: Array) -> str:
+    """What is wrong with a float result, measured against the errors of the references."""
+    first = references[0]
+    if got.shape != first.shape or got.dtype != first.dtype:
+        return f"{got.dtype}{list(got.shape)} instead of {first.dtype}{list(first.shape)}"
+    if got.dtype.kind in "biu":
+        return difference(got, first)
+    if not got.size:
+        return ""
+    exact = truth.astype(np.float64)
+    errors = [np.abs(r.astype(np.float64) - exact).max() for r in references]
+    error = np.abs(got.astype(np.float64) - exact).max()
+    if not all(np.isfinite(errors)):
+        raise Rejected("the reference is not finite")
+    eps = 2.0**-22 if got.dtype.itemsize >= 4 else 2.0**-6
+    allowed = 2 * max(errors) + eps * np.abs(exact).max()
+    return "" if error <= allowed else f"an error of {error:.3g} where {allowed:.3g} is allowed"

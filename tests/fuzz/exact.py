@@ -1,0 +1,233 @@
+"""Statements over whole numbers, on which every way must agree to the bit."""
+
+from __future__ import annotations
+
+from tests.fuzz.common import COMMON
+from tests.fuzz.generate import Maker, Statement, Var
+
+
+def _bounded(m: Maker, text: str) -> str:
+    return f"({text}) % {m.rng.choice((5, 7))}" if m.rng.random() < 0.6 else text
+
+
+def _numeric(v: Var) -> bool:
+    return v.dtype != "bool"
+
+
+def unary(m: Maker) -> Statement | None:
+    a = m.pick(_numeric)
+    if a is None:
+        return None
+    n = a.name
+    forms = [f"rl.abs({n})", f"rl.sign({n})", f"rl.clamp({n}, 0, 3)", f"rl.relu({n})", f"{n} % 3",
+             _bounded(m, f"{n} * {n}"), f"{n} // 2", f"rl.square({n}) % 5", f"rl.clamp({n}, max=2)"]  # fmt: skip
+    if a.dtype != "uint8":
+        forms += [f"-{n}", f"1 - {n}", f"rl.where({n} > 0, {n}, -{n})"]
+    if a.floating:
+        forms += [f"rl.floor({n} / 2)", f"rl.round({n} / 2)", f"rl.ceil({n} / 4)", f"{n} / 2",
+                  f"rl.trunc({n} / 2)", f"rl.isnan({n})", f"rl.fmod({n}, 3)", f"rl.nan_to_num({n}, 1., 2., 3.)"]  # fmt: skip
+    else:
+        forms += [f"~{n}", f"{n} << 1", f"{n} >> 1", f"{n} & 3", f"{n} ^ 5", f"{n} | 1"]
+        if a.dtype == "uint8":
+            forms = [f for f in forms if f[0] != "~"]
+    return m.let(m.rng.choice(forms))
+
+
+def binary(m: Maker) -> Statement | None:
+    a = m.pick()
+    if a is None:
+        return None
+    b = m.pick(lambda v: _broadcasts(a, v))
+    if b is None:
+        return None
+    x, y = m.rng.sample([a.name, b.name], 2)
+    if a.dtype == "bool" and b.dtype == "bool":
+        forms = [f"{x} & {y}", f"{x} | {y}", f"{x} ^ {y}", f"{x} == {y}"]
+    else:
+        forms = [f"{x} + {y}", f"rl.maximum({x}, {y})", f"rl.minimum({x}, {y})", f"{x} < {y}",
+                 f"{x} == {y}", f"{x} >= {y}", _bounded(m, f"{x} * {y}"), _bounded(m, f"{x} + {y}"),
+                 f"rl.where({x} != 0, {x}, {y})", f"{x} // (rl.abs({y} * 1) + 1)",
+                 f"{x} % (rl.abs({y} * 1) + 1)"]  # fmt: skip
+        if "bool" not in (a.dtype, b.dtype):
+            forms.append(f"{x} - {y}")
+        if a.floating or b.floating:
+            forms = [f for f in forms if "//" not in f]
+    return m.let(m.rng.choice(forms))
+
+
+def _broadcasts(a: Var, b: Var) -> bool:
+    pairs = zip(reversed(a.shape), reversed(b.shape))
+    return all(s == t or 1 in (s, t) for s, t in pairs) and max(a.rank, b.rank) <= 4
+
+
+def choose(m: Maker) -> Statement | None:
+    mask = m.pick(lambda v: v.dtype == "bool")
+    if mask is None:
+        return None
+    a = m.pick(lambda v: _numeric(v) and _broadcasts(mask, v))
+    return None if a is None else m.let(f"rl.where({mask.name}, {a.name}, 2)")
+
+
+def convert(m: Maker) -> Statement | None:
+    a = m.pick()
+    if a is None:
+        return None
+    kind = m.rng.choice(("f32", "f32", "f32", "f16", "bf16", "rl.float64", "rl.int64", "rl.int32",
+                         "rl.int16", "rl.uint8", "rl.bool"))  # fmt: skip
+    name = a.name
+    if "int" in kind and a.floating:
+        name = f"rl.nan_to_num({name}, 0., 5., -5.)"
+    if kind == "rl.uint8" and a.dtype != "bool":
+        name = f"rl.abs({name})"
+    return m.let(f"{name}.to({kind})")
+
+
+def reduce(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.rank >= 1 and v.size > 0)
+    if a is None:
+        return None
+    count = m.rng.randint(1, a.rank)
+    axes = sorted(m.rng.sample(range(a.rank), count))
+    keep = m.rng.random() < 0.4
+    rest = f"dim={axes}, keepdim={keep}"
+    n = a.name
+    if a.dtype == "bool":
+        forms = [f"rl.any({n}, {axes[0]})", f"rl.all({n}, {axes[0]}, keepdim={keep})", f"{n}.sum({axes[0]})"]
+    else:
+        forms = [_bounded(m, f"rl.sum({n}, {rest})"), _bounded(m, f"rl.sum({n}, {rest})"),
+                 f"{n}.sum()", f"({n} % 3 - 1).prod({axes[0]})", f"rl.count_nonzero({n}, {axes[0]})"]  # fmt: skip
+        if not a.tracked:
+            forms += [f"rl.amax({n}, {rest})", f"rl.amin({n}, {rest})", f"rl.max({n}, {axes[0]})[0]"]
+        if keep:
+            forms += [f"{n} - rl.amax({n}, {rest})"] if not a.tracked and a.dtype != "uint8" else []
+        if a.dtype == "uint8":
+            forms = [f for f in forms if "- 1" not in f]
+        if a.floating and all(s & (s - 1) == 0 for s in a.shape):
+            forms.append(f"rl.mean({n}, {rest})")
+    return m.let(m.rng.choice(forms))
+
+
+def place_of(m: Maker) -> Statement | None:
+    """Where the largest is, of values without ties."""
+    a = m.pick(lambda v: v.rank >= 1 and v.size > 0 and _numeric(v))
+    if a is None:
+        return None
+    which, axis = m.rng.choice(("argmax", "argmin")), m.rng.randrange(a.rank)
+    return m.let(f"rl.{which}({a.name}, {axis})", portable=False)
+
+
+def scan(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.rank >= 1 and _numeric(v))
+    if a is None:
+        return None
+    axis = m.axis(a)
+    forms = [f"rl.cumsum({a.name}, {axis}) % 7", f"rl.cumsum({a.name}.flip({axis}), {axis})"]
+    if not a.tracked:
+        forms.append(f"rl.cumprod({a.name} % 3 - 1, {axis})" if a.dtype != "uint8" else forms[0])
+        if a.size:
+            forms.append(f"rl.cummax({a.name}, {axis})[0]")
+    return m.let(m.rng.choice(forms))
+
+
+def sort(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.rank >= 1 and v.size > 0 and _numeric(v))
+    if a is None:
+        return None
+    axis, down = m.axis(a), m.rng.random() < 0.5
+    forms = [
+        f"rl.sort({a.name}, dim={axis}, descending={down})[0]",
+        f"rl.argsort({a.name}, dim={axis}, stable=True, descending={down})",
+        f"rl.topk({a.name}, {m.rng.randint(1, a.shape[axis])}, {axis}, largest={down})[0]",
+    ]
+    return m.let(m.rng.choice(forms[:1] if a.tracked else forms), portable=not a.tracked)
+
+
+def product(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.rank >= 1 and _numeric(v) and v.size > 0)
+    if a is None:
+        return None
+    b = m.pick(lambda v: v.dtype == a.dtype and v.rank >= 1 and a.shape[-1] in v.shape)
+    if b is None:
+        return None
+    place = b.shape.index(a.shape[-1])
+    if a.rank <= 2 and b.rank <= 2:
+        other = b.name if place == 0 else f"{b.name}.T"
+        return m.let(_bounded(m, f"{a.name} @ {other}"))
+    if a.rank + b.rank > 6:
+        return None
+    letters = "abcdef"
+    left = letters[: a.rank]
+    right = "".join(left[-1] if i == place else letters[a.rank + i] for i in range(b.rank))
+    kept = [c for c in left + right if c != left[-1]]
+    shape = [s for c, s in zip(left + right, a.shape + b.shape) if c != left[-1]]
+    if _total(shape) > 3000:
+        return None
+    m.rng.shuffle(kept)
+    return m.let(_bounded(m, f"rl.einsum('{left},{right}->{''.join(kept)}', {a.name}, {b.name})"))
+
+
+def _total(shape: list[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def convolution(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.rank >= 2 and v.dtype in ("float32", "float64") and v.size > 0)
+    if a is None:
+        return None
+    flat = a.rank < 4 or m.rng.random() < 0.3
+    rows = a.size // a.shape[-1]
+    taps = m.rng.randint(1, min(3, a.shape[-1]))
+    options = f"stride={m.rng.randint(1, 2)}, padding={m.rng.randint(0, 1)}"
+    out = m.rng.randint(1, 5)
+    if flat:
+        weight = f"(rl.arange({out * taps}).reshape({out}, 1, {taps}) % 4 - 1).to({a.name}.dtype)"
+        return m.let(f"rl.conv1d({a.name}.reshape({rows}, 1, {a.shape[-1]}), {weight}, {options})")
+    channels = a.shape[1]
+    tall = m.rng.randint(1, min(3, a.shape[2]))
+    weight = (
+        f"(rl.arange({out * channels * tall * taps}).reshape({out}, {channels}, {tall}, {taps})"
+        f" % 4 - 1).to({a.name}.dtype)"
+    )
+    return m.let(f"rl.conv2d({a.name}, {weight}, {options})")
+
+
+def pool(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.rank >= 3 and v.dtype == "float32" and min(v.shape[-2:]) >= 2 and v.size > 0)
+    if a is None:
+        return None
+    forms = [f"rl.nn.functional.avg_pool2d({a.name}, 2)"]
+    if not a.tracked:
+        forms.append(f"rl.nn.functional.max_pool2d({a.name}, 2, stride={m.rng.randint(1, 2)})")
+    return m.let(m.rng.choice(forms))
+
+
+def draw(m: Maker) -> Statement | None:
+    shape = [m.rng.choice((1, 3, 5, 8)) for _ in range(m.rng.randint(1, 3))]
+    forms = [
+        f"rl.randint(-4, 5, {shape}).to(f32)", f"(rl.rand({shape}) * 8).floor()",
+        f"rl.randperm({m.rng.randint(1, 20)})", f"(rl.randn({shape}) > 0)",
+        f"rl.bernoulli(rl.full({shape}, 0.5))",
+    ]  # fmt: skip
+    return m.let(m.rng.choice(forms), portable=False)
+
+
+def overwrite(m: Maker) -> Statement | None:
+    """Elements set at places that repeat: the last one stays."""
+    a = m.pick(lambda v: v.rank >= 1 and v.size > 0 and _numeric(v) and not v.tracked)
+    if a is None:
+        return None
+    axis = m.rng.randrange(a.rank)
+    picks = f"(rl.abs({a.name} * 1) % {a.shape[axis]})"
+    if a.floating:
+        picks = f"rl.nan_to_num({picks}, 0., 0., 0.)"
+    return m.let(f"{a.name}.scatter({axis}, {picks}.to(rl.int64), {a.name} + 1)", portable=False)
+
+
+_OWN = {
+    unary: 6, binary: 8, choose: 2, convert: 3, reduce: 8, place_of: 2, scan: 3, sort: 3, product: 5,
+    convolution: 3, pool: 1, draw: 2, overwrite: 2,
+}  # fmt: skip
+MAKERS = ([*COMMON, *_OWN], [*COMMON.values(), *_OWN.values()])

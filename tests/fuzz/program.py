@@ -1,0 +1,126 @@
+"""A random program as data: inputs, statements in Python, and which variables it returns.
+
+Statements call the public names through `rl`, so that the same text runs on Ridgeline and, where
+every statement is `portable`, on torch, whose functions have the same names and meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import ml_dtypes  # noqa: F401  (NumPy learns bfloat16)
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Flavour = Literal["exact", "smooth"]
+_NAME = re.compile(r"\b[av]\d+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An argument of the program; its values follow from the flavour and a seed."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    special: bool = False  # with infinities and NaN among the values
+
+    def value(self, flavour: Flavour, seed: int) -> Array:
+        """Small whole numbers for exact programs, numbers away from zero for smooth ones."""
+        rng = np.random.default_rng((seed, int(self.name[1:])))
+        if self.dtype == "bool":
+            return np.asarray(rng.random(self.shape) < 0.5)
+        if flavour == "smooth" and self.dtype.startswith(("float", "bfloat")):
+            raw = rng.uniform(0.25, 2.0, self.shape) * rng.choice([-1.0, 1.0], self.shape)
+            return np.asarray(raw).astype(self.dtype)
+        low = 0 if self.dtype.startswith("u") else -4
+        raw = np.asarray(rng.integers(low, 5, self.shape)).astype(self.dtype)
+        if self.special and raw.size:
+            flat = raw.reshape(-1)
+            flat[rng.integers(0, raw.size, 2)] = [np.nan, np.inf]
+        return raw
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line; `target` is the variable it binds, if any."""
+
+    text: str
+    target: str | None = None
+    portable: bool = True
+
+    @property
+    def uses(self) -> set[str]:
+        """The variables that the line reads or changes."""
+        return set(_NAME.findall(self.text)) - {self.target}
+
+    @property
+    def line(self) -> str:
+        """The line as Python."""
+        return self.text if self.target is None else f"{self.target} = {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole program; `seed` gives its inputs."""
+
+    flavour: Flavour
+    seed: int
+    inputs: tuple[Input, ...]
+    statements: tuple[Statement, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def portable(self) -> bool:
+        """True where torch can run it."""
+        return all(s.portable for s in self.statements)
+
+    def body(self, outputs: tuple[str, ...] | None = None) -> str:
+        """The function as Python text."""
+        names = ", ".join(i.name for i in self.inputs)
+        lines = [f"def program({names}):"]
+        lines += [f"    {s.line}" for s in self.statements]
+        shown = self.outputs if outputs is None else outputs
+        return "\n".join([*lines, f"    return [{', '.join(shown)}]"])
+
+    def values(self, offset: int = 0) -> list[Array]:
+        """The arguments of a call; another offset gives others of the same shapes."""
+        return [i.value(self.flavour, self.seed + offset) for i in self.inputs]
+
+    def text(self) -> str:
+        """The whole program, runnable: what the interpreter says and what jit says."""
+        lines = [
+            "import ridgeline as rl",
+            "from tests.fuzz.program import Input, settings",
+            "",
+            "globals().update(settings(rl))",
+            "",
+            "",
+            self.body(),
+            "",
+            "",
+            f"inputs = [{', '.join(map(repr, self.inputs))}]",
+            f"arrays = [i.value({self.flavour!r}, {self.seed}) for i in inputs]",
+            'with rl.config.override(tier="interpreter"), rl.eager():',
+            "    print([r.numpy() for r in program(*map(rl.tensor, arrays))])",
+            "print([r.numpy() for r in rl.jit(program)(*map(rl.tensor, arrays))])",
+        ]
+        return "\n".join(lines)
+
+    def with_statements(self, statements: tuple[Statement, ...]) -> Program:
+        """The program with other lines."""
+        return replace(self, statements=statements)
+
+
+def settings(module: Any, wide: bool = False) -> dict[str, Any]:
+    """The names a program's text uses besides its variables.
+
+    `wide` makes every float a float64: the truth that smooth programs are measured against. `K`
+    and `BOX` are Python state that changes between calls.
+    """
+    floats = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+    named = {k: getattr(module, "float64" if wide else v) for k, v in floats.items()}
+    return {**named, "rl": module, "K": 2, "BOX": SimpleNamespace(scale=3, shifts=[1, 2])}

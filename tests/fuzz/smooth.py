@@ -1,0 +1,75 @@
+"""Statements over real numbers, continuous in their operands, judged by error against float64."""
+
+from __future__ import annotations
+
+from tests.fuzz.common import COMMON, places
+from tests.fuzz.exact import _broadcasts, convolution, product
+from tests.fuzz.generate import Maker, Statement
+
+
+def unary(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.floating)
+    if a is None:
+        return None
+    n = a.name
+    forms = [
+        f"rl.exp(rl.tanh({n}))", f"rl.tanh({n})", f"rl.sigmoid({n})", f"rl.sin({n})", f"rl.cos({n})",
+        f"rl.log1p({n} * {n})", f"rl.sqrt({n} * {n} + 1)", f"1 / ({n} * {n} + 1)", f"-{n}",
+        f"rl.rsqrt({n} * {n} + 0.5)", f"rl.nn.functional.gelu({n})", f"rl.nn.functional.silu({n})",
+        f"rl.nn.functional.softplus({n})", f"rl.erf({n})", f"rl.expm1(rl.sin({n}))", f"{n} * 0.3 - 0.1",
+        f"rl.atan({n})", f"(rl.cos({n}) + 1.5) ** 1.7", f"{n} * 1",
+    ]  # fmt: skip
+    return m.let(m.rng.choice(forms))
+
+
+def binary(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.floating)
+    if a is None:
+        return None
+    b = m.pick(lambda v: v.floating and _broadcasts(a, v))
+    if b is None:
+        return None
+    x, y = m.rng.sample([a.name, b.name], 2)
+    forms = [f"{x} + {y}", f"{x} - {y}", f"rl.tanh({x}) * {y}", f"{x} / ({y} * {y} + 1)",
+             f"rl.maximum({x}, {y})", f"rl.lerp({x} * 1., {y} * 1., 0.3)" if a.dtype == b.dtype else f"{x} * 0.5",
+             f"rl.hypot({x}, {y})" if a.dtype == b.dtype and not a.half else f"{y} * 0.5"]  # fmt: skip
+    return m.let(m.rng.choice(forms))
+
+
+def convert(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.floating)
+    if a is None:
+        return None
+    return m.let(f"{a.name}.to({m.rng.choice(('f32', 'f32', 'bf16', 'f16'))})")
+
+
+def rows(m: Maker) -> Statement | None:
+    """Reductions and what normalises along an axis."""
+    a = m.pick(lambda v: v.floating and v.rank >= 1 and v.size > 0)
+    if a is None:
+        return None
+    n, axis = a.name, m.axis(a)
+    last = a.shape[-1]
+    forms = [
+        f"rl.sum({n}, {axis})", f"rl.mean({n}, {axis}, keepdim=True)", f"rl.softmax({n}, {axis})",
+        f"rl.log_softmax({n}, {axis})", f"rl.logsumexp({n}, {axis})", f"rl.cumsum({n}, {axis}) * 0.1",
+        f"rl.nn.functional.layer_norm({n}, [{last}])" if last > 2 else f"{n}.mean()",
+        f"rl.var({n}, {axis}, correction=0)", f"({n} - rl.mean({n}, {axis}, keepdim=True)) * 0.5",
+        f"{n}.sum() * 0.01", f"rl.amax({n}, {axis})" if not a.tracked else f"{n} * 0.7",
+    ]  # fmt: skip
+    return m.let(m.rng.choice(forms))
+
+
+def loss(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.dtype in ("float32", "float64") and v.rank == 2 and v.size > 0)
+    if a is None:
+        return None
+    target = f"({places(m, a.shape[1], a.shape[0])})"
+    forms = [f"rl.nn.functional.cross_entropy({a.name}, {target})", f"rl.nn.functional.mse_loss({a.name}, {a.name} * 0.5)"]
+    return m.let(m.rng.choice(forms))
+
+
+_OWN = {unary: 10, binary: 8, convert: 2, rows: 9, loss: 2, product: 4, convolution: 2}
+_UNSUITED = ("masked_write",)
+_SHARED = {f: w for f, w in COMMON.items() if f.__name__ not in _UNSUITED}
+MAKERS = ([*_SHARED, *_OWN], [*_SHARED.values(), *_OWN.values()])

@@ -1,0 +1,221 @@
+"""The ways to run a program: interpreter, torch, eager, deferred, jit; and in float64.
+
+A *call* of a program is a choice of inputs and of the Python state it reads. Every way runs the
+same calls, on fresh tensors and from the same random state, and gives for each the returned values
+and what the arguments hold afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+import ridgeline as rl
+from ridgeline.graph import interpreter
+from ridgeline.graph.node import Node
+from tests.fuzz.program import Array, Program, settings
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+Results = list[Array]
+Call = tuple[int, int]  # which inputs, which state
+CALLS: tuple[Call, ...] = ((0, 0), (1, 0), (0, 1))
+
+
+class Rejected(Exception):
+    """The program cannot be judged on these inputs, for instance because it is not exact."""
+
+
+def _function(program: Program, module: Any, wide: bool) -> tuple[Callable[..., Any], dict[str, Any]]:
+    names = settings(module, wide)
+    exec(compile(program.body(), "<program>", "exec"), names)
+    return names["program"], names
+
+
+def _set_state(names: dict[str, Any], state: int) -> None:
+    names["K"] = 2 + state
+    names["BOX"].scale = 3 - state
+    names["BOX"].shifts[0] = 1 + state
+
+
+def _outcome(results: Sequence[Any], arguments: Sequence[Any]) -> Results:
+    return [np.array(_numpy(t)) for t in (*results, *arguments)]
+
+
+def _numpy(tensor: Any) -> Array:
+    tensor = tensor.detach()
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        if tensor.dtype is torch.bfloat16:
+            return tensor.float().numpy().astype("bfloat16")
+        return np.asarray(tensor.numpy())
+    return np.asarray(tensor.numpy())
+
+
+def _run(
+    program: Program,
+    calls: Sequence[Call],
+    around: Callable[[Callable[..., Any]], Callable[..., Any]],
+    wide: bool = False,
+) -> list[Results]:
+    function, names = _function(program, rl, wide)
+    runner = around(function)
+    outcomes = []
+    for inputs, state in calls:
+        _set_state(names, state)
+        rl.manual_seed(program.seed)
+        arguments = [rl.tensor(_widened(a, wide)) for a in program.values(inputs)]
+        outcomes.append(_outcome(runner(*arguments), arguments))
+    return outcomes
+
+
+def _widened(array: Array, wide: bool) -> Array:
+    return array.astype(np.float64) if wide and np.dtype(array.dtype).kind in "fV" else array
+
+
+def interpreted(program: Program, calls: Sequence[Call], wide: bool = False) -> list[Results]:
+    """Op by op in NumPy: the definition."""
+    with rl.config.override(tier="interpreter"), rl.eager():
+        return _run(program, calls, lambda f: f, wide)
+
+
+def deferred_interpreted(program: Program, calls: Sequence[Call]) -> list[Results]:
+    """Recorded and flushed, in NumPy."""
+    with rl.config.override(tier="interpreter"):
+        return _run(program, calls, lambda f: f)
+
+
+def eager(program: Program, calls: Sequence[Call]) -> list[Results]:
+    """Every op compiled alone."""
+    with rl.config.override(tier="compiled"), rl.eager():
+        return _run(program, calls, lambda f: f)
+
+
+def deferred(program: Program, calls: Sequence[Call]) -> list[Results]:
+    """Recorded, fused and compiled."""
+    with rl.config.override(tier="compiled"):
+        return _run(program, calls, lambda f: f)
+
+
+def jitted(program: Program, calls: Sequence[Call]) -> list[Results]:
+    """Captured on the first call, replayed on the second, captured again when state changed."""
+    with rl.config.override(tier="compiled"):
+        return _run(program, calls, rl.jit)
+
+
+def by_torch(program: Program, calls: Sequence[Call]) -> list[Results]:
+    """The same text on torch."""
+    function, names = _function(program, torch, wide=False)
+    outcomes = []
+    for inputs, state in calls:
+        _set_state(names, state)
+        arguments = [_torch_tensor(a) for a in program.values(inputs)]
+        outcomes.append(_outcome(function(*arguments), arguments))
+    return outcomes
+
+
+def _torch_tensor(array: Array) -> Any:
+    if array.dtype.name == "bfloat16":
+        return torch.tensor(array.astype(np.float32)).bfloat16()
+    return torch.tensor(array)
+
+
+WAYS: dict[str, Callable[[Program, Sequence[Call]], list[Results]]] = {
+    "deferred": deferred,
+    "jit": jitted,
+    "deferred, interpreted": deferred_interpreted,
+    "eager": eager,
+}
+
+
+# ---- what arithmetic does to a program ----------------------------------------------------------
+
+_ROOM = {"float64": 2.0**40, "float32": 2.0**20, "float16": 2.0**10, "bfloat16": 2.0**7}
+_GRAIN = {"float64": 16, "float32": 16, "float16": 1, "bfloat16": 1}
+_SUMS = {"reduce", "contract", "scan", "scatter"}
+_Computed = Callable[[Node, Sequence[Array]], tuple[Array, ...]]
+
+
+@contextmanager
+def _around_ops(wrap: Callable[[_Computed], _Computed]) -> Iterator[None]:
+    plain = interpreter._computed
+    interpreter._computed = wrap(plain)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        interpreter._computed = plain
+
+
+def exact_only() -> Any:
+    """Inside, the interpreter raises `Rejected` at the first value that might be rounded.
+
+    Values are multiples of a sixteenth (of one, in half precision) and no sum of magnitudes is
+    too long for the mantissa: then every order of summation gives the same bits.
+    """
+
+    def wrap(plain: _Computed) -> _Computed:
+        def checked(node: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
+            values = plain(node, operands)
+            for value, made in zip(values, node.types):
+                if made.dtype.kind == "float":
+                    _require_exact(node, value, operands)
+            return values
+
+        return checked
+
+    return _around_ops(wrap)
+
+
+def _require_exact(node: Node, value: Array, operands: Sequence[Array]) -> None:
+    room, grain = _ROOM.get(node.dtype.name, 2.0**20), _GRAIN.get(node.dtype.name, 16)
+    wide = value.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    largest = float(np.abs(finite).max(initial=0.0))
+    if node.op.name in _SUMS:
+        largest = max(largest, _sum_bound(node, operands))
+    if largest >= room or (finite * grain != np.round(finite * grain)).any():
+        raise Rejected(f"{node.op.name} may round")
+
+
+def _sum_bound(node: Node, operands: Sequence[Array]) -> float:
+    sizes = [np.abs(o.astype(np.float64)) for o in operands if o.dtype.kind not in "iub"]
+    if not sizes:
+        return 0.0
+    tops = [float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes]
+    if node.op.name == "contract":
+        terms = float(np.prod([e for i, e in enumerate(node.attrs.extents) if i not in node.attrs.output]))
+        return terms * tops[0] * tops[-1]
+    if node.op.name == "reduce" and node.attrs.monoid == "prod":
+        return 0.0
+    return max(float(s.sum(where=np.isfinite(s))) for s in sizes)
+
+
+def perturbed(seed: int) -> Any:
+    """Inside, the interpreter rounds every float result anew, up or down: another valid order."""
+    rng = np.random.default_rng(seed)
+
+    def wrap(plain: _Computed) -> _Computed:
+        def noisy(node: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
+            if node.op.family in ("movement", "leaf") or node.op.name in ("constant", "select"):
+                return plain(node, operands)
+            return tuple(
+                _jittered(v, t.dtype.name, rng) if t.dtype.kind == "float" else v
+                for v, t in zip(plain(node, operands), node.types)
+            )
+
+        return noisy
+
+    return _around_ops(wrap)
+
+
+_EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+def _jittered(value: Array, dtype: str, rng: np.random.Generator) -> Array:
+    noise = 1 + rng.uniform(-1, 1, value.shape) * _EPS.get(dtype, 2.0**-23)
+    return (value.astype(np.float64) * noise).astype(value.dtype)
