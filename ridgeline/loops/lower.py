@@ -263,13 +263,12 @@ class GroupLowering:
                 uses[node] = uses.get(node, 0) + 1
         left = _LOCAL_LIMIT
         for node, count in uses.items():
-            size = elements * _accumulator_type(node.dtype).itemsize
+            size = elements * node.dtype.itemsize
             costly = node.op.name in _COSTLY and node.shape == space.full_shape
             if count > 1 and costly and size <= left:
                 left -= size
                 shape = tuple(size_expr(a.extent) for a in space.inner)
-                dtype = _accumulator_type(node.dtype)
-                self.staged[node] = Buffer(f"row{len(self.staged)}", shape, dtype, "local")
+                self.staged[node] = Buffer(f"row{len(self.staged)}", shape, node.dtype, "local")
 
     def _cone(self, roots: Sequence[Node]) -> set[Node]:
         """The nodes that are computed inside this kernel for `roots`, up to folds and memory."""

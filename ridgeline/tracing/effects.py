@@ -191,9 +191,11 @@ def return_spec(
         return Given(None, tensor, place)
     if tensor._cell.capture is None:
         inside = tensor._track.capture is not None
+        source = capture.source(tensor._cell)
+        # another handle on an argument (a slice of all of it) follows the argument
         known = tensor._cell in capture.shadows and (inside or tensor._steps)
-        source = capture.source(tensor._cell) if known else None
-        return Given(source, tensor, None)
+        followed = known or isinstance(source, ArgumentInput)
+        return Given(source if followed else None, tensor, None)
     node = read(tensor)
     outputs.append(node)
     track = tensor._resolved()[1]

@@ -821,3 +821,13 @@ def test_explain_before_a_call_and_down_to_the_code(capsys):
     assert "1 trace\n" in text and "FLOP" in text and "schedule:" not in text
     with pytest.raises(CaptureError, match="kernels, loops, code"):
         step.explain(detail="assembly")
+
+
+def test_a_view_of_a_whole_argument_follows_the_argument() -> None:
+    function = rl.jit(lambda a: (a[0:2], a[:], a.expand(2)))
+    for start in (1.0, 5.0, 9.0):
+        given = rl.tensor([start, start + 1])
+        for result in function(given):
+            assert result.tolist() == given.tolist()
+            result.add_(1)
+            assert given.tolist() == result.tolist()

@@ -44,7 +44,9 @@ class Finding:
 
 def judge(program: Program, ways: Sequence[str] = tuple(WAYS)) -> Finding | None:
     """The first disagreement, or None. Raises `Rejected` for a program that cannot be judged."""
-    return _judge_exact(program, ways) if program.flavour == "exact" else _judge_smooth(program, ways)
+    return (
+        _judge_exact(program, ways) if program.flavour == "exact" else _judge_smooth(program, ways)
+    )
 
 
 def _judge_exact(program: Program, ways: Sequence[str]) -> Finding | None:

@@ -51,7 +51,7 @@ def subscript(m: Maker, a: Var, basic: bool = True) -> str:
             parts.append(":")
         elif kind < 0.45:
             parts.append(str(m.rng.randrange(-length, length)))
-        elif kind < 0.9 or basic:
+        elif kind < 0.8 or basic or "[" in "".join(parts):
             start = m.rng.randrange(length)
             stop = m.rng.randint(start + 1, length)
             step = m.rng.choice(("", "", ":2", ":3"))
@@ -154,7 +154,9 @@ def gather(m: Maker) -> Statement | None:
     along = f"({picks}).reshape({lined}).expand({shape})"
     forms = [f"rl.index_select({a.name}, {axis}, {picks})", f"rl.gather({a.name}, {axis}, {along})"]
     if a.rank <= 3:
-        forms.append(f"{a.name}[{', '.join([':'] * (axis % a.rank))}{',' if axis % a.rank else ''}{picks}]")
+        forms.append(
+            f"{a.name}[{', '.join([':'] * (axis % a.rank))}{',' if axis % a.rank else ''}{picks}]"
+        )
     return m.let(m.rng.choice(forms))
 
 
@@ -191,7 +193,7 @@ def write(m: Maker) -> list[Statement] | None:
     made = []
     name = a.name
     if not name.startswith("a") or m.rng.random() < 0.5:
-        made.append(m.let(f"{name}.clone()"))
+        made.append(m.let(f"{name}.clone().contiguous()"))
         name = str(made[0].target)
     part = f"{name}[{subscript(m, a)}]"
     number = m.rng.choice((1, 2, 3, "BOX.shifts[0]"))
@@ -250,7 +252,9 @@ def end_gradient(m: Maker) -> list[Statement] | None:
     if m.rng.random() < 0.5:
         grad = f"rl.autograd.grad({loss}, [{x.name}], allow_unused=True, materialize_grads=True, retain_graph=True)[0]"
         return [m.let(grad)]
-    copied = m.let(f"{x.name}.grad.clone() if {x.name}.grad is not None else rl.zeros_like({x.name})")
+    copied = m.let(
+        f"{x.name}.grad.clone() if {x.name}.grad is not None else rl.zeros_like({x.name})"
+    )
     return [Statement(f"{loss}.backward(retain_graph=True)"), copied]
 
 
@@ -279,7 +283,9 @@ def mapped(m: Maker) -> Statement | None:
     a = m.pick(lambda v: v.rank >= 2 and v.size > 0 and v.dtype not in ("bool", "uint8"))
     if a is None or a.half:
         return None
-    body = m.rng.choice(("r + r.flip(0)", "r * 2 - 1", "r.reshape(-1)", "rl.cat([r, r], 0)", "r[0] + r"))
+    body = m.rng.choice(
+        ("r + r.flip(0)", "r * 2 - 1", "r.reshape(-1)", "rl.cat([r, r], 0)", "r[0] + r")
+    )
     return m.let(f"rl.vmap(lambda r: {body})({a.name})")
 
 

@@ -92,12 +92,20 @@ def reduce(m: Maker) -> Statement | None:
     rest = f"dim={axes}, keepdim={keep}"
     n = a.name
     if a.dtype == "bool":
-        forms = [f"rl.any({n}, {axes[0]})", f"rl.all({n}, {axes[0]}, keepdim={keep})", f"{n}.sum({axes[0]})"]
+        forms = [
+            f"rl.any({n}, {axes[0]})",
+            f"rl.all({n}, {axes[0]}, keepdim={keep})",
+            f"{n}.sum({axes[0]})",
+        ]
     else:
         forms = [_bounded(m, f"rl.sum({n}, {rest})"), _bounded(m, f"rl.sum({n}, {rest})"),
                  f"{n}.sum()", f"({n} % 3 - 1).prod({axes[0]})", f"rl.count_nonzero({n}, {axes[0]})"]  # fmt: skip
         if not a.tracked:
-            forms += [f"rl.amax({n}, {rest})", f"rl.amin({n}, {rest})", f"rl.max({n}, {axes[0]})[0]"]
+            forms += [
+                f"rl.amax({n}, {rest})",
+                f"rl.amin({n}, {rest})",
+                f"rl.max({n}, {axes[0]})[0]",
+            ]
         if keep:
             forms += [f"{n} - rl.amax({n}, {rest})"] if not a.tracked and a.dtype != "uint8" else []
         if a.dtype == "uint8":
@@ -195,7 +203,9 @@ def convolution(m: Maker) -> Statement | None:
 
 
 def pool(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 3 and v.dtype == "float32" and min(v.shape[-2:]) >= 2 and v.size > 0)
+    a = m.pick(
+        lambda v: v.rank >= 3 and v.dtype == "float32" and min(v.shape[-2:]) >= 2 and v.size > 0
+    )
     if a is None:
         return None
     forms = [f"rl.nn.functional.avg_pool2d({a.name}, 2)"]

@@ -136,7 +136,9 @@ def _add_inputs(maker: Maker) -> None:
         while _count(shape) > MOST_ELEMENTS:
             shape = shape[1:]
         dtype = rng.choice(types)
-        special = maker.flavour == "exact" and dtype in ("float32", "float64") and rng.random() < 0.08
+        special = (
+            maker.flavour == "exact" and dtype in ("float32", "float64") and rng.random() < 0.08
+        )
         maker.inputs.append(Input(f"a{number}", shape, dtype, special))
 
 

@@ -75,8 +75,9 @@ class Program:
 
     @property
     def portable(self) -> bool:
-        """True where torch can run it."""
-        return all(s.portable for s in self.statements)
+        """True where torch can run it; its sign and its remainder treat NaN in their own way."""
+        plain = not any(i.special for i in self.inputs)
+        return plain and all(s.portable for s in self.statements)
 
     def body(self, outputs: tuple[str, ...] | None = None) -> str:
         """The function as Python text."""

@@ -65,7 +65,10 @@ def loss(m: Maker) -> Statement | None:
     if a is None:
         return None
     target = f"({places(m, a.shape[1], a.shape[0])})"
-    forms = [f"rl.nn.functional.cross_entropy({a.name}, {target})", f"rl.nn.functional.mse_loss({a.name}, {a.name} * 0.5)"]
+    forms = [
+        f"rl.nn.functional.cross_entropy({a.name}, {target})",
+        f"rl.nn.functional.mse_loss({a.name}, {a.name} * 0.5)",
+    ]
     return m.let(m.rng.choice(forms))
 
 

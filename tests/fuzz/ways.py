@@ -32,7 +32,9 @@ class Rejected(Exception):
     """The program cannot be judged on these inputs, for instance because it is not exact."""
 
 
-def _function(program: Program, module: Any, wide: bool) -> tuple[Callable[..., Any], dict[str, Any]]:
+def _function(
+    program: Program, module: Any, wide: bool
+) -> tuple[Callable[..., Any], dict[str, Any]]:
     names = settings(module, wide)
     exec(compile(program.body(), "<program>", "exec"), names)
     return names["program"], names
@@ -188,7 +190,9 @@ def _sum_bound(node: Node, operands: Sequence[Array]) -> float:
         return 0.0
     tops = [float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes]
     if node.op.name == "contract":
-        terms = float(np.prod([e for i, e in enumerate(node.attrs.extents) if i not in node.attrs.output]))
+        terms = float(
+            np.prod([e for i, e in enumerate(node.attrs.extents) if i not in node.attrs.output])
+        )
         return terms * tops[0] * tops[-1]
     if node.op.name == "reduce" and node.attrs.monoid == "prod":
         return 0.0

@@ -1,0 +1,30 @@
+"""One program of the search: made from its seed, judged, and shrunk if it shows a fault."""
+
+from __future__ import annotations
+
+from tests.fuzz.agree import judge
+from tests.fuzz.generate import generate
+from tests.fuzz.shrink import fails_like, shrink
+from tests.fuzz.ways import WAYS, Rejected
+
+_COMPILE_EACH_OP = 8  # one program in so many also has every op compiled alone, which is slow
+
+
+def ways_for(seed: int) -> tuple[str, ...]:
+    """The ways in which the program of a seed is run."""
+    return tuple(w for w in WAYS if w != "eager" or seed % _COMPILE_EACH_OP == 0)
+
+
+def examine(seed: int, size: int = 8) -> str | None:
+    """What is wrong with the program of a seed and a short program that shows it, or None."""
+    try:
+        program = generate(seed, size)
+        finding = judge(program, ways_for(seed))
+    except Rejected:
+        return None
+    except AssertionError as error:  # the interpreter refuses a statement
+        return f"{error}\n{error.__cause__!r}"
+    if finding is None:
+        return None
+    smallest = shrink(program, fails_like(finding))
+    return f"{finding}\n{smallest.text()}"
