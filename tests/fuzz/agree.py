@@ -88,7 +88,8 @@ def difference(got: Array, wanted: Array) -> str:
     if same.all():
         return ""
     first = tuple(np.argwhere(~same)[0])
-    return f"{(~same).sum()} of {same.size} elements, {got[first]} instead of {wanted[first]} at {list(map(int, first))}"
+    places = f"{(~same).sum()} of {same.size} elements"
+    return f"{places}, {got[first]} instead of {wanted[first]} at {list(map(int, first))}"
 
 
 def _judge_smooth(program: Program, ways: Sequence[str]) -> Finding | None:

@@ -201,7 +201,7 @@ def write(m: Maker) -> list[Statement] | None:
         f"{part}.add_({number})", f"{part}.mul_(2)", f"{part} += {number}", f"{part} = {number}",
         f"{name}.T.add_(1)" if a.rank == 2 else f"{name}.sub_(1)",
         f"{part}.zero_()", f"{part}.copy_({part} * 2)", f"{name}.fill_({number})",
-        f"{name}.reshape(-1)[::2].add_(1)" if a.rank != 1 and name != a.name else f"{name}[::2].neg_()",
+        f"{name}[::2].neg_()" if name == a.name else f"{name}.reshape(-1)[::2].add_(1)",
     ]  # fmt: skip
     if a.dtype == "uint8":
         forms = [f for f in forms if "sub_" not in f and "neg_" not in f]
@@ -250,8 +250,8 @@ def end_gradient(m: Maker) -> list[Statement] | None:
     weight = f"rl.arange({y.size}).reshape({list(y.shape)}) % 3 - 1"
     loss = f"({y.name} * ({weight})).sum()" if m.rng.random() < 0.6 else f"{y.name}.sum()"
     if m.rng.random() < 0.5:
-        grad = f"rl.autograd.grad({loss}, [{x.name}], allow_unused=True, materialize_grads=True, retain_graph=True)[0]"
-        return [m.let(grad)]
+        options = "allow_unused=True, materialize_grads=True, retain_graph=True"
+        return [m.let(f"rl.autograd.grad({loss}, [{x.name}], {options})[0]")]
     copied = m.let(
         f"{x.name}.grad.clone() if {x.name}.grad is not None else rl.zeros_like({x.name})"
     )

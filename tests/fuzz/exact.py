@@ -20,12 +20,14 @@ def unary(m: Maker) -> Statement | None:
         return None
     n = a.name
     forms = [f"rl.abs({n})", f"rl.sign({n})", f"rl.clamp({n}, 0, 3)", f"rl.relu({n})", f"{n} % 3",
-             _bounded(m, f"{n} * {n}"), f"{n} // 2", f"rl.square({n}) % 5", f"rl.clamp({n}, max=2)"]  # fmt: skip
+             _bounded(m, f"{n} * {n}"), f"{n} // 2", f"rl.square({n}) % 5",
+             f"rl.clamp({n}, max=2)"]  # fmt: skip
     if a.dtype != "uint8":
         forms += [f"-{n}", f"1 - {n}", f"rl.where({n} > 0, {n}, -{n})"]
     if a.floating:
         forms += [f"rl.floor({n} / 2)", f"rl.round({n} / 2)", f"rl.ceil({n} / 4)", f"{n} / 2",
-                  f"rl.trunc({n} / 2)", f"rl.isnan({n})", f"rl.fmod({n}, 3)", f"rl.nan_to_num({n}, 1., 2., 3.)"]  # fmt: skip
+                  f"rl.trunc({n} / 2)", f"rl.isnan({n})", f"rl.fmod({n}, 3)",
+                  f"rl.nan_to_num({n}, 1., 2., 3.)"]  # fmt: skip
     else:
         forms += [f"~{n}", f"{n} << 1", f"{n} >> 1", f"{n} & 3", f"{n} ^ 5", f"{n} | 1"]
         if a.dtype == "uint8":
@@ -99,7 +101,8 @@ def reduce(m: Maker) -> Statement | None:
         ]
     else:
         forms = [_bounded(m, f"rl.sum({n}, {rest})"), _bounded(m, f"rl.sum({n}, {rest})"),
-                 f"{n}.sum()", f"({n} % 3 - 1).prod({axes[0]})", f"rl.count_nonzero({n}, {axes[0]})"]  # fmt: skip
+                 f"{n}.sum()", f"({n} % 3 - 1).prod({axes[0]})",
+                 f"rl.count_nonzero({n}, {axes[0]})"]  # fmt: skip
         if not a.tracked:
             forms += [
                 f"rl.amax({n}, {rest})",
@@ -185,7 +188,7 @@ def convolution(m: Maker) -> Statement | None:
     a = m.pick(lambda v: v.rank >= 2 and v.dtype in ("float32", "float64") and v.size > 0)
     if a is None:
         return None
-    flat = a.rank < 4 or m.rng.random() < 0.3
+    flat = a.rank != 4 or m.rng.random() < 0.3
     rows = a.size // a.shape[-1]
     taps = m.rng.randint(1, min(3, a.shape[-1]))
     options = f"stride={m.rng.randint(1, 2)}, padding={m.rng.randint(0, 1)}"
@@ -237,7 +240,7 @@ def overwrite(m: Maker) -> Statement | None:
 
 
 _OWN = {
-    unary: 6, binary: 8, choose: 2, convert: 3, reduce: 8, place_of: 2, scan: 3, sort: 3, product: 5,
-    convolution: 3, pool: 1, draw: 2, overwrite: 2,
+    unary: 6, binary: 8, choose: 2, convert: 3, reduce: 8, place_of: 2, scan: 3, sort: 3,
+    product: 5, convolution: 3, pool: 1, draw: 2, overwrite: 2,
 }  # fmt: skip
 MAKERS = ([*COMMON, *_OWN], [*COMMON.values(), *_OWN.values()])

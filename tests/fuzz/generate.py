@@ -18,8 +18,8 @@ from tests.fuzz.ways import Rejected, exact_only
 
 MOST_ELEMENTS = 3000
 _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
-_EXACT_TYPES = ("float32",) * 6 + ("float64", "int32", "int64", "int64", "uint8", "bool", "bfloat16",
-                                   "float16", "int16")  # fmt: skip
+_EXACT_TYPES = ("float32",) * 6 + ("float64", "int32", "int64", "int64", "uint8", "bool",
+                                   "bfloat16", "float16", "int16")  # fmt: skip
 _SMOOTH_TYPES = ("float32",) * 6 + ("float64", "bfloat16", "float16")
 
 

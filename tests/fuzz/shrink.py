@@ -57,6 +57,8 @@ def _smaller(program: Program) -> Iterator[Program]:
         yield from _as_argument(program, place)
     for place in range(len(program.statements)):
         yield _without(program, place)
+    if program.statements:
+        yield _returning_operands(program)
     for place, given in enumerate(program.inputs):
         if (
             not any(given.name in s.uses for s in program.statements)
@@ -76,6 +78,12 @@ def _without(program: Program, place: int) -> Program:
             kept.append(statement)
     outputs = tuple(o for o in program.outputs if o not in gone)
     return replace(program, statements=tuple(kept), outputs=outputs)
+
+
+def _returning_operands(program: Program) -> Program:
+    """The program without its last line, returning what that line used."""
+    *rest, last = program.statements
+    return replace(program, statements=tuple(rest), outputs=tuple(sorted(last.uses)))
 
 
 def _as_argument(program: Program, place: int) -> Iterator[Program]:

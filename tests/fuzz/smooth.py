@@ -13,10 +13,11 @@ def unary(m: Maker) -> Statement | None:
         return None
     n = a.name
     forms = [
-        f"rl.exp(rl.tanh({n}))", f"rl.tanh({n})", f"rl.sigmoid({n})", f"rl.sin({n})", f"rl.cos({n})",
+        f"rl.exp(rl.tanh({n}))", f"rl.tanh({n})", f"rl.sigmoid({n})", f"rl.sin({n})",
         f"rl.log1p({n} * {n})", f"rl.sqrt({n} * {n} + 1)", f"1 / ({n} * {n} + 1)", f"-{n}",
         f"rl.rsqrt({n} * {n} + 0.5)", f"rl.nn.functional.gelu({n})", f"rl.nn.functional.silu({n})",
-        f"rl.nn.functional.softplus({n})", f"rl.erf({n})", f"rl.expm1(rl.sin({n}))", f"{n} * 0.3 - 0.1",
+        f"rl.nn.functional.softplus({n})", f"rl.erf({n})",
+        f"rl.expm1(rl.sin({n}))", f"{n} * 0.3 - 0.1", f"rl.cos({n})",
         f"rl.atan({n})", f"(rl.cos({n}) + 1.5) ** 1.7", f"{n} * 1",
     ]  # fmt: skip
     return m.let(m.rng.choice(forms))
@@ -31,8 +32,9 @@ def binary(m: Maker) -> Statement | None:
         return None
     x, y = m.rng.sample([a.name, b.name], 2)
     forms = [f"{x} + {y}", f"{x} - {y}", f"rl.tanh({x}) * {y}", f"{x} / ({y} * {y} + 1)",
-             f"rl.maximum({x}, {y})", f"rl.lerp({x} * 1., {y} * 1., 0.3)" if a.dtype == b.dtype else f"{x} * 0.5",
-             f"rl.hypot({x}, {y})" if a.dtype == b.dtype and not a.half else f"{y} * 0.5"]  # fmt: skip
+             f"rl.maximum({x}, {y})", f"{x} * 0.5"]  # fmt: skip
+    if a.dtype == b.dtype and not a.half:
+        forms += [f"rl.hypot({x}, {y})", f"rl.lerp({x} * 1., {y} * 1., 0.3)"]
     return m.let(m.rng.choice(forms))
 
 
@@ -52,7 +54,8 @@ def rows(m: Maker) -> Statement | None:
     last = a.shape[-1]
     forms = [
         f"rl.sum({n}, {axis})", f"rl.mean({n}, {axis}, keepdim=True)", f"rl.softmax({n}, {axis})",
-        f"rl.log_softmax({n}, {axis})", f"rl.logsumexp({n}, {axis})", f"rl.cumsum({n}, {axis}) * 0.1",
+        f"rl.log_softmax({n}, {axis})", f"rl.logsumexp({n}, {axis})",
+        f"rl.cumsum({n}, {axis}) * 0.1",
         f"rl.nn.functional.layer_norm({n}, [{last}])" if last > 2 else f"{n}.mean()",
         f"rl.var({n}, {axis}, correction=0)", f"({n} - rl.mean({n}, {axis}, keepdim=True)) * 0.5",
         f"{n}.sum() * 0.01", f"rl.amax({n}, {axis})" if not a.tracked else f"{n} * 0.7",

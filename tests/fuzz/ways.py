@@ -1,8 +1,8 @@
 """The ways to run a program: interpreter, torch, eager, deferred, jit; and in float64.
 
 A *call* of a program is a choice of inputs and of the Python state it reads. Every way runs the
-same calls, on fresh tensors and from the same random state, and gives for each the returned values
-and what the arguments hold afterwards.
+same calls, on fresh tensors and from the same random state, and gives for each the returned values,
+what the arguments hold afterwards, and the random state.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def _run(
         _set_state(names, state)
         rl.manual_seed(program.seed)
         arguments = [rl.tensor(_widened(a, wide)) for a in program.values(inputs)]
-        outcomes.append(_outcome(runner(*arguments), arguments))
+        returned = runner(*arguments)
+        outcomes.append([*_outcome(returned, arguments), np.array(rl.get_rng_state(), np.uint64)])
     return outcomes
 
 

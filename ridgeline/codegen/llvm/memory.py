@@ -189,10 +189,14 @@ class MemoryEmitter(ScalarEmitter):
         return int(last.value) == self.lane_count and int(size.value) == self.lane_length
 
     def storage(self, buffer: Buffer) -> str:
-        """An element's type in a buffer; register buffers hold register types."""
+        """An element's type in a buffer; register buffers hold register types.
+
+        Half-precision floats move as integers: LLVM cannot shuffle every vector of bfloat.
+        """
         if buffer.scope == "reg":
             return "i8" if buffer.dtype is dtypes.bool_ else register_type(buffer.dtype)
-        return memory_type(buffer.dtype)
+        kind = memory_type(buffer.dtype)
+        return "i16" if kind in ("half", "bfloat") else kind
 
     def _moved(self, pointer: Value, elements: int, kind: str) -> Value:
         if elements == 0:
@@ -305,7 +309,9 @@ class MemoryEmitter(ScalarEmitter):
         if buffer.dtype is dtypes.bool_:
             zero = "0" if lanes == 1 else "zeroinitializer"
             return self.instruction(f"icmp ne {kind} {raw.name}, {zero}", dtypes.bool_, flat)
-        return self.instruction(f"fpext {kind} {raw.name} to {target}", buffer.dtype, flat)
+        half = vector(memory_type(buffer.dtype), lanes)
+        as_float = self.instruction(f"bitcast {kind} {raw.name} to {half}", buffer.dtype, flat)
+        return self.instruction(f"fpext {half} {as_float.name} to {target}", buffer.dtype, as_float)
 
     def _lane_pointers(self, pointer: Value, constant: int, kind: str) -> Value:
         """A pointer per lane, from an address that is itself computed per lane."""
@@ -399,10 +405,13 @@ class MemoryEmitter(ScalarEmitter):
         kind = vector(self.storage(buffer), value.lanes)
         if kind == value.type:
             return value
-        opcode = "zext" if buffer.dtype is dtypes.bool_ else "fptrunc"
-        return self.instruction(
-            f"{opcode} {value.type} {value.name} to {kind}", buffer.dtype, value
-        )
+        if buffer.dtype is dtypes.bool_:
+            text = f"zext {value.type} {value.name} to {kind}"
+            return self.instruction(text, buffer.dtype, value)
+        half = vector(memory_type(buffer.dtype), value.lanes)
+        text = f"fptrunc {value.type} {value.name} to {half}"
+        rounded = self.instruction(text, buffer.dtype, value)
+        return self.instruction(f"bitcast {half} {rounded.name} to {kind}", buffer.dtype, rounded)
 
     def _scatter(self, pointers: Value, kind: str, value: Value, line: object) -> None:
         assert callable(line)
@@ -425,5 +434,5 @@ def bit_vector(bits: tuple[bool, ...]) -> Value:
 
 
 def _element_bytes(kind: str) -> int:
-    sizes = {"float": 4, "double": 8, "half": 2, "bfloat": 2}
+    sizes = {"float": 4, "double": 8}
     return sizes.get(kind) or int(kind[1:]) // 8

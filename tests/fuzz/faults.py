@@ -1,0 +1,118 @@
+"""Faults to plant, one at a time, in every part of the path: the fuzzer must find them.
+
+A fault replaces a piece of one function's text. The function keeps its identity, so everybody who
+imported it runs the changed code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """In `function` of `module`, `old` becomes `new`."""
+
+    name: str
+    module: str
+    function: str
+    old: str
+    new: str
+
+
+FAULTS = (
+    Fault("a permutation is read the other way round", "loops.views", "through_permute",
+          "index[order.index(axis)]", "index[order[axis]]"),
+    Fault("a split axis keeps no remainder", "loops.views", "_unflatten",
+          "if position != real[0]:", "if False:"),
+    Fault("the last element of a remainder is left out", "loops.steps.split", "Split._split",
+          "return sequence(pieces, piece(ir.index(whole * factor), rest))",
+          "return sequence(pieces, piece(ir.index(whole * factor), max(rest - 1, 1)))"),
+    Fault("the last partial sum is not joined", "loops.steps.rfactor", "Rfactor._factored",
+          'after.append(For(self.axis, ir.index(lanes), join, "reduce"))',
+          'after.append(For(self.axis, ir.index(max(lanes - 1, 1)), join, "reduce"))'),
+    Fault("a maximum starts at zero", "loops.monoids", "_lowest", "-math.inf, dtype", "0.0, dtype"),
+    Fault("places are counted along the first axis", "loops.lower", "GroupLowering._fold_values",
+          "space.full_index[fold.attrs.axis]", "space.full_index[0]"),
+    Fault("integer division rounds to zero", "codegen.llvm.scalar_ops",
+          "ScalarEmitter._integer_division",
+          'adjust = self.both(self._compare("ne", rest, zero), differ)',
+          'adjust = self._compare("lt", zero, zero)'),
+    Fault("the remainder has the dividend's sign", "codegen.llvm.scalar_ops",
+          "ScalarEmitter._float_mod", "self.choose(differ, ", "self.choose(nonzero, "),
+    Fault("truth values widen with a sign", "codegen.llvm.scalar_ops", "ScalarEmitter.convert",
+          '"sext" if source_kind == "int" else "zext"', '"sext"'),
+    Fault("memory is reused one step early", "runtime.arena", "plan_arena",
+          "own.first <= ranges[i].last", "own.first < ranges[i].last"),
+    Fault("a transposed value is taken for its memory", "fusion.values", "in_memory",
+          "while node.op in (RESHAPE, STOP_GRADIENT)",
+          'while node.op.name in ("reshape", "stop_gradient", "permute")'),
+    Fault("programs are known without their attributes", "compiler", "structure",
+          "(node.op.name, node.attrs, tuple", "(node.op.name, tuple"),
+    Fault("a changed global goes unnoticed", "tracing.scopes", "NameGuard.holds",
+          "found = self.namespace.get(self.name, _MISSING)", "return True"),
+    Fault("jit forgets what it drew", "tracing.trace", "Trace.replay",
+          "generator.skip(count)", "generator.skip(0)"),
+    Fault("every scatter adds", "loops.ordered", "_scatter", "_JOINS[node.attrs.mode]", '"sum"'),
+    Fault("a scan from the end starts at the front", "loops.ordered", "_scan",
+          "if node.attrs.reverse:", "if False:"),
+    Fault("strides of a window are lost", "loops.lower", "_mapped",
+          "ir.index(coefficient)", "ir.index(1)"),
+    Fault("a joined part begins one late", "loops.lower", "GroupLowering._pieces",
+          "lt(index[axis], end)", "op('le', index[axis], end)"),
+    Fault("random words in another order", "ops.random", "expand",
+          "((2, x2), (1, x1), (0, x0))", "((2, x1), (1, x2), (0, x0))"),
+    Fault("the gradient of a choice goes to the other side", "ops.elementwise", "_chosen",
+          "if i == 1 else", "if i == 2 else"),
+    Fault("a write through a permuted view", "tensors.cells", "write_steps",
+          "order.index(a) for a", "order[a] for a"),
+    Fault("a slice is written one place late", "tensors.cells", "_write_slice",
+          "between = tuple(s - 1 for s in steps)", "between = tuple(0 for s in steps)"),
+)  # fmt: skip
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """Inside, the fault is there; nothing compiled before or inside is used on the other side."""
+    function = _find(fault)
+    before = function.__code__
+    function.__code__ = _changed(function, fault)
+    _forget_compiled()
+    try:
+        yield
+    finally:
+        function.__code__ = before
+        _forget_compiled()
+
+
+def _find(fault: Fault) -> FunctionType:
+    found: Any = importlib.import_module(f"ridgeline.{fault.module}")
+    for part in fault.function.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, FunctionType), fault.function
+    return found
+
+
+def _changed(function: FunctionType, fault: Fault) -> Any:
+    text = textwrap.dedent(inspect.getsource(function))
+    assert fault.old in text, f"{fault.name}: {fault.function} reads differently now"
+    names: dict[str, Any] = {}
+    # annotations are not evaluated, and a closure (such as a cell of `super`) is not needed
+    exec("from __future__ import annotations\n" + text.replace(fault.old, fault.new), names)
+    return names[function.__name__].__code__
+
+
+def _forget_compiled() -> None:
+    from ridgeline import compiler
+    from ridgeline.tensors import tiers
+
+    compiler._programs.clear()
+    compiler._addresses.clear()
+    tiers._pieces.clear()

@@ -1,0 +1,44 @@
+"""The fuzzer finds faults: planted one at a time, each must show within some hundred programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from ridgeline.config import config
+from tests.fuzz.agree import judge
+from tests.fuzz.faults import FAULTS, Fault, planted
+from tests.fuzz.generate import generate
+from tests.fuzz.search import ways_for
+from tests.fuzz.ways import Rejected
+
+MOST_PROGRAMS = 400
+QUICK = ("a split axis keeps no remainder", "a changed global goes unnoticed", "every scatter adds")
+
+
+def programs_until_found(fault: Fault, most: int = MOST_PROGRAMS) -> int | None:
+    """How many programs it took to notice a fault, or None."""
+    with config.override(cache_max_bytes=0):
+        for seed in range(most):
+            program = generate(seed)  # before the fault: programs are the same for all
+            with planted(fault):
+                try:
+                    found = judge(program, ways_for(seed))
+                except Rejected:
+                    continue
+                except Exception:  # a fault in what all ways share may break the reference too
+                    return seed + 1
+            if found is not None:
+                return seed + 1
+    return None
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_fault_is_found(name: str) -> None:
+    (fault,) = [f for f in FAULTS if f.name == name]
+    assert programs_until_found(fault) is not None
+
+
+@pytest.mark.slow
+def test_nearly_all_planted_faults_are_found() -> None:
+    missed = [fault.name for fault in FAULTS if programs_until_found(fault) is None]
+    assert len(missed) <= len(FAULTS) // 10, missed

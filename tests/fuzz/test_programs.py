@@ -1,0 +1,52 @@
+"""The short form of the fuzzer, and what it does with what it finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ridgeline.config import config
+from tests.fuzz.agree import judge
+from tests.fuzz.faults import FAULTS, planted
+from tests.fuzz.generate import generate
+from tests.fuzz.program import Input, Program, Statement
+from tests.fuzz.search import examine
+from tests.fuzz.shrink import fails_like, shrink
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_random_programs_agree(first: int) -> None:
+    with config.override(cache_max_bytes=0):
+        faults = [fault for seed in range(first, first + 20) if (fault := examine(seed))]
+    assert not faults, faults[0]
+
+
+def test_a_seed_names_one_program() -> None:
+    assert generate(7) == generate(7)
+    assert generate(7) != generate(8)
+
+
+def test_a_fault_is_shrunk_to_what_it_needs() -> None:
+    lines = (
+        "a0 + 1",
+        "rl.cumsum(v1, 0)",
+        "a0 * v2",
+        "v3.scatter_reduce(0, v1 * 0, v1, 'amax')",
+        "v4 + v3",
+    )
+    statements = tuple(Statement(text, f"v{n}") for n, text in enumerate(lines, 1))
+    given = Input("a0", (5,), "int64")
+    program = Program("exact", 3, (given,), statements, ("v2", "v5"))
+    (fault,) = [f for f in FAULTS if f.name == "every scatter adds"]
+    with config.override(cache_max_bytes=0), planted(fault):
+        finding = judge(program)
+        assert finding is not None
+        small = shrink(program, fails_like(finding))
+    assert [s.text.split("(")[0] for s in small.statements][-1].endswith("scatter_reduce")
+    assert len(small.statements) <= 2
+    ran = subprocess.run([sys.executable, "-c", small.text()], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    interpreted, compiled = ran.stdout.split("]\n", 1)
+    assert "array" in interpreted and "array" in compiled
