@@ -6,14 +6,20 @@ from pathlib import Path
 
 from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
+from ridgeline.models.autoencoder import VAE, DenoisingAutoencoder
 from ridgeline.models.bert import BERT, BERTConfig
+from ridgeline.models.gan import GAN
+from ridgeline.models.gcn import GCN
 from ridgeline.models.generation import generate
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.models.lenet import lenet5
 from ridgeline.models.llama import Llama, LlamaConfig
+from ridgeline.models.lstm import LSTMLanguageModel
 from ridgeline.models.mlp import mlp
 from ridgeline.models.pretrained import Pretrained, read_config
 from ridgeline.models.resnet import ResNet, ResNetConfig, resnet18, resnet34, resnet50
+from ridgeline.models.unet import UNet
+from ridgeline.models.vgg import VGG, vgg
 from ridgeline.models.vit import ViT, ViTConfig
 
 _KINDS: dict[str, type[Pretrained]] = {
@@ -33,7 +39,8 @@ def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretraine
 
 
 __all__ = [
-    "BERT", "GPT2", "BERTConfig", "GPT2Config", "Llama", "LlamaConfig", "ResNet", "ResNetConfig",
-    "ViT", "ViTConfig", "from_pretrained", "generate", "lenet5", "mlp", "resnet18", "resnet34",
-    "resnet50",
+    "BERT", "GAN", "GCN", "GPT2", "VAE", "VGG", "BERTConfig", "DenoisingAutoencoder", "GPT2Config",
+    "LSTMLanguageModel", "Llama", "LlamaConfig", "ResNet", "ResNetConfig", "UNet", "ViT",
+    "ViTConfig", "from_pretrained", "generate", "lenet5", "mlp", "resnet18", "resnet34",
+    "resnet50", "vgg",
 ]  # fmt: skip
