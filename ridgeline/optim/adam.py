@@ -1,4 +1,4 @@
-"""Adam and AdamW, with torch's formulas.
+"""Adam and AdamW, with torch's formulas, and what their relatives share.
 
 Bias corrections are computed in float64 from the step counter, as torch computes them on the
 host; the moments stay in the parameter's type.
@@ -9,12 +9,66 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ridgeline import dtypes
+from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, pair, zeros
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import ParamGroup
 
 
-class Adam(Optimizer):
+class TwoMoments(Optimizer):
+    """Rules with `betas` and two running means of a parameter's gradients."""
+
+    second = "exp_avg_sq"
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        maximize: bool,
+        hints: Hints,
+        **more: Any,
+    ) -> None:
+        defaults = {
+            "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
+            "maximize": maximize, **more,
+        }  # fmt: skip
+        super().__init__(params, defaults, hints)
+
+    def _check(self, group: ParamGroup) -> None:
+        super()._check(group)
+        self._at_least("eps", group["eps"], 0.0)
+        for beta in group["betas"]:
+            self._between("betas", beta)
+
+    def _start(self, parameter: Tensor, group: ParamGroup) -> State:
+        return {"step": counter(), "exp_avg": zeros(parameter), self.second: zeros(parameter)}
+
+    def _advanced(self, state: State) -> Tensor:
+        """Count one step; the count in float64."""
+        state["step"].add_(1)
+        count: Tensor = state["step"].to(dtype=dtypes.float64)
+        return count
+
+    def _moments(self, gradient: Tensor, state: State, group: ParamGroup) -> None:
+        """Move both running means towards the gradient and its square."""
+        beta1, beta2 = pair(group, "betas")
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.add_((1 - beta1) * (gradient - mean))
+        square.copy_(beta2 * square + (1 - beta2) * gradient * gradient)
+
+    def _decay(self, parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
+        """Weight decay on the parameter itself, or as part of the gradient."""
+        if not group["decoupled_weight_decay"]:
+            return decayed(parameter, gradient, group)
+        if group["weight_decay"] != 0:
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        return -gradient if group["maximize"] else gradient
+
+
+class Adam(TwoMoments):
     """Steps along the mean gradient, divided by the root of its mean square."""
 
     def __init__(
@@ -30,50 +84,27 @@ class Adam(Optimizer):
         decoupled_weight_decay: bool = False,
         **hints: Unpack[Hints],
     ) -> None:
-        defaults = {
-            "lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay,
-            "amsgrad": amsgrad, "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }  # fmt: skip
-        super().__init__(params, defaults, hints)
-
-    def _check(self, group: ParamGroup) -> None:
-        super()._check(group)
-        self._at_least("eps", group["eps"], 0.0)
-        for beta in group["betas"]:
-            self._between("betas", beta)
+        more = {"amsgrad": amsgrad, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, hints, **more)
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
-        state: State = {
-            "step": counter(),
-            "exp_avg": zeros(parameter),
-            "exp_avg_sq": zeros(parameter),
-        }
+        state = super()._start(parameter, group)
         if group["amsgrad"]:
             state["max_exp_avg_sq"] = zeros(parameter)
         return state
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
         beta1, beta2 = pair(group, "betas")
-        lr, decay = group["lr"], group["weight_decay"]
-        state["step"].add_(1)
-        step = state["step"].to(dtype=dtypes.float64)
-        if group["maximize"]:
-            gradient = -gradient
-        if decay != 0:
-            if group["decoupled_weight_decay"]:
-                parameter.mul_(1 - lr * decay)
-            else:
-                gradient = gradient + decay * parameter
+        step = self._advanced(state)
+        gradient = self._decay(parameter, gradient, group)
+        self._moments(gradient, state, group)
         mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.add_((1 - beta1) * (gradient - mean))
-        square.copy_(beta2 * square + (1 - beta2) * gradient * gradient)
         if group["amsgrad"]:
             largest = state["max_exp_avg_sq"]
             largest.copy_(largest.maximum(square))
             square = largest
         root = square.sqrt() / (1 - beta2**step).sqrt()
-        parameter.sub_(lr / (1 - beta1**step) * (mean / (root + group["eps"])))
+        parameter.sub_(group["lr"] / (1 - beta1**step) * (mean / (root + group["eps"])))
 
 
 class AdamW(Adam):

@@ -6,51 +6,15 @@ from typing import Any, Unpack
 
 from ridgeline import dtypes
 from ridgeline.nn.functional.choose import choose
+from ridgeline.optim.adam import TwoMoments
 from ridgeline.optim.adaptive import decayed
-from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, pair, scalar, zeros
+from ridgeline.optim.optimizer import Hints, Optimizer, State, pair, scalar, zeros
 from ridgeline.tensors.public import clamp
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import ParamGroup
 
 
-class _TwoMoments(Optimizer):
-    """Rules with `betas` and two running means of a parameter's gradients."""
-
-    second = "exp_avg_sq"
-
-    def _check(self, group: ParamGroup) -> None:
-        super()._check(group)
-        if "eps" in group:
-            self._at_least("eps", group["eps"], 0.0)
-        for beta in group["betas"]:
-            self._between("betas", beta)
-
-    def _start(self, parameter: Tensor, group: ParamGroup) -> State:
-        return {"step": counter(), "exp_avg": zeros(parameter), self.second: zeros(parameter)}
-
-    def _advanced(self, state: State) -> Tensor:
-        """Count one step; the count in float64."""
-        state["step"].add_(1)
-        count: Tensor = state["step"].to(dtype=dtypes.float64)
-        return count
-
-    def _moments(self, gradient: Tensor, state: State, group: ParamGroup) -> None:
-        """Move both running means towards the gradient and its square."""
-        beta1, beta2 = pair(group, "betas")
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.add_((1 - beta1) * (gradient - mean))
-        square.copy_(beta2 * square + (1 - beta2) * gradient * gradient)
-
-    def _decay(self, parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:
-        """Weight decay on the parameter itself, or as part of the gradient."""
-        if not group["decoupled_weight_decay"]:
-            return decayed(parameter, gradient, group)
-        if group["weight_decay"] != 0:
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        return -gradient if group["maximize"] else gradient
-
-
-class Adamax(_TwoMoments):
+class Adamax(TwoMoments):
     """Adam with the largest recent gradient in place of the root mean square."""
 
     second = "exp_inf"
@@ -66,11 +30,7 @@ class Adamax(_TwoMoments):
         maximize: bool = False,
         **hints: Unpack[Hints],
     ) -> None:
-        defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "maximize": maximize,
-        }  # fmt: skip
-        super().__init__(params, defaults, hints)
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, hints)
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
         step = self._advanced(state)
@@ -82,7 +42,7 @@ class Adamax(_TwoMoments):
         parameter.sub_(group["lr"] / (1 - beta1**step) * (mean / largest))
 
 
-class NAdam(_TwoMoments):
+class NAdam(TwoMoments):
     """Adam with Nesterov momentum, whose decay follows a schedule."""
 
     def __init__(
@@ -98,12 +58,8 @@ class NAdam(_TwoMoments):
         maximize: bool = False,
         **hints: Unpack[Hints],
     ) -> None:
-        defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "momentum_decay": momentum_decay, "maximize": maximize,
-            "decoupled_weight_decay": decoupled_weight_decay,
-        }  # fmt: skip
-        super().__init__(params, defaults, hints)
+        more = {"momentum_decay": momentum_decay, "decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, hints, **more)
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         state = super()._start(parameter, group)
@@ -125,7 +81,7 @@ class NAdam(_TwoMoments):
         parameter.sub_(lr * later / (1 - product * later) * (state["exp_avg"] / root))
 
 
-class RAdam(_TwoMoments):
+class RAdam(TwoMoments):
     """Adam that begins without division until the variance is known well enough."""
 
     def __init__(
@@ -140,11 +96,8 @@ class RAdam(_TwoMoments):
         maximize: bool = False,
         **hints: Unpack[Hints],
     ) -> None:
-        defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "maximize": maximize, "decoupled_weight_decay": decoupled_weight_decay,
-        }  # fmt: skip
-        super().__init__(params, defaults, hints)
+        more = {"decoupled_weight_decay": decoupled_weight_decay}
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, hints, **more)
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
         step = self._advanced(state)
@@ -163,7 +116,7 @@ class RAdam(_TwoMoments):
         parameter.sub_(rate * state["exp_avg"] * choose(known, divided, 1.0))
 
 
-class Lion(_TwoMoments):
+class Lion(Optimizer):
     """Steps of one size along the sign of an interpolated gradient."""
 
     def __init__(
@@ -177,9 +130,14 @@ class Lion(_TwoMoments):
         **hints: Unpack[Hints],
     ) -> None:
         defaults = {
-            "lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize,
+            "lr": lr, "betas": tuple(betas), "weight_decay": weight_decay, "maximize": maximize,
         }  # fmt: skip
         super().__init__(params, defaults, hints)
+
+    def _check(self, group: ParamGroup) -> None:
+        super()._check(group)
+        for beta in group["betas"]:
+            self._between("betas", beta)
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         return {"exp_avg": zeros(parameter)}
@@ -195,7 +153,7 @@ class Lion(_TwoMoments):
         mean.copy_(beta2 * mean + (1 - beta2) * gradient)
 
 
-class LAMB(_TwoMoments):
+class LAMB(TwoMoments):
     """Adam's step, scaled by layer so that its norm follows the parameter's."""
 
     def __init__(
@@ -209,11 +167,7 @@ class LAMB(_TwoMoments):
         maximize: bool = False,
         **hints: Unpack[Hints],
     ) -> None:
-        defaults = {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "maximize": maximize,
-        }  # fmt: skip
-        super().__init__(params, defaults, hints)
+        super().__init__(params, lr, betas, eps, weight_decay, maximize, hints)
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
         step = self._advanced(state)
