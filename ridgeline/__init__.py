@@ -79,7 +79,7 @@ half, float, double, long, int, short = float16, float32, float64, int64, int32,
 
 _SUBMODULES = frozenset((
     "array_api", "data", "fft", "linalg", "masked", "models", "nn", "optim", "profile", "signal",
-    "special",
+    "special", "train",
 ))  # fmt: skip
 _LAZY = {
     "isdtype": "ridgeline.array_api.types",

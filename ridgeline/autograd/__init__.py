@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ridgeline.autograd import functional as functional
+    from ridgeline.autograd.anomaly import (
+        AnomalyError as AnomalyError,
+        detect_anomaly as detect_anomaly,
+        set_detect_anomaly as set_detect_anomaly,
+    )
     from ridgeline.autograd.engine import (
         HookHandle as HookHandle,
         backward as backward,
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "autograd.anomaly": ("AnomalyError", "detect_anomaly", "set_detect_anomaly"),
     "autograd.engine": ("HookHandle", "backward", "grad"),
     "autograd.function": ("Function", "FunctionContext"),
     "autograd.gradchecks": ("gradcheck", "gradgradcheck"),

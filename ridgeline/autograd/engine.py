@@ -135,6 +135,15 @@ def _hooked(owner: Tensor, cotangent: Node, mode: int) -> Node:
     return cotangent
 
 
+def _look(tensors: Sequence[Tensor], phase: str) -> None:
+    """While anomalies are looked for: compute these tensors now, as part of a pass."""
+    if modes.anomaly is None or modes.capture is not None:
+        return
+    modes.anomaly.phase = phase
+    execute.realize([tensor._resolved()[0] for tensor in tensors])
+    modes.anomaly.phase = "forward"
+
+
 def backward(
     tensors: Tensor | Sequence[Tensor],
     grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
@@ -148,6 +157,7 @@ def backward(
     for root in roots:
         _check_root(root)
     mark = here()
+    _look(roots, "forward")
     outputs = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
     for cotangent in cotangents:
@@ -167,6 +177,7 @@ def backward(
         del key
     for owner, total in totals.values():
         _add_gradient(owner, _hooked(owner, total, mode) if owner.is_leaf else total, create_graph)
+    _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
         _spend(roots, order)
 
@@ -219,6 +230,7 @@ def grad(
                 "an input does not require gradients", note=f"it is {tensor._type}",
                 help="call requires_grad_() on it before the computation",
             )  # fmt: skip
+    _look(roots, "forward")
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
     order = topological(nodes)
@@ -231,6 +243,7 @@ def grad(
     for tensor, group in zip(wanted, keys):
         found = [part for _ in group if (part := next(parts)) is not None]
         results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
+    _look([result for result in results if result is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
         _spend(roots, order)
     return tuple(results)

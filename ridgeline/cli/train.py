@@ -1,8 +1,8 @@
 """Train a model and say how well it does.
 
 The run is written to a folder: `checkpoint.safetensors` (all that is needed to go on),
-`model.safetensors` (the weights alone) and `log.jsonl` (what happened). Ctrl-C saves and stops;
-`--resume` goes on and gives the numbers of a run that was never stopped.
+`model.safetensors` (the weights alone), `log.jsonl` (what happened) and events for TensorBoard.
+Ctrl-C saves and stops; `--resume` goes on and gives the numbers of a run that was never stopped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 NAME = "train"
-HELP = "train a model on the data that comes with it"
-MODELS = ("lenet",)  # the keys of ridgeline.train.recipes.RECIPES, which is slow to import
+HELP = "train a model on your data or on what comes with it"
+# the keys of ridgeline.train.recipes.RECIPES, which is slow to import
+MODELS = ("lenet", "mlp", "resnet18", "resnet34", "resnet50")
 
 
 def _whole(text: str) -> int:
@@ -42,13 +43,27 @@ def _rate(text: str) -> float:
     return value
 
 
+def _share(text: str) -> float:
+    value = _rate(text)
+    if value >= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
+    return value
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options; those left out take the model's own defaults, or the resumed run's."""
     parser.add_argument("model", choices=MODELS, help="what to train")
-    parser.add_argument("--epochs", type=_whole, help="passes over the training images (60)")
-    parser.add_argument("--batch-size", type=_whole, help="images per step (64)")
-    parser.add_argument("--lr", type=_rate, help="highest learning rate (0.1)")
+    parser.add_argument("--data", help="a folder of images or a text file (the bundled digits)")
+    parser.add_argument("--epochs", type=_whole, help="passes over the training data")
+    parser.add_argument("--batch-size", type=_whole, help="samples per step")
+    parser.add_argument("--lr", type=_rate, help="highest learning rate")
     parser.add_argument("--seed", type=_seed, help="of the weights, order and augmentation (0)")
+    parser.add_argument("--accumulate", type=_whole, help="steps per update of the weights (1)")
+    parser.add_argument("--clip", type=_rate, help="largest norm of the gradients (not clipped)")
+    parser.add_argument("--ema", type=_share, help="decay of an average of the weights (none)")
+    parser.add_argument("--length", type=_whole, help="tokens in a window of text (64)")
+    parser.add_argument("--workers", type=_seed, default=0, help="processes that load data (0)")
+    parser.add_argument("--device", default="cpu", help="where to train (cpu)")
     parser.add_argument("--out", type=Path, help="folder for the run (runs/MODEL)")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
     parser.add_argument("--quiet", action="store_true", help="only the result")
@@ -59,18 +74,21 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, test, report; 130 when the user stopped the run."""
     from rich.console import Console
 
+    from ridgeline.tensors.tensor import check_device
     from ridgeline.train.display import Display
+    from ridgeline.train.events import SummaryWriter
     from ridgeline.train.interrupt import Interrupt
     from ridgeline.train.log import RunLog
-    from ridgeline.train.loop import CHECKPOINT, fit
+    from ridgeline.train.loop import CHECKPOINT, drive
     from ridgeline.train.recipes import RECIPES
 
     began = time.perf_counter()
+    check_device(arguments.device)
     out: Path = arguments.out or Path("runs") / arguments.model
     recipe = RECIPES[arguments.model]
     settings = _settings(arguments, recipe.defaults, out / CHECKPOINT)
     with RunLog(out / "log.jsonl") as log, Interrupt() as interrupt:
-        prepared = recipe.prepare(settings)
+        prepared = recipe.prepare(settings, arguments.workers)
         training = prepared.run
         if arguments.resume:
             training.restore(out / CHECKPOINT)
@@ -78,9 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
         display = Display(Console(stderr=True), settings.epochs, steps, arguments.quiet)
         display.say(prepared.title)
         log.write("start", **dataclasses.asdict(settings), resumed=arguments.resume)
-        done = training.progress.epoch * steps + training.progress.step
-        with display.live(done):
-            finished = fit(training, settings.epochs, out, display, log, interrupt)
+        with display.live(training.progress.total_steps), SummaryWriter(out) as events:
+            finished = drive(training, settings.epochs, out, display, log, interrupt, events)
         if not finished:
             display.say(
                 f"stopped; go on with: ridgeline train {arguments.model} {_again(arguments)}"
@@ -120,18 +137,28 @@ def _report(
     from ridgeline.train.checkpoint import save_weights
     from ridgeline.train.profile import profile_table
 
-    accuracy = prepared.evaluate()
-    save_weights(out / "model.safetensors", prepared.run.model.state_dict())
-    result = {"test_accuracy": accuracy, "seconds": round(seconds, 3), "out": str(out)}
+    model = prepared.model
+    figures = prepared.evaluate(model)
+    save_weights(out / "model.safetensors", model.state_dict())
+    result = {**figures, "seconds": round(seconds, 3), "out": str(out)}
     log.write("test", **result)
+    said = prepared.present(model, out) if prepared.present is not None else ""
     if arguments.json:
         print(json.dumps(result))
         return 0
-    print(
-        f"test accuracy {accuracy:.2%}  in {seconds:.1f} s  weights in {out / 'model.safetensors'}"
-    )
+    print(f"{_shown(figures)}  in {seconds:.1f} s  weights in {out / 'model.safetensors'}")
+    if said:
+        print(said)
     if not arguments.quiet:
         table = profile_table(prepared.run, next(iter(prepared.run.loader)))
         if table is not None:
             Console(stderr=True).print(table)
     return 0
+
+
+def _shown(figures: dict[str, float]) -> str:
+    """Figures as text; an accuracy is a share."""
+    return "  ".join(
+        f"{name.replace('_', ' ')} " + (f"{value:.2%}" if "accuracy" in name else f"{value:.4f}")
+        for name, value in figures.items()
+    )

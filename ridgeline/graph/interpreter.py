@@ -6,7 +6,7 @@ let go as soon as their last user has run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -42,8 +42,15 @@ def _computed(current: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
         ) from error
 
 
-def evaluate(roots: Sequence[Node], given: Mapping[Node, Array] | None = None) -> list[Array]:
-    """The values of `roots`. `given` supplies leaves (or replaces any node); buffers count too."""
+def evaluate(
+    roots: Sequence[Node],
+    given: Mapping[Node, Array] | None = None,
+    watch: Callable[[Node, Sequence[Array]], None] | None = None,
+) -> list[Array]:
+    """The values of `roots`. `given` supplies leaves (or replaces any node); buffers count too.
+
+    `watch` is shown every node that is computed, with its results.
+    """
     known: dict[Node, tuple[Array, ...]] = {}
     if given:
         known = {node: (array,) for node, array in given.items()}
@@ -69,6 +76,8 @@ def evaluate(roots: Sequence[Node], given: Mapping[Node, Array] | None = None) -
         else:
             operands = [known[source][0] for source in current.inputs]
             known[current] = _computed(current, operands)
+        if watch is not None:
+            watch(current, known[current])
         for source in current.inputs:
             uses[source] -= 1
             if not uses[source]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ridgeline.tensors.anomaly import Anomaly
     from ridgeline.tracing.capture import Capture
 
 
@@ -25,6 +26,7 @@ class Modes(threading.local):
     eager: bool = False  # compute every op as soon as it is recorded
     on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
     capture: Capture | None = None  # the jit capture that this thread is inside of
+    anomaly: Anomaly | None = None  # looks for the op that makes a NaN
 
     def __init__(self) -> None:
         # weak references to the cells recorded and not yet computed, in program order

@@ -24,6 +24,7 @@ from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import Array
+from ridgeline.tensors.modes import modes
 
 MOST_STRUCTURES = 4096
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
@@ -83,6 +84,8 @@ _pieces: OrderedDict[Any, _Piece] = OrderedDict()
 
 def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
     """Give every root its value, and what a backward pass from `tracked` will read."""
+    if modes.anomaly is not None:
+        modes.anomaly.check(roots)
     wanted = list(roots)
     if tracked:
         known = set(roots)

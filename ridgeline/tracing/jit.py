@@ -56,7 +56,7 @@ class JitFunction:
         return getattr(self.function, name)  # a jitted module is still a module
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if modes.capture is not None or modes.eager:
+        if modes.capture is not None or modes.eager or modes.anomaly is not None:
             return self.function(*args, **kwargs)
         traces = self._traces
         if traces and not kwargs and not self._check:

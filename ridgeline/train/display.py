@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -27,8 +27,16 @@ class Reading:
     epoch: int  # 0 for the first
     step: int  # steps done in this epoch
     loss: float
-    accuracy: float
+    metrics: Mapping[str, float]
     samples_per_second: float
+
+
+def shown(metrics: Mapping[str, float]) -> str:
+    """Metrics as text; an accuracy is a share."""
+    return "  ".join(
+        f"{name} {value:.1%}" if name == "accuracy" else f"{name} {value:.4f}"
+        for name, value in metrics.items()
+    )
 
 
 class _Speed(ProgressColumn):
@@ -60,7 +68,7 @@ class Display:
             BarColumn(bar_width=None),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("loss {task.fields[loss]}"),
-            TextColumn("accuracy {task.fields[accuracy]}"),
+            TextColumn("{task.fields[metrics]}"),
             _Speed(),
             TimeRemainingColumn(),
             console=self.console,
@@ -70,7 +78,7 @@ class Display:
             self._progress = progress
             self._task = progress.add_task(
                 "train", total=self.epochs * self.steps, completed=done,
-                epoch=f"1/{self.epochs}", loss="–", accuracy="–", speed=0.0,
+                epoch=f"1/{self.epochs}", loss="–", metrics="", speed=0.0,
             )  # fmt: skip
             try:
                 yield
@@ -85,7 +93,7 @@ class Display:
                 completed=reading.epoch * self.steps + reading.step,
                 epoch=f"{reading.epoch + 1}/{self.epochs}",
                 loss=f"{reading.loss:.4f}",
-                accuracy=f"{reading.accuracy:.1%}",
+                metrics=shown(reading.metrics),
                 speed=reading.samples_per_second,
             )
 
@@ -97,8 +105,8 @@ class Display:
         left = elapsed / done * (self.epochs - reading.epoch - 1)
         self.console.print(
             f"epoch {reading.epoch + 1}/{self.epochs}  loss {reading.loss:.4f}  "
-            f"accuracy {reading.accuracy:.1%}  {reading.samples_per_second:,.0f} samples/s  "
-            f"{left:.0f} s left",
+            + (f"{shown(reading.metrics)}  " if reading.metrics else "")
+            + f"{reading.samples_per_second:,.0f} samples/s  {left:.0f} s left",
             highlight=False,
         )
 

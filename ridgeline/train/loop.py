@@ -1,34 +1,33 @@
 """The training loop: epochs of steps, with progress, log, checkpoints and clean stops.
 
-A `Run` ties a model, its optimizer and schedule, a loader and a step function together, and can
-save and restore all of them. `fit` drives it. An interrupted and resumed run gives the numbers of
-an uninterrupted one, because everything that changes from step to step is in the checkpoint.
+A `Run` ties a model, its optimizer and schedule, a loader and a step together, and can save and
+restore all of them. `drive` runs it. An interrupted and resumed run gives the numbers of an
+uninterrupted one, because everything that changes from step to step is in the checkpoint.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ridgeline.autograd.anomaly import AnomalyError, detect_anomaly
 from ridgeline.data import DataLoader
 from ridgeline.errors import RidgelineError
 from ridgeline.nn import Module
-from ridgeline.optim import Optimizer
-from ridgeline.optim.lr_scheduler import LRScheduler
 from ridgeline.random import default_generator
 from ridgeline.train.checkpoint import load_checkpoint, save_checkpoint
 from ridgeline.train.display import Display, Reading
+from ridgeline.train.events import SummaryWriter
 from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
 
-SAVE_EVERY = 10.0  # seconds between checkpoints that are made at the end of an epoch
+SAVE_EVERY = 10.0  # seconds between checkpoints
+SAVE_SHARE = 0.05  # of the time, at most, spent on saving
 CHECKPOINT = "checkpoint.safetensors"
-
-Step = Callable[..., tuple[Any, Any]]  # (inputs, labels) -> (mean loss, correct predictions)
 
 
 class DivergedError(RidgelineError):
@@ -51,26 +50,30 @@ class Progress:
     step: int = 0
     samples: int = 0
     loss_sum: float = 0.0
-    correct: int = 0
+    metric_sums: dict[str, float] = field(default_factory=dict)
+    total_steps: int = 0
     seconds: float = 0.0  # spent in steps since the first run began
 
-    def add(self, samples: int, loss: float, correct: int, seconds: float) -> None:
+    def add(self, samples: int, loss: float, metrics: Mapping[str, float], seconds: float) -> None:
         """Count one step."""
         self.step += 1
+        self.total_steps += 1
         self.samples += samples
         self.loss_sum += loss * samples
-        self.correct += correct
+        for name, value in metrics.items():
+            self.metric_sums[name] = self.metric_sums.get(name, 0.0) + value
         self.seconds += seconds
 
     def next_epoch(self) -> None:
         """Begin a new epoch with empty sums."""
         self.epoch, self.step = self.epoch + 1, 0
-        self.samples, self.loss_sum, self.correct = 0, 0.0, 0
+        self.samples, self.loss_sum, self.metric_sums = 0, 0.0, {}
 
     def reading(self, speed: float) -> Reading:
         """What to show of it."""
         count = max(self.samples, 1)
-        return Reading(self.epoch, self.step, self.loss_sum / count, self.correct / count, speed)
+        metrics = {name: value / count for name, value in self.metric_sums.items()}
+        return Reading(self.epoch, self.step, self.loss_sum / count, metrics, speed)
 
 
 @dataclass
@@ -78,43 +81,57 @@ class Run:
     """All that a training run changes, and the settings it was started with."""
 
     model: Module
-    optimizer: Optimizer
-    scheduler: LRScheduler | None
+    optimizer: Any  # an Optimizer, or several behind its interface
+    scheduler: Any
     loader: DataLoader
-    step: Step
+    step: Any  # a Step, or a function of a batch that gives the loss and sums of metrics
     settings: Mapping[str, Any]
     progress: Progress = field(default_factory=Progress)
 
+    def _parts(self) -> dict[str, Any]:
+        """What has state of its own."""
+        average = getattr(self.step, "average", None)
+        parts = {"model": self.model, "optimizer": self.optimizer, "loader": self.loader,
+                 "scheduler": self.scheduler, "average": average}  # fmt: skip
+        return {name: part for name, part in parts.items() if part is not None}
+
     def save(self, path: Path) -> None:
         """Write a checkpoint."""
-        save_checkpoint(
-            path,
-            {
-                "settings": dict(self.settings),
-                "progress": asdict(self.progress),
-                "loader": self.loader.state_dict(),
-                "random": list(default_generator.get_state()),
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "scheduler": self.scheduler.state_dict() if self.scheduler else None,
-            },
-        )
+        state = {name: part.state_dict() for name, part in self._parts().items()}
+        plain = {
+            "settings": dict(self.settings),
+            "progress": asdict(self.progress),
+            "random": list(default_generator.get_state()),
+        }
+        save_checkpoint(path, {**plain, **state})
 
     def restore(self, path: Path) -> None:
         """Take the state of a checkpoint; it must come from a run with the same settings."""
         state = load_checkpoint(path)
         try:
             check_settings(state["settings"], self.settings, path)
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            if self.scheduler is not None:
-                self.scheduler.load_state_dict(state["scheduler"])
-            self.loader.load_state_dict(state["loader"])
+            for name, part in self._parts().items():
+                part.load_state_dict(state[name])
             self.progress = Progress(**state["progress"])
             seed, offset = state["random"]
             default_generator.set_state((seed, offset))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointMismatchError(f"{path} does not fit this run: {error!r}") from error
+
+    def settled(self) -> bool:
+        """True where the state can be saved: no gradients wait for an update."""
+        return bool(getattr(self.step, "settled", True))
+
+    def take(self, batch: Any) -> tuple[float, dict[str, float]]:
+        """One step on a batch."""
+        loss, metrics = self.step(*(batch if isinstance(batch, tuple) else (batch,)))
+        return float(loss), {name: float(value) for name, value in metrics.items()}
+
+    def end_epoch(self) -> None:
+        """Update with what was gathered, and count the epoch."""
+        if hasattr(self.step, "finish"):
+            self.step.finish()
+        self.progress.next_epoch()
 
 
 def check_settings(saved: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
@@ -132,44 +149,116 @@ def check_settings(saved: Mapping[str, Any], wanted: Mapping[str, Any], path: Pa
         )
 
 
-def fit(
-    run: Run, epochs: int, out: Path, display: Display, log: RunLog, interrupt: Interrupt
+class _Saver:
+    """Saves now and then: not too often, and not for too large a share of the time."""
+
+    def __init__(self, run: Run, path: Path) -> None:
+        self.run, self.path = run, path
+        self._next = 0.0
+
+    def save(self) -> None:
+        """Save now."""
+        began = time.perf_counter()
+        self.run.save(self.path)
+        done = time.perf_counter()
+        self._next = done + max(SAVE_EVERY, (done - began) / SAVE_SHARE)
+
+    def maybe(self) -> None:
+        """Save if it is time and the state is whole."""
+        if time.perf_counter() >= self._next and self.run.settled():
+            self.save()
+
+
+def drive(
+    run: Run,
+    epochs: int,
+    out: Path,
+    display: Display,
+    log: RunLog,
+    interrupt: Interrupt,
+    events: SummaryWriter | None = None,
 ) -> bool:
     """Train until `epochs` are done; False when the user stopped the run, which is then saved."""
     began, samples, first_epoch = time.perf_counter(), 0, run.progress.epoch
-    last_save = began
+    saver = _Saver(run, out / CHECKPOINT)
+    if not run.progress.total_steps:
+        saver.save()  # also fails early where nothing can be written
     while run.progress.epoch < epochs:
-        for inputs, labels in run.loader:
+        for batch in run.loader:
             before = time.perf_counter()
-            loss, correct = run.step(inputs, labels)
-            value = float(loss)
-            if not math.isfinite(value):
-                raise _diverged(run, value)
+            loss, metrics = run.take(batch)
+            if not math.isfinite(loss):
+                raise _diverged(run, loss, saver.path)
             if run.scheduler is not None:
                 run.scheduler.step()
-            run.progress.add(len(labels), value, int(correct), time.perf_counter() - before)
-            samples += len(labels)
+            count = len(batch[0])
+            run.progress.add(count, loss, metrics, time.perf_counter() - before)
+            samples += count
             display.step(run.progress.reading(samples / (time.perf_counter() - began)))
-            if interrupt.requested:
-                run.save(out / CHECKPOINT)
+            if events is not None:
+                means = {f"step/{name}": value / count for name, value in metrics.items()}
+                events.add_scalars({"step/loss": loss, **means}, run.progress.total_steps)
+            if interrupt.requested and run.settled():
+                saver.save()
                 log.write("interrupted", epoch=run.progress.epoch, step=run.progress.step)
                 return False
-        reading = run.progress.reading(samples / (time.perf_counter() - began))
-        log.write("epoch", **asdict(reading), lr=run.optimizer.param_groups[0]["lr"])
-        display.epoch(reading, run.progress.epoch + 1 - first_epoch)
-        run.progress.next_epoch()
-        if time.perf_counter() - last_save > SAVE_EVERY:
-            run.save(out / CHECKPOINT)
-            last_save = time.perf_counter()
-    run.save(out / CHECKPOINT)
+            saver.maybe()
+        speed = samples / (time.perf_counter() - began)
+        _report_epoch(run, speed, first_epoch, display, log, events)
+        run.end_epoch()
+    saver.save()
     return True
 
 
-def _diverged(run: Run, value: float) -> DivergedError:
+def _report_epoch(
+    run: Run,
+    speed: float,
+    first_epoch: int,
+    display: Display,
+    log: RunLog,
+    events: SummaryWriter | None,
+) -> None:
+    reading = run.progress.reading(speed)
+    rate = run.optimizer.param_groups[0]["lr"]
+    shown = {"loss": reading.loss, **reading.metrics}
+    log.write(
+        "epoch", epoch=reading.epoch, step=reading.step, **shown, samples_per_second=speed, lr=rate
+    )
+    if events is not None:
+        tags = {f"epoch/{name}": value for name, value in shown.items()}
+        events.add_scalars({**tags, "epoch/lr": rate}, reading.epoch + 1)
+    display.epoch(reading, reading.epoch + 1 - first_epoch)
+
+
+def _diverged(run: Run, value: float, checkpoint: Path) -> DivergedError:
+    """The error, with the op and line that made the first bad value."""
     place = f"epoch {run.progress.epoch + 1}, step {run.progress.step + 1}"
+    rate = run.optimizer.param_groups[0]["lr"]
     return DivergedError(
         f"the loss became {value} in {place}",
-        note=f"the learning rate was {run.optimizer.param_groups[0]['lr']:.3g}; "
+        note=f"{_first_bad_value(run, checkpoint)}\nthe learning rate was {rate:.3g}; "
         "the last checkpoint is unchanged",
-        help="lower --lr",
+        help="lower the learning rate (--lr), or look at the line above",
     )
+
+
+def _first_bad_value(run: Run, checkpoint: Path) -> str:
+    """Go back to the last checkpoint, repeat the steps since, and look into the last two."""
+    wanted = run.progress.total_steps
+    run.restore(checkpoint)
+    while run.progress.total_steps <= wanted:
+        for batch in run.loader:
+            close = run.progress.total_steps >= wanted - 1
+            try:
+                with detect_anomaly(close, infinite=True):
+                    loss, metrics = run.take(batch)
+            except AnomalyError as error:
+                return f"{error.message}\n{error.note}".strip()
+            if run.scheduler is not None:
+                run.scheduler.step()
+            run.progress.add(len(batch[0]), loss, metrics, 0.0)
+            if run.progress.total_steps > wanted:
+                break
+        else:
+            run.end_epoch()
+    return "the steps before it show no bad value when they are repeated node by node"

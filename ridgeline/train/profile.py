@@ -54,7 +54,7 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
     roof = ceilings()
     wall = _median_step(run, inputs)
     title = (
-        f"one step of {len(inputs[0])} images against this machine's limit: "
+        f"one step of {len(inputs[0])} samples against this machine's limit: "
         f"{roof.copy_bandwidth / 1e9:.0f} GB/s copied, {roof.fma_float32 / 1e9:.0f} GFLOP/s "
         f"with {roof.threads} threads (measured)"
     )

@@ -49,8 +49,8 @@ def test_leaves_weights_checkpoint_and_log(finished: tuple[Path, str, str]) -> N
     events = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert [e["event"] for e in events] == ["start", "epoch", "epoch", "test"]
     assert f"{events[-1]['test_accuracy']:.2%}" in stdout
-    assert sorted(p.name for p in out.iterdir()) == [
-        "checkpoint.safetensors", "log.jsonl", "model.safetensors",
+    assert sorted(p.name.split(".out.")[0] for p in out.iterdir()) == [
+        "checkpoint.safetensors", "events", "log.jsonl", "model.safetensors",
     ]  # fmt: skip
 
 
@@ -86,6 +86,8 @@ def test_ctrl_c_saves_and_the_run_goes_on_exactly(
         (["lenet", "--lr", "fast"], "'fast' is not a finite number"),
         (["lenet", "--seed", "-1"], "--seed"),
         (["alexnet"], "invalid choice: 'alexnet'"),
+        (["lenet", "--ema", "1"], "'1' is not between 0 and 1"),
+        (["lenet", "--device", "tpu"], "there is no device 'tpu'"),
         ([], "model"),
     ],
 )

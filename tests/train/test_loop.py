@@ -17,6 +17,7 @@ from ridgeline.data import DataLoader, TensorDataset
 from ridgeline.data.dataset import as_array
 from ridgeline.optim.lr_scheduler import OneCycleLR
 from ridgeline.random import manual_seed
+from ridgeline.train.checkpoint import load_checkpoint
 from ridgeline.train.display import Display
 from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
@@ -25,7 +26,7 @@ from ridgeline.train.loop import (
     CheckpointMismatchError,
     DivergedError,
     Run,
-    fit,
+    drive,
 )
 
 EPOCHS = 4
@@ -48,7 +49,7 @@ def make(lr: float = 0.3, seed: int = 0) -> Run:
         loss = nn.functional.cross_entropy(scores, y)
         loss.backward()
         optimizer.step()
-        return loss, (scores.argmax(1) == y).sum()
+        return loss, {"accuracy": (scores.argmax(1) == y).sum()}
 
     return Run(model, optimizer, schedule, loader, step, {"lr": lr, "seed": seed})
 
@@ -56,7 +57,7 @@ def make(lr: float = 0.3, seed: int = 0) -> Run:
 def go(run: Run, out: Path, interrupt: Interrupt | None = None, epochs: int = EPOCHS) -> bool:
     display = Display(Console(file=io.StringIO()), epochs, len(run.loader))
     with RunLog(out / "log.jsonl") as log:
-        return fit(run, epochs, out, display, log, interrupt or Interrupt())
+        return drive(run, epochs, out, display, log, interrupt or Interrupt())
 
 
 def weights(run: Run) -> list[list[float]]:
@@ -108,11 +109,26 @@ def test_a_resumed_run_gives_the_same_numbers(steps: int, tmp_path: Path) -> Non
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     run = make()
     run.model[0].weight.data.copy_(run.model[0].weight.data * float("nan"))
-    run.save(tmp_path / CHECKPOINT)
-    before = (tmp_path / CHECKPOINT).read_bytes()
-    with pytest.raises(DivergedError, match=r"nan in epoch 1, step 1"):
+    with pytest.raises(DivergedError, match=r"nan in epoch 1, step 1") as caught:
         go(run, tmp_path)
-    assert (tmp_path / CHECKPOINT).read_bytes() == before
+    assert "holds NaN before the forward pass" in caught.value.note
+    load_checkpoint(tmp_path / CHECKPOINT)
+
+
+def test_the_line_that_made_a_nan_is_named(tmp_path: Path) -> None:
+    run = make()
+
+    class Rooted(nn.Module):
+        """Its square root meets a number below zero in the fourth epoch."""
+
+        def forward(self, x: Any) -> Any:
+            return x + (2.5 - run.progress.epoch + 0 * x).sqrt()  # here
+
+    run.model.append(Rooted())
+    with pytest.raises(DivergedError, match="nan in epoch 4, step 1") as caught:
+        go(run, tmp_path)
+    assert "sqrt giving" in caught.value.note and ".sqrt()  # here" in caught.value.note
+    assert "in the forward pass" in caught.value.note and "in 4" in caught.value.note
 
 
 def test_checkpoints_of_other_runs_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""What a recipe is: from a user's settings to a run that can be driven, and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ridgeline import nn
+from ridgeline.data import DataLoader
+from ridgeline.errors import RidgelineError
+from ridgeline.optim import Optimizer
+from ridgeline.train.loop import Run
+from ridgeline.train.objectives import Objective
+from ridgeline.train.step import Average, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user may choose of a run; a run is a function of these."""
+
+    model: str
+    epochs: int
+    batch_size: int
+    lr: float
+    seed: int = 0
+    data: str = ""  # empty: what comes with the package
+    accumulate: int = 1
+    clip: float = 0.0  # 0: gradients are not clipped
+    ema: float = 0.0  # 0: no average of the weights is kept
+    length: int = 64  # tokens in a window of text
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run that can be driven, and what to do with its model afterwards."""
+
+    run: Run
+    title: str
+    evaluate: Callable[[nn.Module], dict[str, float]]  # figures on data that was held out
+    present: Callable[[nn.Module, Path], str] | None = None  # writes samples; says where
+
+    @property
+    def model(self) -> nn.Module:
+        """The weights to keep: the average where there is one."""
+        average = getattr(self.run.step, "average", None)
+        return self.run.model if average is None else average.model
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The defaults of a model and how to prepare its run."""
+
+    defaults: Settings
+    prepare: Callable[[Settings, int], Prepared]  # the settings, and how many loader workers
+
+
+def make_run(
+    settings: Settings,
+    model: nn.Module,
+    optimizer: Optimizer,
+    scheduler: Any,
+    loader: DataLoader,
+    objective: Objective,
+) -> Run:
+    """A run of the usual kind: one objective, one optimizer."""
+    average = Average(model, settings.ema) if settings.ema else None
+    step = Step(model, optimizer, objective, settings.accumulate, settings.clip or None, average)
+    return Run(model, optimizer, scheduler, loader, step, asdict(settings))
+
+
+def check_batch(settings: Settings, count: int, what: str) -> None:
+    """Raise where a batch is larger than the data."""
+    if settings.batch_size > count:
+        raise RidgelineError(
+            f"a batch of {settings.batch_size} is larger than the {count} {what}",
+            help="use a smaller --batch-size",
+        )
+
+
+def only(settings: Settings, names: Mapping[str, Any]) -> None:
+    """Raise where an option is set that this recipe does not have."""
+    for name, default in names.items():
+        if getattr(settings, name) != default:
+            raise RidgelineError(f"{settings.model} has no option --{name.replace('_', '-')}")
