@@ -77,3 +77,15 @@ class GradientError(RidgelineError):
     """A gradient that does not exist or was asked for in the wrong way."""
 
     code = "RL0201"
+
+
+class DeviceError(RidgelineError):
+    """A device that does not exist here, or operands that lie on different ones."""
+
+    code = "RL0107"
+
+
+class OutOfMemoryError(RidgelineError, MemoryError):
+    """A device has no memory left for a value."""
+
+    code = "RL0108"

@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.codegen.llvm.native import target
 from ridgeline.fusion.values import nbytes
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
-from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
 from ridgeline.runtime.buffer import Buffer
@@ -97,13 +94,9 @@ def explain_program(program: Program, detail: str = "loops") -> str:
         text += ["", *_kernel_text(number, compiled, row, detail)]
     text += ["", *_refusals(program)]
     if detail == "code":
-        text += ["", "LLVM IR", kernel_source(*(k.kernel for k in program.stages.kernels))]
+        kernels = [compiled.kernel for compiled in program.stages.kernels]
+        text += ["", "code", program.backend.source(kernels)]
     return "\n".join(text)
-
-
-def kernel_source(*kernels: Kernel) -> str:
-    """The LLVM IR of scheduled kernels on this machine."""
-    return module_text(list(kernels), target().vector_bits // 8)
 
 
 def _kernel_text(

@@ -18,10 +18,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ridgeline.compiler import compile_kernel, machine, roofline, task_count
+from ridgeline.compiler.cpu import CpuBackend, compile_kernel, machine, task_count
 from ridgeline.dtypes import float64
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.explain import kernel_source, quantity
+from ridgeline.explain import quantity
 from ridgeline.fusion.groups import fuse
 from ridgeline.fusion.values import choose_values, nbytes
 from ridgeline.graph.copying import onto_fresh_leaves
@@ -246,7 +246,7 @@ class Loops:
 
     def source(self) -> str:
         """The generated LLVM IR."""
-        return kernel_source(self.kernel)
+        return CpuBackend().source([self.kernel])
 
     def __str__(self) -> str:
         return print_kernel(self.kernel)
@@ -299,7 +299,7 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     outputs_copy, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
     known = set(inputs).__contains__
     values = choose_values(outputs_copy, known)
-    fusion = fuse(values, known, roofline())
+    fusion = fuse(values, known, CpuBackend().roofline())
     if len(fusion.groups) != 1 or fusion.groups[0].lowered is None:
         names = ", ".join(g.name for g in fusion.groups)
         reasons = "\n".join(f"{r.first} + {r.second}: {r.reason}" for r in fusion.refusals)

@@ -25,6 +25,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import apply, cast, full_like, scale, stop_gradient
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.spaces import require
 from ridgeline.tensors.modes import modes
 from ridgeline.tracing.guards import Lifted
 
@@ -44,8 +45,7 @@ class Generator:
     """A stream of random numbers: a seed, and how much of the stream was used."""
 
     def __init__(self, device: Any = "cpu") -> None:
-        if str(device) not in ("cpu", "cpu:0", "None"):
-            raise RidgelineError(f"there is no device {str(device)!r}", help='devices: "cpu"')
+        require(device)
         self._seed, self._offset = 0, 0
         self.seed()
 

@@ -16,6 +16,7 @@ import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.compiler import lay_out, lower_graph
+from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.explain import kernel_row, quantity
 from ridgeline.graph.printer import format_graph
 from ridgeline.loops.printer import print_kernel
@@ -53,7 +54,7 @@ def sections() -> dict[str, str]:
     """The printed stages by name."""
     outputs, inputs = capture()
     stages = lower_graph(outputs, inputs, MACHINE)
-    layout = lay_out(stages, inputs)
+    layout = lay_out(stages, inputs, CpuBackend().launch)
     first = stages.kernels[0]
     rows = [kernel_row(k) for k in stages.kernels]
     table = ["kernel                                     FLOP        bytes   FLOP/B"]

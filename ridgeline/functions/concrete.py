@@ -52,4 +52,4 @@ def given(array: Array, type: TensorType) -> Node:
     from ridgeline.tensors.cells import filled_leaf
 
     found = TensorType(array.shape, type.dtype, type.device)
-    return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy)))
+    return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy), type.device))

@@ -150,6 +150,7 @@ class Number0d:
     __slots__ = ("_address", "_memory", "dtype", "value")
     borrowed = True
     writeable = False
+    device = "cpu"
 
     def __init__(self, value: complex, dtype: DType) -> None:
         self.value, self.dtype = value, dtype

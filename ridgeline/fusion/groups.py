@@ -83,6 +83,7 @@ class Fuser:
     values: Values
     is_input: Callable[[Node], bool]
     roofline: Roofline
+    apart: Callable[[Node], bool]
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
@@ -141,7 +142,7 @@ class Fuser:
                 continue
             if node.op in FOLDS:
                 folds.append(node)
-            if node.op in ORDERED and len(ordered) > 1:
+            if len(ordered) > 1 and (node.op in ORDERED or self.apart(node)):
                 raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
             stack.extend(node.inputs)
@@ -304,6 +305,11 @@ def _fold_name(fold: Node) -> str:
     return "contract" if fold.op is CONTRACT else str(fold.attrs.monoid)
 
 
-def fuse(values: Values, is_input: Callable[[Node], bool], roofline: Roofline) -> Fusion:
-    """Kernels for all stored values."""
-    return Fuser(values, is_input, roofline).run()
+def fuse(
+    values: Values,
+    is_input: Callable[[Node], bool],
+    roofline: Roofline,
+    apart: Callable[[Node], bool] = lambda node: False,
+) -> Fusion:
+    """Kernels for all stored values; folds where `apart` holds get kernels of their own."""
+    return Fuser(values, is_input, roofline, apart).run()

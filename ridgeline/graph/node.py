@@ -34,7 +34,8 @@ class TensorType:
     device: str = "cpu"
 
     def __repr__(self) -> str:
-        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]"
+        place = "" if self.device == "cpu" else f" on {self.device}"
+        return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Op:
     vjp: Transpose | None = None
     jvp: Transpose | None = None
     batch: Batch | None = None
+    mixes_devices: bool = False  # its operands need not lie on one device
 
     def __repr__(self) -> str:
         return self.name
@@ -127,7 +129,12 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
     entry = _table.get(key)
     found = None if entry is None else entry()
     if found is None:
-        found = _new(op, operands, attrs, op.infer([i.types[0] for i in operands], attrs))
+        types = [i.types[0] for i in operands]
+        if any(t.device != types[0].device for t in types) and not op.mixes_devices:
+            from ridgeline.graph.placement import together
+
+            return node(op, together(op.name, operands), attrs)
+        found = _new(op, operands, attrs, op.infer(types, attrs))
         _remember(key, found)
     return found
 

@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline.dtypes import DType, from_numpy as row_of
 from ridgeline.interop.dlpack import ExchangeError, from_dlpack
 from ridgeline.scalars import Array
-from ridgeline.tensors.tensor import Tensor, check_device, from_numpy, tensor
+from ridgeline.tensors.tensor import Tensor, from_numpy, tensor
 
 _NUMBERS = (bool, int, float, complex, list, tuple)
 
@@ -27,18 +27,19 @@ def asarray(
     Tensors, NumPy arrays, DLPack producers and objects with a buffer can share; numbers and
     sequences are copied. `copy=False` raises where a copy would be needed.
     """
-    check_device(device)
     shared = None if isinstance(obj, _NUMBERS) else _shared(obj)
     if shared is None:
         if copy is False:
             raise ExchangeError(f"{type(obj).__name__} has no memory that could be shared")
-        made = tensor(obj, dtype=dtype)
+        made = tensor(obj, dtype=dtype, device=device)
     elif dtype not in (None, shared.dtype):
         if copy is False:
             raise ExchangeError(f"{shared.dtype.name} cannot be seen as {dtype} without a copy")
         made = shared.to(dtype)
     else:
         made = shared.detach().clone() if copy else shared
+    if device is not None:
+        made = made.to(device=device)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -148,5 +148,6 @@ CUSTOM = Op(
     _custom_vjp,
     _custom_jvp,
     _custom_batch,
+    mixes_devices=True,
 )
 ERASED = frozenset((TAG, VARIABLE, CUSTOM))

@@ -22,6 +22,7 @@ class Buffer:
     """A piece of host memory; give it back by letting go of it."""
 
     __slots__ = ("__weakref__", "_block_bytes", "_owner", "address", "nbytes")
+    device = "cpu"
 
     address: int
     nbytes: int

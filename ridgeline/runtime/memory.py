@@ -12,6 +12,7 @@ import mmap
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from functools import lru_cache
 
 from ridgeline.config import config
@@ -44,9 +45,20 @@ class _SizeClass:
 
 
 class Pool:
-    """Blocks of memory by size class: taken under a lock, given back without one."""
+    """Blocks of memory by size class: taken under a lock, given back without one.
 
-    def __init__(self) -> None:
+    Where the blocks come from is the caller's: the host's memory, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        map_block: Callable[[int], int] | None = None,
+        unmap_block: Callable[[int, int], None] | None = None,
+        limit: int = 0,
+    ) -> None:
+        self._map = map_block or _map_block
+        self._unmap = unmap_block or _unmap_block
+        self._limit = limit  # bytes kept for reuse; 0: as config says
         self._lock = threading.Lock()
         self._returned: deque[tuple[int, int]] = deque()
         self._classes: dict[int, _SizeClass] = {}
@@ -128,10 +140,10 @@ class Pool:
             candidate = _next_class(candidate)
         self._classes.setdefault(size, _SizeClass())
         try:
-            return _map_block(size), size
+            return self._map(size), size
         except MemoryError:
             self._release_to(0)
-            return _map_block(size), size
+            return self._map(size), size
 
     def _sort_returned(self) -> None:
         cached = self._cached
@@ -141,7 +153,7 @@ class Pool:
             cached += size
         self._in_use -= cached - self._cached
         self._cached = cached
-        limit = config.buffer_cache_bytes or _DEFAULT_LIMIT
+        limit = self._limit or config.buffer_cache_bytes or _DEFAULT_LIMIT
         if cached > limit:
             self._release_to(limit)
 
@@ -150,7 +162,7 @@ class Pool:
         before = self._cached
         for size, blocks in sorted(self._classes.items(), key=lambda item: item[1].last_use):
             while blocks.free and self._cached > keep:
-                _unmap_block(blocks.free.pop(), size)
+                self._unmap(blocks.free.pop(), size)
                 self._cached -= size
         return before - self._cached
 

@@ -17,6 +17,7 @@ from ridgeline import (  # noqa: F401  (some fill the table)
     functions,
     random,
 )
+from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import promote_types
@@ -30,6 +31,7 @@ from ridgeline.functions.registry import (
 )
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import Mark, describe, here, running, stamp
+from ridgeline.graph.placement import placed
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
@@ -47,11 +49,12 @@ _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
 class Operands:
     """The nodes of a call's tensor arguments, and how the call stands to differentiation."""
 
-    __slots__ = ("mode", "shared", "tensors")
+    __slots__ = ("device", "mode", "shared", "tensors")
 
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
         self.mode = PLAIN
+        self.device: str = CPU  # of the first operand that is not on the host
         self.shared = False  # does an operand lie in memory that others may write to
 
     def take(self, value: Any) -> Any:
@@ -62,6 +65,8 @@ class Operands:
                 self.mode = mode
             self.tensors.append(value)
             node = read(value)
+            if self.device is CPU:
+                self.device = node.types[0].device
             if value._cell.rare is not None and value._cell.rare.shared is not None:
                 self.shared = True
             return node
@@ -92,6 +97,16 @@ class Operands:
                 values = [self.retake(a) for a in args]
                 named = {k: self.retake(v) for k, v in kwargs.items()}
         return values, named
+
+
+def on_device(result: Any, place: str) -> Any:
+    """A result that only sizes and numbers went into, on the device of its operands."""
+    if isinstance(result, Node):
+        return placed(result, place)
+    if isinstance(result, tuple):
+        parts = [on_device(part, place) for part in result]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    return [on_device(part, place) for part in result] if isinstance(result, list) else result
 
 
 def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> RidgelineError:
@@ -198,6 +213,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
         values, named = operands.nodes(args, kwargs)
         try:
             result = body(*values, **named)
+            if operands.device != CPU:
+                result = on_device(result, operands.device)
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
         except SLIPS as error:
@@ -212,7 +229,7 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
     body, name = entry.body, entry.name
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        check_device(kwargs.pop("device", None))
+        wanted = kwargs.pop("device", None)
         requires_grad = kwargs.pop("requires_grad", False)
         for ignored in ("layout", "pin_memory", "memory_format"):
             kwargs.pop(ignored, None)
@@ -222,7 +239,8 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             made = body(*values, **named)
             if isinstance(made, Node):
                 check_sizes(made.shape, body, name, values, named)
-            result = finish(made, PLAIN, here())
+            place = operands.device if wanted is None else check_device(wanted)
+            result = finish(on_device(made, place), PLAIN, here())
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
         except SLIPS as error:

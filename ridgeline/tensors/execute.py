@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Origin, origins_of, user_frame
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.spaces import space
 from ridgeline.scalars import Array, cast
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Step, Track, filled_leaf, rare
 from ridgeline.tensors.modes import modes
@@ -309,6 +311,12 @@ def written(cell: Cell) -> None:
 
 def shared_array(source: Tensor) -> Array:
     """The values as a NumPy array over the tensor's own memory."""
+    if source.device != CPU:
+        raise DeviceError(
+            f"the values are on {source.device}, where NumPy cannot see them",
+            note=f"the tensor is {source._type}",
+            help="copy them first: x.cpu().numpy()",
+        )
     array = read_array(source, "numpy()")
     if modes.capture is not None:
         return array
@@ -333,13 +341,10 @@ def shared_array(source: Tensor) -> Array:
     return _show(memory, source._steps)
 
 
-def adopt(array: Array) -> Buffer:
-    """A buffer with a copy of an array: memory of the pool, which compiled code may overread."""
-    buffer = Buffer.allocate(array.nbytes)
-    if array.nbytes:
-        np.asarray(buffer)[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-        hold(array.nbytes)
-    return buffer
+def adopt(array: Array, place: str = CPU) -> Any:
+    """A buffer of a device with a copy of an array."""
+    hold(array.nbytes)
+    return space(place).take_in(array)
 
 
 # ---- values from Python --------------------------------------------------------------------------

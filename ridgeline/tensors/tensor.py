@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, GradientError, RidgelineError, ShapeError
 from ridgeline.functions.indexing import getitem, is_basic
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
+from ridgeline.graph.placement import placed, transfer
 from ridgeline.interop.exchange import Exchange
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.tracking import tag, variable
+from ridgeline.runtime.spaces import require, space
 from ridgeline.scalars import Array
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import (
@@ -125,9 +128,14 @@ class Tensor(TensorMethods, Exchange):
         return self._cell.node.types[0].dtype
 
     @property
-    def device(self) -> str:
+    def device(self) -> device:
         """Where the values are."""
-        return self._cell.node.types[0].device
+        return device(self._cell.node.types[0].device)
+
+    @property
+    def is_cuda(self) -> bool:
+        """True where the values are on an NVIDIA GPU."""
+        return self._cell.node.types[0].device != CPU
 
     @property
     def ndim(self) -> int:
@@ -465,19 +473,19 @@ class Tensor(TensorMethods, Exchange):
     # ---- element types and devices --------------------------------------------------------------
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
-        """In another element type, given as a dtype or another tensor; the device is the CPU."""
-        dtype = kwargs.get("dtype")
+        """In another element type or on another device, or like another tensor in both."""
+        dtype, place = kwargs.get("dtype"), kwargs.get("device")
         for value in args:
             if isinstance(value, DType):
                 dtype = value
             elif isinstance(value, Tensor):
-                dtype = value.dtype
-            elif isinstance(value, str):
-                check_device(value)
-        check_device(kwargs.get("device"))
-        if dtype is None or dtype is self.dtype:
-            return self.clone() if kwargs.get("copy") else self
-        return self.type(dtype)
+                dtype, place = value.dtype, value.device
+            elif isinstance(value, str | int) and not isinstance(value, bool):
+                place = value
+        made = self if dtype is None or dtype is self.dtype else self.type(dtype)
+        if place is not None and check_device(place) != made._cell.node.types[0].device:
+            made = _transferred(made, check_device(place))
+        return self.clone() if made is self and kwargs.get("copy") else made
 
     def as_subclass(self, cls: type[T]) -> T:
         """A handle of another class on the same memory."""
@@ -487,8 +495,12 @@ class Tensor(TensorMethods, Exchange):
         return made
 
     def cpu(self) -> Tensor:
-        """This tensor: its memory is the host's."""
-        return self
+        """This tensor if its memory is the host's, else a copy that is."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> Tensor:
+        """This tensor if it is on that GPU (the current one, if none is named), else a copy."""
+        return self.to("cuda" if device is None else device)
 
     # ---- copying and storing --------------------------------------------------------------------
 
@@ -534,10 +546,16 @@ def python_values(array: Array, dtype: DType) -> Any:
     return array.tolist()
 
 
-def check_device(device: Any) -> None:
-    """Raise for a device that does not exist here."""
-    if device is not None and str(device) != "cpu" and not str(device).startswith("cpu:"):
-        raise RidgelineError(f"there is no device {str(device)!r}", help='devices: "cpu"')
+def check_device(name: Any) -> device:
+    """The device under a name; an error where this machine does not have it."""
+    return CPU if name is None or name == CPU else require(name)
+
+
+def _transferred(source: Tensor, place: device) -> Tensor:
+    """The values on another device, through which gradients flow back."""
+    made = transfer(read(source), place)
+    stamp(made, here(3))
+    return wrap(made, _result_mode(source._resolved()[1].mode))
 
 
 # ---- reading, wrapping, writing ------------------------------------------------------------------
@@ -591,8 +609,8 @@ def owned(node: Node) -> Node:
     """A node for a cell of its own: memory that another cell or NumPy sees is copied."""
     if node.buffer is None or modes.capture is not None:
         return node
-    array = node.buffer.array(node.dtype, node.shape)
-    made = filled_leaf(node.types[0], execute.adopt(array))
+    made = filled_leaf(node.types[0], space(node.types[0].device).copy(node.buffer))
+    execute.hold(node.buffer.nbytes)
     made.origins = node.origins
     return made
 
@@ -654,6 +672,7 @@ def write(target: T, value: Node, mode: int, what: str) -> T:
         value = stretch(value, shape)
     tracked = modes.gradients and (mode >= GRAPH or track.mode == GRAPH)
     base = cell.node if cell.rare is None else _special(cell, cell)
+    value = placed(value, base.types[0].device)
     if tracked:  # what must not let gradients pass is cut off before it is mixed in
         value = stop_gradient(value) if mode == CUT else value
         base = stop_gradient(base) if track.mode == CUT else base
@@ -681,10 +700,10 @@ def observe(source: Tensor) -> None:
 # ---- making tensors from Python and NumPy values -------------------------------------------------
 
 
-def from_array(array: Array, dtype: DType) -> Tensor:
+def from_array(array: Array, dtype: DType, place: str = CPU) -> Tensor:
     """A tensor over an array that nobody else will write to."""
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
-    node = filled_leaf(TensorType(array.shape, dtype), execute.adopt(contiguous))
+    node = filled_leaf(TensorType(array.shape, dtype, place), execute.adopt(contiguous, place))
     stamp(node, here(2))
     return wrap(node, PLAIN)
 
@@ -697,24 +716,23 @@ def tensor(
     requires_grad: bool = False,
 ) -> Tensor:
     """A tensor with a copy of `data`: numbers, nested lists, arrays or tensors."""
-    check_device(device)
+    place = None if device is None else check_device(device)
     if isinstance(data, Tensor):
-        made = data.detach().clone() if dtype in (None, data.dtype) else data.detach().to(dtype)
+        wanted = data.detach().to(dtype=dtype, device=place)
+        made = wanted.clone() if wanted._cell is data._cell else wanted
     else:
         array, found = execute.array_from(data, dtype)
-        made = from_array(array, found)
+        made = from_array(array, found, place or CPU)
     return made.requires_grad_() if requires_grad else made
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
     """`data` as a tensor; arrays and tensors that fit already are not copied."""
-    check_device(device)
     if isinstance(data, Tensor):
-        return data if dtype is None else data.to(dtype)
+        return data.to(dtype=dtype, device=device)
     if isinstance(data, np.ndarray):
-        made = from_numpy(data)
-        return made if dtype is None else made.to(dtype)
-    return tensor(data, dtype=dtype)
+        return from_numpy(data).to(dtype=dtype, device=device)
+    return tensor(data, dtype=dtype, device=device)
 
 
 def from_numpy(array: Array) -> Tensor:

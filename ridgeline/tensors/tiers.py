@@ -12,17 +12,16 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from ridgeline.config import config
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, topological
 from ridgeline.graph.passes.differentiate import saved_for_backward
+from ridgeline.graph.passes.partition import Part, partition, source_of
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.contract import CONTRACT
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.spaces import on, space
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
 
@@ -36,7 +35,7 @@ _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is com
 class Runnable(Protocol):
     """A graph ready to run: one call from input buffers to result buffers."""
 
-    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]: ...
+    def run(self, inputs: Sequence[Any]) -> list[Any]: ...
 
     def explain(self, detail: str = ...) -> str: ...
 
@@ -47,13 +46,14 @@ class Interpreted:
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
         self._outputs, self._inputs = list(outputs), list(inputs)
 
-    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""
         given = {
             node: buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
             for node, buffer in zip(self._inputs, inputs)
         }
-        return [as_buffer(array) for array in evaluate(self._outputs, given)]
+        arrays = evaluate(self._outputs, given)
+        return [as_buffer(array, n.type.device) for n, array in zip(self._outputs, arrays)]
 
     def explain(self, detail: str = "loops") -> str:
         """The graph, which is all there is."""
@@ -66,7 +66,47 @@ def program_for(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
         return Interpreted(outputs, inputs)
     from ridgeline.compiler import compile_graph  # loads LLVM, so not before it is needed
 
-    return compile_graph(outputs, inputs)
+    parts = partition(outputs, inputs)
+    if len(parts) != 1 or any(n not in parts[0].outputs for n in outputs):
+        return Chain(outputs, inputs, parts)
+    at = {source: node for node, source in parts[0].inputs.items()}
+    return compile_graph(outputs, [at.get(node, node) for node in inputs])
+
+
+class Chain:
+    """Programs of several devices, one after the other, with copies between them."""
+
+    def __init__(
+        self, outputs: Sequence[Node], inputs: Sequence[Node], parts: Sequence[Part]
+    ) -> None:
+        from ridgeline.compiler import compile_graph
+
+        self._outputs, self._inputs = list(outputs), list(inputs)
+        self._parts = [(p, compile_graph(list(p.outputs), list(p.inputs))) for p in parts]
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results, in memory of their own."""
+        known: dict[Node, Any] = dict(zip(self._inputs, inputs))
+        for part, program in self._parts:
+            # values without axes may stay on the host: programs take them from there
+            memory = [
+                known[source] if not source.shape else on(known[source], part.device)
+                for source in part.inputs.values()
+            ]
+            known.update(zip(part.outputs, program.run(memory)))
+        taken = set(self._inputs)
+        results = []
+        for node in self._outputs:
+            source = source_of(node)
+            fresh = source not in taken and known[source].device == node.type.device
+            results.append(known[source] if fresh else space(node.type.device).copy(known[source]))
+            taken.add(source)
+        return results
+
+    def explain(self, detail: str = "loops") -> str:
+        """Every part in order."""
+        texts = [f"on {part.device}\n{program.explain(detail)}" for part, program in self._parts]
+        return "\n\n".join(texts)
 
 
 class _Piece:
@@ -106,18 +146,12 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
             return
         piece.program = program_for(prepare(wanted, has_value), inputs)
     for node, buffer in zip(wanted, piece.program.run([node.buffer for node in inputs])):
-        node.buffer = (
-            buffer
-            if not buffer.borrowed
-            else as_buffer(
-                buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
-            )
-        )
+        node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
 
 
 def _interpret(wanted: Sequence[Node]) -> None:
     for node, array in zip(wanted, evaluate(wanted)):
-        node.buffer = as_buffer(array)
+        node.buffer = as_buffer(array, node.type.device)
 
 
 def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
@@ -154,10 +188,6 @@ def _count(shape: Sequence[Size]) -> int:
     return bounds(product(shape))[1]
 
 
-def as_buffer(array: Array) -> Buffer:
-    """An interpreter's result in memory of the pool."""
-    buffer = Buffer.allocate(array.nbytes)
-    if array.nbytes:
-        memory = np.asarray(buffer)[: array.nbytes].view(array.dtype)
-        memory.reshape(array.shape)[...] = array
-    return buffer
+def as_buffer(array: Array, device: str) -> Any:
+    """An interpreter's result in memory of a device."""
+    return space(device).take_in(array)

@@ -13,6 +13,7 @@ from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes
@@ -340,7 +341,7 @@ class Trace:
         nodes = []
         for number, (type, buffer) in enumerate(zip(self.output_types, results)):
             if buffer.borrowed:  # an input handed through: results never lie in foreign memory
-                buffer = execute.adopt(buffer.array(type.dtype, type.shape))  # type: ignore[arg-type]
+                buffer = space(type.device).copy(buffer)
             node = live.get(number)
             if node is None:
                 nodes.append(filled_leaf(type, buffer))

@@ -27,7 +27,7 @@ def test_values_survive_across_library_calls() -> None:
     ranked = M.reshape(proj(order, 0), (6, 40))
     result = E.add(ranked, R.expand_back(kept, x.shape, (1,)))
     program = compile_graph([result, proj(order, 1)], [x])
-    assert sum(isinstance(part, HostCall) for part in program.parts) == 1
+    assert sum(isinstance(part, HostCall) for part in program.executable.parts) == 1
     values = np.random.default_rng(0).integers(-9, 9, (6, 40)).astype(np.float32)
     total, places = program.run([Buffer.borrow(values)])
     expected = np.sort((2 * values).ravel()).reshape(6, 40) + (values**2).sum(1, keepdims=True)

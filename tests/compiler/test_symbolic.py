@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline import dtypes
-from ridgeline.compiler import compile_kernel, machine, roofline
+from ridgeline.compiler.cpu import CpuBackend, compile_kernel, machine
 from ridgeline.fusion.groups import fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -28,7 +28,7 @@ def run(
     output: Node, inputs: list[Node], arrays: list[np.ndarray], n: int, result: tuple[int, ...]
 ) -> np.ndarray:
     given = set(inputs).__contains__
-    (group,) = fuse(choose_values([output], given), given, roofline()).groups
+    (group,) = fuse(choose_values([output], given), given, CpuBackend().roofline()).groups
     lowered = group.loops
     kernel = replay(lowered.kernel, steps(lowered, machine()))
     function, kernel = compile_kernel(kernel)

@@ -1,0 +1,77 @@
+"""The seam between the compiler and a kind of device: one small interface, one row per kind.
+
+A backend says what machine it compiles for, how its kernels are scheduled, turns them into code
+and a layout into something that runs. Everything else in the compiler is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+from ridgeline.compiler.graph import Graph
+from ridgeline.compiler.layout import Layout
+from ridgeline.devices import device
+from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.graph.node import Node
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Step as ScheduleStep
+
+
+class Executable(Protocol):
+    """A layout with its code, ready to run."""
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results, each in memory that nobody else has."""
+
+    def profile(self, inputs: Sequence[Any]) -> list[float]:
+        """Run once; the seconds of every call, in order."""
+
+
+class Backend(Protocol):
+    """What the compiler asks of a kind of device."""
+
+    def facts(self) -> Any:
+        """What schedules depend on, as data that compares and prints."""
+
+    def roofline(self) -> Roofline:
+        """What fusion reckons with: round figures, so that decisions do not depend on noise."""
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides what code a graph becomes."""
+
+    def schedule(self, lowered: Lowered, facts: Any) -> list[ScheduleStep]:
+        """The default schedule of a kernel."""
+
+    def apart(self, node: Node) -> bool:
+        """True for a fold that must not share a kernel, because a library may compute it."""
+
+    def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
+        """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
+
+    def compile(self, kernels: Sequence[Kernel]) -> bytes:
+        """Machine code of some kernels, ready in this process."""
+
+    def load(self, code: bytes, symbols: Sequence[str]) -> None:
+        """Machine code that the disk cache kept."""
+
+    def source(self, kernels: Sequence[Kernel]) -> str:
+        """The code in its readable form."""
+
+    def executable(self, layout: Layout, graph: Graph) -> Executable:
+        """A layout ready to run; `graph` is what it computes."""
+
+
+@lru_cache(maxsize=64)
+def backend(name: str) -> Backend:
+    """The backend of a device."""
+    place = device(name)
+    if place.type == "cpu":
+        from ridgeline.compiler.cpu import CpuBackend  # loads LLVM
+
+        return CpuBackend()
+    from ridgeline.compiler.cuda import CudaBackend  # loads the driver
+
+    return CudaBackend(place.index or 0)

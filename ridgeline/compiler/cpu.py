@@ -1,0 +1,204 @@
+"""The CPU backend: LLVM for code, plans of the native executor to run it.
+
+Without library calls a run is one native call; each library call cuts the plan in two.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator, Sequence
+from math import ceil
+from time import perf_counter
+
+from ridgeline.codegen.llvm.emit import module_text
+from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
+from ridgeline.compiler.graph import Graph, known
+from ridgeline.compiler.layout import HostCall, KernelCall, Layout
+from ridgeline.compiler.stages import named
+from ridgeline.config import config
+from ridgeline.dtypes import bool_
+from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.graph.node import Node
+from ridgeline.loops.ir import Const, For, Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.schedules.default import steps as default_steps
+from ridgeline.schedules.machine import Machine
+
+_SERIAL_SECONDS = 8e-6  # below this, waking another core costs more than it gives
+_CHUNK_SECONDS = 4e-6
+_addresses: dict[str, int] = {}
+_lock = threading.RLock()
+
+
+def machine() -> Machine:
+    """The facts of this machine that schedules use."""
+    host = target()
+    wide = host.vector_bits >= 512
+    threads = config.threads or host.threads
+    return Machine(host.vector_bits // 8, 32 if wide else 16, threads, host.l1, host.l2, host.l3)
+
+
+def task_count(kernel: Kernel) -> int:
+    """The product of the leading parallel loops."""
+    tasks, body = 1, kernel.body
+    while isinstance(body, For) and body.kind == "parallel":
+        assert isinstance(body.extent, Const)
+        tasks *= int(body.extent.value)
+        body = body.body
+    return tasks
+
+
+def compile_kernel(kernel: Kernel) -> tuple[int, Kernel]:
+    """The machine code of one kernel, and the kernel under its final name."""
+    final = named(kernel)
+    with _lock:
+        if final.name not in _addresses:
+            CpuBackend().compile([final])
+    return _addresses[final.name], final
+
+
+class CpuBackend:
+    """Compiles for the host."""
+
+    def facts(self) -> Machine:
+        """The facts of this machine that schedules use."""
+        return machine()
+
+    def roofline(self) -> Roofline:
+        """Round figures of a core or two."""
+        return Roofline(bytes_per_second=20e9, flops_per_second=100e9, launch_seconds=0.5e-6)
+
+    def fingerprint(self) -> str:
+        """The compiler's sources, LLVM and the CPU."""
+        return compiler_fingerprint()
+
+    def schedule(self, lowered: Lowered, facts: Machine) -> list[ScheduleStep]:
+        """The default schedule of a kernel."""
+        return default_steps(lowered, facts)
+
+    def apart(self, node: Node) -> bool:
+        """Contractions are ours, so all may share kernels."""
+        return False
+
+    def launch(self, group: Group, kernel: Kernel) -> tuple[int, int] | None:
+        """How many tasks, and how many are handed out at a time."""
+        tasks = task_count(kernel)
+        return (tasks, _grain(tasks, group.seconds, machine().threads)) if tasks else None
+
+    def compile(self, kernels: Sequence[Kernel]) -> bytes:
+        """Object code for all kernels; those already in the process keep their machine code."""
+        unique = list({k.name: k for k in kernels}.values())
+        if not unique:
+            return b""
+        code = compile_ir(self.source(unique))
+        self.load(code, [kernel.name for kernel in unique])
+        return code
+
+    def load(self, code: bytes, symbols: Sequence[str]) -> None:
+        """Map object code into the process, unless all of it is there already."""
+        missing = [symbol for symbol in symbols if symbol not in _addresses]
+        if missing:
+            loaded = Library.load(code)
+            for symbol in missing:
+                _addresses.setdefault(symbol, loaded.address(symbol))
+
+    def source(self, kernels: Sequence[Kernel]) -> str:
+        """LLVM IR."""
+        return module_text(list(kernels), target().vector_bits // 8)
+
+    def executable(self, layout: Layout, graph: Graph) -> CpuExecutable:
+        """Plans with the library calls between them."""
+        return CpuExecutable(layout, graph)
+
+
+class CpuExecutable:
+    """Runs of kernels as native plans, and library calls in NumPy between them."""
+
+    def __init__(self, layout: Layout, graph: Graph) -> None:
+        self.layout, self._graph = layout, graph
+        self.parts = tuple(_parts(layout))
+        self._results = layout.returns[:-1] if layout.checked else layout.returns
+
+    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """Run on the inputs' buffers; every output is a buffer nobody else has."""
+        layout = self.layout
+        held = [*inputs, *[Buffer.allocate(size) for size in layout.made]]
+        addresses = [buffer.address for buffer in held]
+        for part in self.parts:
+            if isinstance(part, Plan):
+                part.run(addresses)
+            else:
+                self._call(part, held)
+        if layout.checked and held[layout.returns[-1]].array(bool_, ()):
+            nodes = self._graph.inputs
+            shown = [b.array(n.dtype, known(n.shape)) for n, b in zip(nodes, inputs)]
+            self._graph.report_index(shown)
+        return _each_its_own([held[slot] for slot in self._results], inputs)
+
+    def profile(self, inputs: Sequence[Buffer]) -> list[float]:
+        """Run once and give the seconds of every kernel and library call, in order."""
+        held = [*inputs, *[Buffer.allocate(size) for size in self.layout.made]]
+        addresses = [buffer.address for buffer in held]
+        seconds: list[float] = []
+        for part in self.parts:
+            if isinstance(part, Plan):
+                seconds += part.profile(addresses)
+            else:
+                begin = perf_counter()
+                self._call(part, held)
+                seconds.append(perf_counter() - begin)
+        return seconds
+
+    def _call(self, call: HostCall, held: list[Buffer]) -> None:
+        node = self._graph.order[call.node]
+        operands = [
+            held[slot].array(source.dtype, known(source.shape))
+            for slot, source in zip(call.inputs, node.inputs)
+        ]
+        values = self._graph.call(call.node, operands)
+        for slot, value, made in zip(call.outputs, values, node.types):
+            if slot >= 0:
+                held[slot].array(made.dtype, known(made.shape))[...] = value
+
+
+def _each_its_own(results: list[Buffer], inputs: Sequence[Buffer]) -> list[Buffer]:
+    """Results that are an input handed through, or one another, in memory of their own."""
+    seen = {id(buffer) for buffer in inputs}
+    for place, buffer in enumerate(results):
+        if id(buffer) in seen:
+            results[place] = fresh = Buffer.allocate(buffer.nbytes)
+            ctypes.memmove(fresh.address, buffer.address, buffer.nbytes)
+        seen.add(id(buffer))
+    return results
+
+
+def _grain(tasks: int, seconds: float, threads: int) -> int:
+    """Tasks handed out at a time; all of them where the work is too short to share."""
+    if seconds < _SERIAL_SECONDS or threads == 1:
+        return max(tasks, 1)
+    per_task = seconds / tasks
+    return min(max(ceil(_CHUNK_SECONDS / per_task), ceil(tasks / (threads * 8)), 1), tasks)
+
+
+def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
+    """Runs of kernels as plans, with the library calls between them.
+
+    The arena lasts for one plan: what is in use across a library call has a buffer of its own.
+    """
+    slots = layout.inputs + len(layout.made) + len(layout.arena)
+    steps: list[Step] = []
+    for call in layout.calls:
+        if isinstance(call, KernelCall):
+            tasks, grain = call.launch
+            steps.append(Step(_addresses[call.symbol], call.slots, tasks, grain))
+            continue
+        if steps:
+            yield Plan(steps, slots, layout.arena, layout.arena_bytes)
+            steps = []
+        yield call
+    if steps:
+        yield Plan(steps, slots, layout.arena, layout.arena_bytes)

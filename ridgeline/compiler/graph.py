@@ -1,0 +1,40 @@
+"""The graph behind a program, for what runs in NumPy: library calls and the report of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from ridgeline.errors import IndexRangeError
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import Node, topological
+from ridgeline.graph.sizes import Size
+from ridgeline.scalars import Array
+
+
+class Graph:
+    """Outputs over inputs, both on one device."""
+
+    def __init__(self, outputs: tuple[Node, ...], inputs: tuple[Node, ...]) -> None:
+        self.outputs, self.inputs = outputs, inputs
+
+    @cached_property
+    def order(self) -> list[Node]:
+        """The nodes, by which library calls are numbered."""
+        return topological(self.outputs, stop=set(self.inputs).__contains__)
+
+    def call(self, place: int, operands: Sequence[Array]) -> tuple[Array, ...]:
+        """A library call: the NumPy value of its node."""
+        node = self.order[place]
+        return node.op.value(node, operands)
+
+    def report_index(self, arrays: Sequence[Array]) -> None:
+        """Raise for the index that is out of range: the definition of the op names it."""
+        evaluate(self.outputs, dict(zip(self.inputs, arrays)))
+        raise IndexRangeError("an index is out of range")
+
+
+def known(shape: tuple[Size, ...]) -> tuple[int, ...]:
+    """A shape that is all numbers, as it is when a program runs."""
+    assert all(isinstance(size, int) for size in shape), "sizes are known when a program runs"
+    return shape  # type: ignore[return-value]

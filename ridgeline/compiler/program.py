@@ -1,0 +1,58 @@
+"""A compiled graph: its layout, what runs it, and the stages it went through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ridgeline.compiler.backend import Backend, Executable
+from ridgeline.compiler.graph import Graph
+from ridgeline.compiler.layout import Layout
+from ridgeline.compiler.stages import Stages, lower_graph
+from ridgeline.graph.node import Node
+
+
+class Program:
+    """A graph ready to run on one device; results are fresh buffers."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        target: Backend,
+        graph: Graph,
+        stages: Stages | None = None,
+    ) -> None:
+        self.layout, self.backend, self.graph = layout, target, graph
+        self._stages = stages
+        self.executable: Executable = target.executable(layout, graph)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run on the inputs' memory; every output is memory that nobody else has."""
+        return self.executable.run(inputs)
+
+    def profile(self, inputs: Sequence[Any]) -> list[float]:
+        """Run once and give the seconds of every kernel and library call, in order."""
+        return self.executable.profile(inputs)
+
+    @property
+    def source(self) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        """The outputs and the inputs of the graph."""
+        return self.graph.outputs, self.graph.inputs
+
+    @property
+    def order(self) -> list[Node]:
+        """The nodes of the program, by which library calls are numbered."""
+        return self.graph.order
+
+    @property
+    def stages(self) -> Stages:
+        """Every stage of the compilation; compiled again if the program came from the cache."""
+        if self._stages is None:
+            self._stages = lower_graph(*self.source, target=self.backend)
+        return self._stages
+
+    def explain(self, detail: str = "loops") -> str:
+        """The stages of every kernel, printed; `detail` is kernels, loops or code."""
+        from ridgeline.explain import explain_program
+
+        return explain_program(self, detail)

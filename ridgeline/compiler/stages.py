@@ -1,0 +1,72 @@
+"""The front half of the compiler: a graph to scheduled kernels, before machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from ridgeline.compiler.backend import Backend, backend
+from ridgeline.fusion.groups import Fusion, Group, fuse
+from ridgeline.fusion.values import choose_values
+from ridgeline.graph.node import Node, topological
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.schedule import Step as ScheduleStep, replay
+
+
+@dataclass(slots=True)
+class CompiledKernel:
+    """A kernel through its stages, kept for `explain` and for profiles."""
+
+    group: Group
+    steps: list[ScheduleStep]
+    kernel: Kernel
+
+
+@dataclass(slots=True)
+class Stages:
+    """Fusion and scheduled loops."""
+
+    fusion: Fusion
+    kernels: list[CompiledKernel]
+    results: tuple[Node, ...]
+    order: tuple[Node, ...]
+
+
+def lower_graph(
+    outputs: Sequence[Node],
+    inputs: Sequence[Node],
+    facts: Any = None,
+    target: Backend | None = None,
+) -> Stages:
+    """Graph to scheduled kernels, for this machine unless told otherwise."""
+    target = target or backend(device_of(outputs, inputs))
+    given = set(inputs)
+
+    def is_input(node: Node) -> bool:
+        return node in given
+
+    values = choose_values(outputs, is_input)
+    fusion = fuse(values, is_input, target.roofline(), target.apart)
+    facts = facts or target.facts()
+    kernels = []
+    for group in fusion.groups:
+        if group.lowered is not None:
+            steps = target.schedule(group.lowered, facts)
+            scheduled = named(replay(group.lowered.kernel, steps))
+            kernels.append(CompiledKernel(group, steps, scheduled))
+    return Stages(fusion, kernels, values.results, tuple(topological(outputs, is_input)))
+
+
+def device_of(outputs: Sequence[Node], inputs: Sequence[Node]) -> str:
+    """The one device that a graph computes on."""
+    return (*outputs, *inputs)[0].type.device if outputs or inputs else "cpu"
+
+
+def named(kernel: Kernel) -> Kernel:
+    """The kernel under a name that holds a hash of its text: equal kernels share machine code."""
+    text = print_kernel(replace(kernel, name="k"))
+    digest = blake2b(text.encode(), digest_size=8).hexdigest()
+    return replace(kernel, name=f"{kernel.name}_{digest}")

@@ -1,0 +1,54 @@
+"""Names of devices: `cpu`, `cuda:0`, `cuda:1` … A device is a string, so types compare cheaply."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ridgeline.errors import DeviceError
+
+KINDS = ("cpu", "cuda")
+
+
+class device(str):
+    """Where values are: `device("cuda")`, `device("cuda:1")`, `device("cuda", 1)`.
+
+    The name is spelled out: `device("cuda") == "cuda:0"`, and there is one `cpu`.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: Any, index: int | None = None) -> device:
+        """The device under a name; whether this machine has it is not asked."""
+        if type(name) is cls and index is None:
+            return name
+        if isinstance(name, int) and not isinstance(name, bool):
+            name, index = "cuda", name
+        kind, colon, number = str(name).partition(":")
+        if kind not in KINDS or (colon and not number.isdecimal()) or (colon and index is not None):
+            raise DeviceError(
+                f"there is no device {str(name)!r}", help='devices are "cpu", "cuda", "cuda:1" …'
+            )
+        place = int(number) if colon else index or 0
+        if place < 0 or (kind == "cpu" and place):
+            raise DeviceError(f"there is no device number {place} of kind {kind}")
+        return super().__new__(cls, "cpu" if kind == "cpu" else f"{kind}:{place}")
+
+    @property
+    def type(self) -> str:
+        """`cpu` or `cuda`."""
+        return self.partition(":")[0]
+
+    @property
+    def index(self) -> int | None:  # type: ignore[override]
+        """Which of the devices of its kind; None for the CPU."""
+        number = self.partition(":")[2]
+        return int(number) if number else None
+
+    def __repr__(self) -> str:
+        return f"device({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (device, (str(self),))
+
+
+CPU = device("cpu")

@@ -1,0 +1,66 @@
+"""Cut a graph with transfers into parts that each compute on one device.
+
+%0 = leaf : float32[4]                    part 0 on cpu:     %1 from %0
+%1 = exp %0                               part 1 on cuda:0:  %3 from %2, which holds %1
+%2 = transfer %1 [device=cuda:0]
+%3 = mul %2, %2
+
+A transfer belongs to no part: it is an input of the parts behind it, with the memory of its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ridgeline.graph.node import Node, topological
+from ridgeline.graph.placement import TRANSFER
+
+
+@dataclass(slots=True)
+class Part:
+    """Outputs over inputs on one device; `inputs[i]` has the value of `sources[i]`."""
+
+    device: str
+    outputs: dict[Node, None] = field(default_factory=dict)
+    inputs: dict[Node, Node] = field(default_factory=dict)
+
+
+def source_of(node: Node) -> Node:
+    """The value that a node shows: through transfers, the value itself."""
+    while node.op is TRANSFER:
+        node = node.inputs[0]
+    return node
+
+
+def partition(outputs: Sequence[Node], inputs: Sequence[Node]) -> list[Part]:
+    """The parts in the order in which they can run; none for what is given or only copied."""
+    given = set(inputs)
+    order = topological(outputs, given.__contains__)
+    level: dict[Node, int] = {}
+    for node in order:
+        deepest = max((level[i] for i in node.inputs), default=0) if node not in given else 0
+        waits = node.op is TRANSFER and node not in given and source_of(node) not in given
+        level[node] = deepest + waits
+    parts: dict[tuple[int, str], Part] = {}
+    home: dict[Node, Part] = {}
+    for node in order:
+        if node not in given and node.op is not TRANSFER:
+            key = (level[node], node.type.device)
+            home[node] = parts.setdefault(key, Part(node.type.device))
+    for node, part in home.items():
+        for used in node.inputs:
+            if home.get(used) is not part:
+                _cross(used, part, home)
+    for root in map(source_of, outputs):
+        if root in home:
+            home[root].outputs[root] = None
+    return [parts[key] for key in sorted(parts)]
+
+
+def _cross(used: Node, part: Part, home: dict[Node, Part]) -> None:
+    """A part reads a value from outside."""
+    source = source_of(used)
+    part.inputs[used] = source
+    if source in home:
+        home[source].outputs[source] = None

@@ -1,0 +1,113 @@
+"""Devices in the graph: explicit copies, and bringing the operands of a node to one device.
+
+A node computes on the device of its operands. What has no operands (literals, ramps) can be made
+anywhere, so where it meets values of another device it is made there. A value without axes is
+copied; anything else on another device is a user's mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ridgeline.errors import DeviceError
+from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj, topological
+from ridgeline.scalars import Array
+
+_SMALL = 64  # nodes of an expression that is made anew rather than copied
+
+
+@dataclass(frozen=True, slots=True)
+class TransferAttrs(Attrs):
+    """The device to copy to."""
+
+    device: str
+
+
+def _infer(types: Sequence[TensorType], attrs: TransferAttrs) -> tuple[TensorType, ...]:
+    return (replace(types[0], device=attrs.device),)
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    return (inputs[0],)
+
+
+def _back(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct = cotangents[0]
+    return [None if ct is None else transfer(ct, current.inputs[0].type.device)]
+
+
+def _along(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
+    tangent = tangents[0]
+    return [None if tangent is None else transfer(tangent, current.attrs.device)]
+
+
+def _batched(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: object
+) -> list[Node]:
+    return [transfer(inputs[0], current.attrs.device)]
+
+
+TRANSFER = Op("transfer", "movement", _infer, _value, _back, _along, _batched)
+
+
+def transfer(source: Node, device: str) -> Node:
+    """A value on another device; the node itself if it is there already."""
+    return source if source.type.device == device else node(TRANSFER, (source,), TransferAttrs(device))
+
+
+def placed(source: Node, device: str) -> Node:
+    """A value on a device: made there if nothing but numbers goes into it, copied otherwise."""
+    if source.type.device == device:
+        return source
+    order = _free(source)
+    return transfer(source, device) if order is None else _made_on(order, device)
+
+
+def _free(source: Node) -> list[Node] | None:
+    """The nodes of an expression over literals, ramps and values without axes; None for others."""
+    order = topological([source], lambda n: n.buffer is not None)
+    if len(order) > _SMALL:
+        return None
+    for current in order:
+        given = current.buffer is not None or not current.inputs
+        if given and current.shape and not (current.buffer is None and _names_device(current)):
+            return None
+    return order
+
+
+def _names_device(current: Node) -> bool:
+    return not current.inputs and hasattr(current.attrs, "device")
+
+
+def _made_on(order: Sequence[Node], device: str) -> Node:
+    """The last of some free nodes, on another device."""
+    new: dict[Node, Node] = {}
+    for current in order:
+        attrs = current.attrs
+        if current.buffer is None and _names_device(current):
+            made = node(current.op, (), replace(attrs, device=device))
+        elif current.buffer is not None or not current.inputs:
+            made = transfer(current, device)
+        elif current.op is TRANSFER:
+            made = transfer(new[current.inputs[0]], device)
+        elif current.op is PROJ:
+            made = proj(new[current.inputs[0]], attrs.output)
+        else:
+            made = node(current.op, [new[i] for i in current.inputs], attrs)
+        made.origins = made.origins or current.origins
+        new[current] = made
+    return new[order[-1]]
+
+
+def together(name: str, operands: Sequence[Node]) -> list[Node]:
+    """Operands on one device: what is free to move from the host goes to the others."""
+    homes = {n.type.device for n in operands if n.type.device != "cpu" or _free(n) is None}
+    if len(homes) > 1:
+        devices = " and ".join(n.type.device for n in operands)
+        raise DeviceError(
+            f"{name} needs operands on one device, got {devices}",
+            help='copy one of them, such as with .to("cuda") or .cpu()',
+        )
+    home = homes.pop() if homes else "cpu"
+    return [placed(n, home) for n in operands]

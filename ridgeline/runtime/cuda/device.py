@@ -1,0 +1,136 @@
+"""GPUs of this machine: properties, contexts, and each one's own stream and memory."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from ridgeline.errors import DeviceError
+from ridgeline.runtime.cuda.driver import bindings, call, missing
+from ridgeline.runtime.cuda.stream import Stream
+
+_here = threading.local()  # the device whose context this thread uses, and its chosen streams
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a GPU is, as the driver says."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    l2_cache_size: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    regs_per_multiprocessor: int
+    max_threads_per_multi_processor: int
+    warp_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    driver_version: int
+
+
+_ATTRIBUTES = {
+    "major": "COMPUTE_CAPABILITY_MAJOR",
+    "minor": "COMPUTE_CAPABILITY_MINOR",
+    "multi_processor_count": "MULTIPROCESSOR_COUNT",
+    "l2_cache_size": "L2_CACHE_SIZE",
+    "shared_memory_per_block_optin": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "shared_memory_per_multiprocessor": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "regs_per_multiprocessor": "MAX_REGISTERS_PER_MULTIPROCESSOR",
+    "max_threads_per_multi_processor": "MAX_THREADS_PER_MULTIPROCESSOR",
+    "warp_size": "WARP_SIZE",
+    "clock_rate": "CLOCK_RATE",
+    "memory_clock_rate": "MEMORY_CLOCK_RATE",
+    "memory_bus_width": "GLOBAL_MEMORY_BUS_WIDTH",
+}
+
+
+def count() -> int:
+    """How many GPUs can be used."""
+    return 0 if missing() else int(call("cuDeviceGetCount"))
+
+
+class Device:
+    """One GPU; use `device(number)`, which gives each its one object."""
+
+    def __init__(self, number: int) -> None:
+        bindings()
+        if number >= count():
+            raise DeviceError(
+                f"there is no device cuda:{number}: this machine has {count()}",
+                help="ridgeline.cuda.device_count() says how many there are",
+            )
+        self.number = number
+        self.name = f"cuda:{number}"
+        self.handle = call("cuDeviceGet", number)
+        self.context = call("cuDevicePrimaryCtxRetain", self.handle)
+        self.activate()
+        self.main_stream = Stream(self)
+
+    def activate(self) -> None:
+        """Make the calls of this thread go to this device."""
+        if getattr(_here, "device", None) is not self:
+            call("cuCtxSetCurrent", self.context)
+            _here.device = self
+
+    @property
+    def stream(self) -> Stream:
+        """The stream on which this thread's work for the device goes."""
+        chosen: dict[int, Stream] = getattr(_here, "streams", None) or {}
+        return chosen.get(self.number, self.main_stream)
+
+    @cached_property
+    def properties(self) -> Properties:
+        """What the driver says of the device."""
+        names = bindings().CUdevice_attribute
+        found: dict[str, Any] = {
+            field: int(
+                call("cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{title}"), self.handle)
+            )
+            for field, title in _ATTRIBUTES.items()
+        }
+        title = call("cuDeviceGetName", 256, self.handle)
+        text = title.decode() if isinstance(title, bytes) else str(title)
+        return Properties(
+            name=text.rstrip("\0"),
+            total_memory=int(call("cuDeviceTotalMem", self.handle)),
+            driver_version=int(call("cuDriverGetVersion")),
+            **found,
+        )
+
+    @property
+    def architecture(self) -> str:
+        """What kernels are compiled for: `sm_90a` on Hopper, whose own instructions need the a."""
+        facts = self.properties
+        return f"sm_{facts.major}{facts.minor}{'a' if facts.major == 9 else ''}"
+
+    def synchronize(self) -> None:
+        """Wait until all work on the device is done."""
+        self.activate()
+        call("cuCtxSynchronize")
+
+    def free_memory(self) -> tuple[int, int]:
+        """Bytes that the driver has left, and all bytes of the device."""
+        self.activate()
+        free, total = call("cuMemGetInfo")
+        return int(free), int(total)
+
+
+@lru_cache(maxsize=64)
+def device(number: int) -> Device:
+    """The GPU with a number."""
+    return Device(number)
+
+
+def choose(stream: Stream) -> Stream:
+    """Send this thread's work for a device to a stream; the one it went to before."""
+    chosen: dict[int, Stream] = getattr(_here, "streams", None) or {}
+    before = stream.device.stream
+    _here.streams = {**chosen, stream.device.number: stream}
+    return before

@@ -1,0 +1,136 @@
+"""Device memory: blocks of the driver's stream-ordered pool, kept for reuse by size class.
+
+A block belongs to the stream it was taken on and is reused in that stream's order, so a buffer may
+be let go while kernels that read it still wait in the queue. A buffer that another stream used
+too makes its own stream wait for that one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ridgeline.dtypes import DType
+from ridgeline.runtime.cuda.driver import DriverOutOfMemory, bindings, call
+from ridgeline.runtime.cuda.shortage import shortage
+from ridgeline.runtime.cuda.stream import Stream
+from ridgeline.runtime.memory import Pool
+from ridgeline.scalars import Array
+
+_EVERYTHING = (1 << 64) - 1
+
+
+class DevicePool:
+    """The memory of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.blocks = Pool(self._map, self._unmap, limit=_EVERYTHING)
+        _keep_all(stream)
+
+    def _map(self, size: int) -> int:
+        self.stream.device.activate()
+        try:
+            return int(call("cuMemAllocAsync", size, self.stream.handle))
+        except DriverOutOfMemory as error:
+            raise MemoryError(str(error)) from None
+
+    def _unmap(self, address: int, size: int) -> None:
+        self.stream.device.activate()
+        call("cuMemFreeAsync", address, self.stream.handle)
+
+    def take(self, nbytes: int) -> tuple[int, int]:
+        """A block, from the cache if there is one; an error that says who holds what if not."""
+        try:
+            return self.blocks.take(nbytes)
+        except MemoryError:
+            raise shortage(self.stream.device, nbytes, self.blocks) from None
+
+
+def _keep_all(stream: Stream) -> None:
+    """Let the driver keep freed memory: giving it back costs a wait."""
+    names = bindings()
+    pool = call("cuDeviceGetDefaultMemPool", stream.device.handle)
+    attribute = names.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    call("cuMemPoolSetAttribute", pool, attribute, names.cuuint64_t(_EVERYTHING))
+
+
+_pools: dict[int, DevicePool] = {}
+
+
+def pool_of(stream: Stream) -> DevicePool:
+    """The memory that work on a stream takes from."""
+    found = _pools.get(id(stream))
+    if found is None:
+        found = _pools[id(stream)] = DevicePool(stream)
+    return found
+
+
+def pools(number: int) -> list[DevicePool]:
+    """The pools of all streams of a device."""
+    return [p for p in _pools.values() if p.stream.device.number == number]
+
+
+class DeviceBuffer:
+    """A piece of a device's memory; give it back by letting go of it."""
+
+    __slots__ = ("__weakref__", "_block_bytes", "_pool", "_users", "address", "device", "nbytes")
+    borrowed = False
+
+    def __init__(self, pool: DevicePool, nbytes: int) -> None:
+        self._block_bytes = 0  # so that __del__ is harmless if taking a block fails
+        self.address, self._block_bytes = pool.take(nbytes)
+        self.nbytes = nbytes
+        self.device = pool.stream.device.name
+        self._pool = pool
+        self._users: set[Stream] | None = None
+
+    @property
+    def stream(self) -> Stream:
+        """The stream in whose order the memory is reused."""
+        return self._pool.stream
+
+    def used_on(self, stream: Stream) -> None:
+        """Work on a stream reads or writes the memory, after what its own stream has now."""
+        if stream is not self._pool.stream:
+            if self._users is None:
+                self._users = set()
+            if stream not in self._users:
+                self._users.add(stream)
+                stream.wait_stream(self._pool.stream)
+
+    def array(self, dtype: DType, shape: Sequence[int]) -> Array:
+        """The values as the host sees them, after the work that writes them: a copy."""
+        from ridgeline.runtime.cuda.transfer import download
+
+        found = np.empty(tuple(shape), dtype.numpy)
+        if found.nbytes > self.nbytes:
+            raise ValueError(f"{shape} of {dtype.name} needs more than {self.nbytes} bytes")
+        download(self, found)
+        return found
+
+    def __del__(self) -> None:
+        if self._block_bytes:
+            for stream in self._users or ():
+                self._pool.stream.wait_stream(stream)
+            self._pool.blocks.give_back(self.address, self._block_bytes)
+
+    def __repr__(self) -> str:
+        return f"DeviceBuffer({self.nbytes} bytes of {self.device} at {self.address:#x})"
+
+
+def allocate(stream: Stream, nbytes: int) -> DeviceBuffer:
+    """Memory with undefined contents for work on a stream."""
+    return DeviceBuffer(pool_of(stream), nbytes)
+
+
+def statistics(number: int) -> dict[str, Any]:
+    """Bytes of a device in use, at the peak, and kept for reuse."""
+    found = [p.blocks for p in pools(number)]
+    return {
+        "in_use": sum(p.in_use for p in found),
+        "peak": sum(p.peak for p in found),
+        "cached": sum(p.cached for p in found),
+    }

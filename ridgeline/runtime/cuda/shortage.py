@@ -1,0 +1,56 @@
+"""Out of memory: who holds what, by line, and what would help."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+from ridgeline.errors import OutOfMemoryError
+from ridgeline.graph.node import Node
+from ridgeline.graph.origins import describe
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.cuda.device import Device
+    from ridgeline.runtime.memory import Pool
+
+_SHOWN = 8
+
+
+def shortage(device: Device, nbytes: int, blocks: Pool) -> OutOfMemoryError:
+    """The error for a value that does not fit."""
+    free, total = device.free_memory()
+    lines = [
+        f"{_size(blocks.in_use)} in use by tensors and temporaries, {_size(blocks.cached)} kept "
+        f"for reuse, {_size(free)} of {_size(total)} free on the device"
+    ]
+    rows = holders(device.name)[:_SHOWN]
+    lines += [f"{_size(held)} in {count} values made at {place}" for place, held, count in rows]
+    return OutOfMemoryError(
+        f"{device.name} has no room for {_size(nbytes)}",
+        note="\n".join(lines),
+        help="a smaller batch, autocast to bfloat16, or let go of tensors you no longer need "
+        "(loss.item() instead of loss)",
+    )
+
+
+def holders(device: str) -> list[tuple[str, int, int]]:
+    """Where the values that lie on a device were made: line, bytes and number, largest first."""
+    found: dict[str, tuple[int, int]] = {}
+    counted: set[int] = set()
+    for node in gc.get_objects():
+        if type(node) is not Node or node.buffer is None or node.buffer.device != device:
+            continue
+        if id(node.buffer) not in counted:
+            counted.add(id(node.buffer))
+            place = describe(node) or "an unknown line"
+            held, count = found.get(place, (0, 0))
+            found[place] = (held + node.buffer.nbytes, count + 1)
+    return sorted(((p, h, c) for p, (h, c) in found.items()), key=lambda row: -row[1])
+
+
+def _size(nbytes: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.4g} GiB"

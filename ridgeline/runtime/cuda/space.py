@@ -1,0 +1,40 @@
+"""The space of a GPU: how values get into its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ridgeline.dtypes import uint8
+from ridgeline.runtime.cuda import transfer
+from ridgeline.runtime.cuda.device import Device, device
+from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
+from ridgeline.scalars import Array
+
+
+class DeviceSpace:
+    """The memory of one GPU, used in the order of the current stream."""
+
+    def __init__(self, number: int) -> None:
+        self.device: Device = device(number)
+
+    def allocate(self, nbytes: int) -> DeviceBuffer:
+        """Memory with undefined contents."""
+        return allocate(self.device.stream, nbytes)
+
+    def take_in(self, array: Array) -> DeviceBuffer:
+        """Memory with a copy of an array."""
+        stream = self.device.stream
+        made = allocate(stream, array.nbytes)
+        transfer.upload(np.ascontiguousarray(array), made, stream)
+        return made
+
+    def copy(self, memory: Any) -> DeviceBuffer:
+        """Memory with a copy of what lies here, on another GPU or on the host."""
+        if memory.device == "cpu":
+            return self.take_in(memory.array(uint8, (memory.nbytes,)))
+        stream = self.device.stream
+        made = allocate(stream, memory.nbytes)
+        transfer.copy_within(memory, made, stream)
+        return made

@@ -1,0 +1,98 @@
+"""The steps of a plan: kernel launches with their arguments packed once, ready to be enqueued.
+
+All launches of a plan share one array of addresses, one word for each slot; a kernel's arguments
+are pointers into it. Before a run the array is filled, and nothing else has to be packed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ridgeline.runtime.cuda.driver import bindings, failure, function
+
+
+class Step(Protocol):
+    """Work that goes onto a stream; `slots` are those it touches."""
+
+    slots: frozenset[int]
+
+    def enqueue(self, stream: Any) -> None: ...
+
+
+class Words:
+    """One 64-bit word per slot, where kernels' arguments are read from."""
+
+    def __init__(self, count: int) -> None:
+        self._words = array("Q", bytes(8 * max(count, 1)))
+        self.start: int = self._words.buffer_info()[0]
+
+    def __getitem__(self, slot: int) -> int:
+        return self._words[slot]
+
+    def fill(self, addresses: Sequence[int]) -> None:
+        """The addresses of all slots from the first on."""
+        self._words[: len(addresses)] = array("Q", addresses)
+
+
+class KernelStep:
+    """One launch of a kernel."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        blocks: int,
+        threads: int,
+        shared: int,
+        cluster: int,
+        slots: Sequence[int],
+        words: Words,
+    ) -> None:
+        self.slots = frozenset(slots)
+        pointers = [words.start + 8 * slot for slot in slots]
+        self._words = words  # the arguments point into them
+        self._pointers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
+        self.arguments = ctypes.addressof(self._pointers)
+        self.kernel, self.shape, self.shared = kernel, (blocks, threads), shared
+        self._launch: Callable[..., Any] = function("cuLaunchKernel")
+        self._extended = _extended(blocks, threads, shared, cluster) if cluster > 1 else None
+
+    def enqueue(self, stream: Any) -> None:
+        """Put the launch onto a stream, with the addresses as they are now."""
+        blocks, threads = self.shape
+        if self._extended is not None:
+            self._extended.hStream = stream
+            (status,) = function("cuLaunchKernelEx")(self._extended, self.kernel, self.arguments, 0)
+        else:
+            (status,) = self._launch(
+                self.kernel, blocks, 1, 1, threads, 1, 1, self.shared, stream, self.arguments, 0
+            )
+        if status:
+            raise failure("a kernel launch", status)
+
+    def node_parameters(self) -> Any:
+        """What a graph needs to know to launch this with the addresses as they are now."""
+        made = bindings().CUDA_KERNEL_NODE_PARAMS()
+        made.func = self.kernel
+        made.gridDimX, made.blockDimX = self.shape
+        made.gridDimY = made.gridDimZ = made.blockDimY = made.blockDimZ = 1
+        made.sharedMemBytes = self.shared
+        made.kernelParams = self.arguments
+        return made
+
+
+def _extended(blocks: int, threads: int, shared: int, cluster: int) -> Any:
+    """The configuration of a launch whose blocks come in clusters."""
+    names = bindings()
+    attribute = names.CUlaunchAttribute()
+    attribute.id = names.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value.clusterDim.x = cluster
+    attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
+    made = names.CUlaunchConfig()
+    made.gridDimX, made.gridDimY, made.gridDimZ = blocks, 1, 1
+    made.blockDimX, made.blockDimY, made.blockDimZ = threads, 1, 1
+    made.sharedMemBytes = shared
+    made.attrs, made.numAttrs = [attribute], 1
+    return made

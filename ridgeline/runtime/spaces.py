@@ -1,0 +1,96 @@
+"""Memory by device: where values are put, and how they get from one device to another.
+
+Every kind of device has a *space*. A piece of its memory looks the same everywhere: an address, a
+size, the device, and `array`, which shows the values as NumPy has them (a copy where the memory is
+not the host's, after the work that writes it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from ridgeline.devices import device
+from ridgeline.dtypes import DType, uint8
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.scalars import Array
+
+
+class Memory(Protocol):
+    """A piece of some device's memory; letting go of it gives it back."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def borrowed(self) -> bool: ...
+
+    def array(self, dtype: DType, shape: Sequence[int]) -> Array: ...
+
+
+class Space(Protocol):
+    """The memory of one device."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory with undefined contents."""
+
+    def take_in(self, array: Array) -> Any:
+        """Memory with a copy of an array."""
+
+    def copy(self, memory: Any) -> Any:
+        """Memory with a copy of what lies here or on another device."""
+
+
+class HostSpace:
+    """The host's memory."""
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Memory with undefined contents."""
+        return Buffer.allocate(nbytes)
+
+    def take_in(self, array: Array) -> Buffer:
+        """Memory with a copy of an array; compiled code may overread it."""
+        buffer = Buffer.allocate(array.nbytes)
+        if array.nbytes:
+            memory = np.asarray(buffer)[: array.nbytes].view(array.dtype)
+            memory.reshape(array.shape)[...] = array
+        return buffer
+
+    def copy(self, memory: Any) -> Buffer:
+        """Memory with a copy of what lies here or on another device."""
+        return self.take_in(memory.array(uint8, (memory.nbytes,)))
+
+
+@lru_cache(maxsize=64)
+def space(name: str) -> Space:
+    """The space of a device; an error that says why where this machine has no such device."""
+    place = device(name)
+    if place.type == "cpu":
+        return HostSpace()
+    from ridgeline.runtime.cuda.space import DeviceSpace  # loads the driver
+
+    return DeviceSpace(place.index or 0)
+
+
+def on(memory: Any, name: str) -> Any:
+    """Memory on a device: the memory itself, or a copy."""
+    return memory if memory.device == name else space(name).copy(memory)
+
+
+def require(name: str) -> device:
+    """The device under a name, if this machine has it."""
+    place = device(name)
+    if place.type != "cpu":
+        space(place)
+    return place
+
+
