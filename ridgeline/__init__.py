@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ridgeline.loops as _loops
 from ridgeline import autograd as autograd
 from ridgeline.config import config as config
+from ridgeline.devices import device as device
 from ridgeline.dtypes import (
     DType as DType,
     bfloat16 as bfloat16,
@@ -78,8 +79,8 @@ dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
 
 _SUBMODULES = frozenset((
-    "array_api", "data", "fft", "linalg", "masked", "models", "nn", "optim", "profile", "signal",
-    "special", "train",
+    "array_api", "cuda", "data", "fft", "linalg", "masked", "models", "nn", "optim", "profile",
+    "signal", "special", "train",
 ))  # fmt: skip
 _LAZY = {
     "isdtype": "ridgeline.array_api.types",

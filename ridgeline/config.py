@@ -42,6 +42,7 @@ class Config:
     threads: int = 0  # 0: every usable core
     tier: Tier = "auto"
     huge_pages: bool = True
+    allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
 
     epoch = 0  # not a setting: moves forward with every change
 
@@ -136,6 +137,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "threads": _check_threads,
     "tier": _check_tier,
     "huge_pages": _check_flag,
+    "allow_tf32": _check_flag,
 }
 
 config = Config.from_environment(os.environ)

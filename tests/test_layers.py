@@ -21,7 +21,7 @@ LAYERS = (
     "runtime",
     "compiler explain",
     "tensors functions tracing autograd random distributions array_api interop kernel "
-    "fft linalg masked signal special",
+    "cuda fft linalg masked signal special",
     "nn",
     "optim data",
     "models",

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import Layout
 from ridgeline.devices import device
+from ridgeline.errors import DeviceError
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel
@@ -72,6 +73,4 @@ def backend(name: str) -> Backend:
         from ridgeline.compiler.cpu import CpuBackend  # loads LLVM
 
         return CpuBackend()
-    from ridgeline.compiler.cuda import CudaBackend  # loads the driver
-
-    return CudaBackend(place.index or 0)
+    raise DeviceError(f"no programs can be made for {place}")

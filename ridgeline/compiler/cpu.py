@@ -23,6 +23,7 @@ from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps as default_steps
@@ -135,8 +136,8 @@ class CpuExecutable:
                 self._call(part, held)
         if layout.checked and held[layout.returns[-1]].array(bool_, ()):
             nodes = self._graph.inputs
-            shown = [b.array(n.dtype, known(n.shape)) for n, b in zip(nodes, inputs)]
-            self._graph.report_index(shown)
+            shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(nodes, inputs)}
+            report_index(self._graph.outputs, shown)
         return _each_its_own([held[slot] for slot in self._results], inputs)
 
     def profile(self, inputs: Sequence[Buffer]) -> list[float]:

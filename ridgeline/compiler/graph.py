@@ -1,12 +1,10 @@
-"""The graph behind a program, for what runs in NumPy: library calls and the report of an error."""
+"""The graph behind a program, for what runs in NumPy: library calls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
 
-from ridgeline.errors import IndexRangeError
-from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.scalars import Array
@@ -27,11 +25,6 @@ class Graph:
         """A library call: the NumPy value of its node."""
         node = self.order[place]
         return node.op.value(node, operands)
-
-    def report_index(self, arrays: Sequence[Array]) -> None:
-        """Raise for the index that is out of range: the definition of the op names it."""
-        evaluate(self.outputs, dict(zip(self.inputs, arrays)))
-        raise IndexRangeError("an index is out of range")
 
 
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:

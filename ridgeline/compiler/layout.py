@@ -1,4 +1,4 @@
-"""A program as data: slots, calls and the arena. It is what the disk cache keeps beside the code."""
+"""A program as data: slots, calls and the arena: what the disk cache keeps beside the code."""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ TRANSFER = Op("transfer", "movement", _infer, _value, _back, _along, _batched)
 
 def transfer(source: Node, device: str) -> Node:
     """A value on another device; the node itself if it is there already."""
-    return source if source.type.device == device else node(TRANSFER, (source,), TransferAttrs(device))
+    return (
+        source if source.type.device == device else node(TRANSFER, (source,), TransferAttrs(device))
+    )
 
 
 def placed(source: Node, device: str) -> Node:

@@ -6,14 +6,18 @@ flag, computed beside the results, tells that the results must not be used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NoReturn
 
+from ridgeline.errors import IndexRangeError
+from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.elementwise import CONSTANT, IOTA, apply, full_like
-from ridgeline.ops.gather import GATHER, SCATTER
+from ridgeline.ops.gather import GATHER, SCATTER, check_range
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE, reshape
 from ridgeline.ops.reduce import reduce
+from ridgeline.scalars import Array
 
 
 def stays_below(index: Node, size: Size) -> bool:
@@ -26,18 +30,21 @@ def stays_below(index: Node, size: Size) -> bool:
     return index.op is CONSTANT and 0 <= index.attrs.value < limit
 
 
-def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
-    """A scalar that is true if any index of the graph's kernels is out of range."""
-    given = set(inputs)
-    checks: dict[tuple[Node, Size], None] = {}
+def _checked(outputs: Sequence[Node], given: Set[Node]) -> Iterator[tuple[Node, Node, int, Size]]:
+    """Every index that is not surely in range: the node that uses it, itself, its axis and size."""
     for node in topological(outputs, stop=given.__contains__):
         if node.op in (GATHER, SCATTER) and node not in given:
             first = 1 if node.op is GATHER else 2
             for index, axis in zip(node.inputs[first:], node.attrs.axes):
                 size = node.inputs[0].shape[axis]
                 if not stays_below(index, size):
-                    checks[index, size] = None
+                    yield node, index, axis, size
+
+
+def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
+    """A scalar that is true if any index of the graph's kernels is out of range."""
     flag: Node | None = None
+    checks = dict.fromkeys((i, size) for _, i, _, size in _checked(outputs, set(inputs)))
     for index, size in checks:
         assert isinstance(size, int), "sizes are known when a program is made"
         low = apply("lt", index, full_like(index, 0))
@@ -45,3 +52,17 @@ def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
         here = reduce(wrong, "any", tuple(range(len(index.shape))))
         flag = reshape(here, ()) if flag is None else apply("or", flag, reshape(here, ()))
     return flag
+
+
+def index_inputs(flag: Node, inputs: Sequence[Node]) -> tuple[int, ...]:
+    """The places of the inputs that a flag depends on."""
+    known = set(inputs)
+    reached = set(topological([flag], stop=known.__contains__))
+    return tuple(place for place, node in enumerate(inputs) if node in reached)
+
+
+def report_index(outputs: Sequence[Node], given: Mapping[Node, Array]) -> NoReturn:
+    """Raise for an index that is out of range, given the inputs that the flag depends on."""
+    for node, index, axis, size in _checked(outputs, given.keys()):
+        check_range(evaluate([index], given)[0], size, axis, node)
+    raise IndexRangeError("an index is out of range")

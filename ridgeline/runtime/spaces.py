@@ -92,5 +92,3 @@ def require(name: str) -> device:
     if place.type != "cpu":
         space(place)
     return place
-
-

@@ -49,8 +49,7 @@ class Interpreted:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""
         given = {
-            node: buffer.array(node.dtype, node.shape)  # type: ignore[arg-type]
-            for node, buffer in zip(self._inputs, inputs)
+            node: buffer.array(node.dtype, node.shape) for node, buffer in zip(self._inputs, inputs)
         }
         arrays = evaluate(self._outputs, given)
         return [as_buffer(array, n.type.device) for n, array in zip(self._outputs, arrays)]

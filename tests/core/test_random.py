@@ -237,7 +237,7 @@ def test_no_gradient_passes_through_a_draw() -> None:
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: rl.Generator("cuda"), "no device"),
+    (lambda: rl.Generator("tpu"), "no device"),
     (lambda: rl.Generator().set_state("x"), "seed and a place"),
     (lambda: rl.manual_seed(1.5), "seed is an int"),
     (lambda: rl.rand(3, dtype=rl.int64), "floating type"),

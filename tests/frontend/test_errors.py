@@ -28,7 +28,7 @@ WRONG = {
     "target": (DTypeError, lambda: rl.cross_entropy(X, rl.ones(2)), "class indices"),
     "list": (DTypeError, lambda: rl.exp([1, 2]), "needs a tensor for 'input'"),
     "where": (DTypeError, lambda: rl.where(X > 0, X, "a"), "got str"),
-    "device": (RidgelineError, lambda: X.to("cuda"), "no device"),
+    "device": (RidgelineError, lambda: X.to("tpu"), "no device"),
     "negative": (ShapeError, lambda: rl.zeros(-1), "negative"),
     "einsum": (ShapeError, lambda: rl.einsum("ij,jk", X, X), "sizes 4 and 2"),
     "expand": (ShapeError, lambda: rl.ones(2, 3).expand(4, 5), "only size 1"),

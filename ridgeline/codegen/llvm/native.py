@@ -164,7 +164,13 @@ def _engine() -> Any:
 @lru_cache(maxsize=1)
 def compiler_fingerprint() -> str:
     """A hash of all that decides what code a graph becomes: compiler sources, LLVM, CPU."""
-    digest = blake2b(_host().encode(), digest_size=16)
+    return blake2b(f"{_host()}{sources_fingerprint()}".encode(), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def sources_fingerprint() -> str:
+    """A hash of the compiler's own sources."""
+    digest = blake2b(digest_size=16)
     for name in _COMPILER_SOURCES:
         path = _PACKAGE / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:

@@ -91,7 +91,11 @@ class Device:
         names = bindings().CUdevice_attribute
         found: dict[str, Any] = {
             field: int(
-                call("cuDeviceGetAttribute", getattr(names, f"CU_DEVICE_ATTRIBUTE_{title}"), self.handle)
+                call(
+                    "cuDeviceGetAttribute",
+                    getattr(names, f"CU_DEVICE_ATTRIBUTE_{title}"),
+                    self.handle,
+                )
             )
             for field, title in _ATTRIBUTES.items()
         }

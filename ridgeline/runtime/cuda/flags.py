@@ -1,4 +1,4 @@
-"""Errors that kernels find: flags copied to the host behind the work, looked at on the next wait."""
+"""Errors that kernels find: flags copied to the host behind the work, seen on the next wait."""
 
 from __future__ import annotations
 

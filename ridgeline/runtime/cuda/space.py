@@ -30,6 +30,10 @@ class DeviceSpace:
         transfer.upload(np.ascontiguousarray(array), made, stream)
         return made
 
+    def fill(self, memory: DeviceBuffer, array: Array) -> None:
+        """Write an array's values into memory, in the stream's order."""
+        transfer.upload(np.ascontiguousarray(array), memory, self.device.stream)
+
     def copy(self, memory: Any) -> DeviceBuffer:
         """Memory with a copy of what lies here, on another GPU or on the host."""
         if memory.device == "cpu":

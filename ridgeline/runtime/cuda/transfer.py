@@ -57,6 +57,14 @@ def upload(array: Array, memory: DeviceBuffer, stream: Stream) -> None:
         _travelling.append((stream.record_event(), address, block))
 
 
+def upload_small(data: bytes, address: int, stream: Stream) -> None:
+    """Copy a few bytes to the device, in the stream's order."""
+    staged, block = staging(len(data))
+    ctypes.memmove(staged, data, len(data))
+    call("cuMemcpyHtoDAsync", address, staged, len(data), stream.handle)
+    _travelling.append((stream.record_event(), staged, block))
+
+
 def download(memory: DeviceBuffer, array: Array) -> None:
     """Copy from the device into a contiguous array; waits, and raises what failed until now."""
     from ridgeline.runtime.cuda.flags import raise_pending

@@ -1,0 +1,154 @@
+"""NVIDIA GPUs, under torch's names: how many there are, streams, events, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ridgeline.devices import device as _device
+from ridgeline.errors import DeviceError
+from ridgeline.runtime.cuda import arena, device as _devices, memory
+from ridgeline.runtime.cuda.device import Device, Properties
+from ridgeline.runtime.cuda.driver import missing
+from ridgeline.runtime.cuda.stream import Event as _Event, Stream as _Stream
+
+
+def is_available() -> bool:
+    """True if there is a GPU that can be used."""
+    return not missing()
+
+
+def why_not() -> str:
+    """Why no GPU can be used; empty if one can."""
+    return missing()
+
+
+def device_count() -> int:
+    """How many GPUs there are."""
+    return _devices.count()
+
+
+def _chosen(device: Any) -> Device:
+    place = _device("cuda" if device is None else device)
+    if place.type != "cuda":
+        raise DeviceError(f"{place} is no GPU", help='name one, such as "cuda:0"')
+    return _devices.device(place.index or 0)
+
+
+def get_device_properties(device: Any = None) -> Properties:
+    """What a GPU is: name, compute capability, memory, multiprocessors."""
+    return _chosen(device).properties
+
+
+def get_device_name(device: Any = None) -> str:
+    """The name of a GPU."""
+    return _chosen(device).properties.name
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The compute capability of a GPU, such as (9, 0)."""
+    found = _chosen(device).properties
+    return found.major, found.minor
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until all work on a GPU is done, recorded work included; raises what failed."""
+    from ridgeline.runtime.cuda.flags import raise_pending
+    from ridgeline.tensors.execute import flush
+
+    flush()
+    chosen = _chosen(device)
+    chosen.synchronize()
+    raise_pending(chosen.stream)
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes held by tensors and temporaries."""
+    return int(memory.statistics(_chosen(device).number)["in_use"])
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes ever held at once, or since `reset_peak_memory_stats`."""
+    return int(memory.statistics(_chosen(device).number)["peak"])
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes taken from the device: those held and those kept for reuse."""
+    found = memory.statistics(_chosen(device).number)
+    return int(found["in_use"] + found["cached"])
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Measure the peak from now on."""
+    for pool in memory.pools(_chosen(device).number):
+        pool.blocks.reset_peak()
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Bytes that the driver has left, and all bytes of the device."""
+    return _chosen(device).free_memory()
+
+
+def empty_cache() -> None:
+    """Give memory kept for reuse back to the driver."""
+    for number in range(device_count()):
+        for pool in memory.pools(number):
+            arena.drop(pool.stream)
+            pool.blocks.trim()
+
+
+class Stream(_Stream):
+    """A queue of work on one GPU; `with ridgeline.cuda.stream(s):` sends work to it."""
+
+    def __init__(self, device: Any = None, priority: int = 0) -> None:
+        super().__init__(_chosen(device), priority)
+
+
+class Event(_Event):
+    """A point in a stream: `e.record()`, `e.elapsed_time(later)`."""
+
+    def record(self, stream: _Stream | None = None) -> None:
+        """Put the event behind what a stream (the current one) has now, recorded work included."""
+        from ridgeline.tensors.execute import flush
+
+        flush()
+        super().record(stream or current_stream())
+
+    def wait(self, stream: _Stream | None = None) -> None:
+        """Let later work of a stream (the current one) wait for the event."""
+        super().wait(stream or current_stream())
+
+
+def current_stream(device: Any = None) -> _Stream:
+    """The stream on which this thread's work goes."""
+    return _chosen(device).stream
+
+
+def default_stream(device: Any = None) -> _Stream:
+    """The stream on which work goes unless another is chosen."""
+    return _chosen(device).main_stream
+
+
+@contextmanager
+def stream(chosen: _Stream) -> Iterator[_Stream]:
+    """Send this thread's work to a stream for a block."""
+    from ridgeline.tensors.execute import flush
+
+    flush()  # what was recorded before belongs to the stream before
+    before = _devices.choose(chosen)
+    try:
+        yield chosen
+        flush()
+    finally:
+        _devices.choose(before)
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the default generator, which is one for all devices."""
+    from ridgeline.random import manual_seed as seed_all
+
+    seed_all(seed)
+
+
+manual_seed_all = manual_seed

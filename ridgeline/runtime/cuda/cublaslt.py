@@ -1,0 +1,224 @@
+"""cuBLASLt by a thin binding: matrix products described once, with the library's best algorithm.
+
+The library is found in NVIDIA's wheels or on the system. A product is described column-major, as
+the library has it; one whose result is row-major is computed transposed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import byref, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from itertools import product
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+from ridgeline.config import config
+from ridgeline.runtime.cuda.driver import DeviceFailure
+from ridgeline.runtime.cuda.steps import Words
+
+WORKSPACE = 32 << 20
+_FOLDERS = ("cu13/lib", "cublas/lib", "cu12/lib")
+_NAMES = ("libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so")
+
+_REAL = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+_FLOAT_32, _FLOAT_32_PEDANTIC, _FLOAT_64, _FAST_TF32 = 68, 69, 70, 77
+_TRANSPOSE = 1
+# attributes of matmul descriptions, layouts and preferences
+_DESC_TRANSA, _DESC_TRANSB = 3, 4
+_LAYOUT_BATCH_COUNT, _LAYOUT_BATCH_STRIDE = 5, 6
+_PREF_WORKSPACE = 1
+_PREF_ALIGNMENT = (5, 6, 7, 8)
+_ALGORITHM_WORDS = 8 + 1 + 1 + 1 + 4  # the algorithm, its workspace, state, waves, reserved
+
+
+class _Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = (
+        ("algo", c_uint64 * 8),
+        ("workspace", c_size_t),
+        ("state", c_int32),
+        ("waves", c_float),
+        ("reserved", c_int32 * 4),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix: its slot, byte offset, strides of rows and columns, stride between batches."""
+
+    slot: int
+    offset: int
+    row: int
+    column: int
+    batch: int
+    outer: tuple[int, ...]
+
+
+@lru_cache(maxsize=1)
+def library() -> Any:
+    """The library, or None where it is not installed."""
+    folders: list[Path] = []
+    found = find_spec("nvidia")
+    for root in (found.submodule_search_locations or ()) if found else ():
+        folders += [Path(root) / name for name in _FOLDERS]
+    for folder, name in product(folders, _NAMES):
+        if (folder / name).exists():
+            return ctypes.CDLL(str(folder / name))
+    for name in _NAMES:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        raise DeviceFailure(f"cuBLASLt: {what} failed with status {status}")
+
+
+@lru_cache(maxsize=64)
+def _handle(device: int) -> c_void_p:
+    made = c_void_p()
+    _check(library().cublasLtCreate(byref(made)), "cublasLtCreate")
+    return made
+
+
+def _compute_type(dtype: str) -> int:
+    if dtype == "float64":
+        return _FLOAT_64
+    return _FAST_TF32 if dtype == "float32" and config.allow_tf32 else _FLOAT_32
+
+
+class MatmulStep:
+    """One matrix product of a plan, for every outer index."""
+
+    def __init__(
+        self,
+        device: int,
+        dtype: str,
+        sizes: tuple[int, int, int, int],
+        outer: tuple[int, ...],
+        operands: tuple[Operand, Operand, Operand],
+        workspace_slot: int,
+        words: Words,
+    ) -> None:
+        left, right, result = operands
+        m, n, k, batch = sizes
+        if result.row != 1 and m != 1:  # row-major: the transposed product, column-major
+            left, right = _turned(right), _turned(left)
+            result, m, n = _turned(result), n, m
+        self.slots = frozenset(operand.slot for operand in operands) | {workspace_slot}
+        self._library, self._handle = library(), _handle(device)
+        self._words, self._workspace = words, workspace_slot
+        self._operands = (left, right, result)
+        self._scale = c_double if dtype == "float64" else c_float
+        self._one, self._zero = self._scale(1.0), self._scale(0.0)
+        self._describe(dtype, m, n, k, batch)
+        self._offsets = [_offsets(operand, outer, _BYTES[dtype]) for operand in self._operands]
+        self._choose(dtype)
+
+    def _describe(self, dtype: str, m: int, n: int, k: int, batch: int) -> None:
+        left, right, result = self._operands
+        scale_type = _REAL["float64" if dtype == "float64" else "float32"]
+        self._description = c_void_p()
+        made = self._library.cublasLtMatmulDescCreate(
+            byref(self._description), _compute_type(dtype), scale_type
+        )
+        _check(made, "cublasLtMatmulDescCreate")
+        self._layouts = []
+        for operand, rows, columns, attribute in (
+            (left, m, k, _DESC_TRANSA),
+            (right, k, n, _DESC_TRANSB),
+            (result, m, n, None),
+        ):
+            tall = (operand.row == 1 or rows == 1) and (operand.column >= rows or columns == 1)
+            if not tall:
+                assert attribute is not None, "the result is column-major"
+                self._set(self._description, "Desc", attribute, c_int32(_TRANSPOSE))
+                rows, columns = columns, rows
+            leading = max(operand.column if tall else operand.row, rows)
+            self._layouts.append(self._layout(dtype, rows, columns, leading, batch, operand.batch))
+
+    def _layout(
+        self, dtype: str, rows: int, columns: int, leading: int, batch: int, stride: int
+    ) -> c_void_p:
+        made = c_void_p()
+        status = self._library.cublasLtMatrixLayoutCreate(
+            byref(made), _REAL[dtype], c_uint64(rows), c_uint64(columns), c_int64(leading)
+        )
+        _check(status, "cublasLtMatrixLayoutCreate")
+        if batch > 1:
+            self._set(made, "Layout", _LAYOUT_BATCH_COUNT, c_int32(batch))
+            self._set(made, "Layout", _LAYOUT_BATCH_STRIDE, c_int64(stride))
+        return made
+
+    def _set(self, target: c_void_p, kind: str, attribute: int, value: Any) -> None:
+        names = {
+            "Desc": "cublasLtMatmulDescSetAttribute",
+            "Layout": "cublasLtMatrixLayoutSetAttribute",
+            "Preference": "cublasLtMatmulPreferenceSetAttribute",
+        }
+        setter = getattr(self._library, names[kind])
+        size = c_size_t(ctypes.sizeof(value))
+        _check(setter(target, c_int32(attribute), byref(value), size), names[kind])
+
+    def _choose(self, dtype: str) -> None:
+        """The library's first choice among its algorithms, for how the operands are aligned."""
+        preference = c_void_p()
+        _check(self._library.cublasLtMatmulPreferenceCreate(byref(preference)), "preference")
+        self._set(preference, "Preference", _PREF_WORKSPACE, c_uint64(WORKSPACE))
+        aligned = [_alignment(offsets) for offsets in self._offsets]
+        for attribute, alignment in zip(_PREF_ALIGNMENT, (*aligned, aligned[-1])):
+            self._set(preference, "Preference", attribute, ctypes.c_uint32(alignment))
+        self._algorithm = _Heuristic()
+        count = c_int32()
+        left, right, result = self._layouts
+        status = self._library.cublasLtMatmulAlgoGetHeuristic(
+            self._handle, self._description, left, right, result, result, preference,
+            c_int32(1), byref(self._algorithm), byref(count),
+        )  # fmt: skip
+        self._library.cublasLtMatmulPreferenceDestroy(preference)
+        _check(status or int(count.value == 0), f"finding an algorithm for {dtype}")
+
+    def enqueue(self, stream: Any) -> None:
+        """Put the product onto a stream, with the addresses as they are now."""
+        words = self._words
+        bases = [words[operand.slot] for operand in self._operands]
+        left, right, result = self._layouts
+        for offsets in zip(*self._offsets):
+            a, b, c = (c_void_p(base + offset) for base, offset in zip(bases, offsets))
+            status = self._library.cublasLtMatmul(
+                self._handle, self._description, byref(self._one), a, left, b, right,
+                byref(self._zero), c, result, c, result, byref(self._algorithm.algo),
+                c_void_p(words[self._workspace]), c_size_t(WORKSPACE), c_void_p(int(stream)),
+            )  # fmt: skip
+            _check(status, "cublasLtMatmul")
+
+
+def _turned(operand: Operand) -> Operand:
+    """The transposed matrix."""
+    return Operand(
+        operand.slot, operand.offset, operand.column, operand.row, operand.batch, operand.outer
+    )
+
+
+def _offsets(operand: Operand, outer: tuple[int, ...], itemsize: int) -> Sequence[int]:
+    """Byte offsets of an operand for every outer index."""
+    return [
+        (operand.offset + sum(i * stride for i, stride in zip(place, operand.outer))) * itemsize
+        for place in product(*map(range, outer))
+    ]
+
+
+def _alignment(offsets: Sequence[int]) -> int:
+    """The power of two that all offsets into aligned memory share, at most 256."""
+    shared = gcd(256, *offsets)
+    return shared & -shared

@@ -1,0 +1,167 @@
+"""A program on a GPU: addresses of all slots, steps in order, a graph once it runs again.
+
+Inputs that lie on the host are copied in: numbers without axes together in one small copy (a
+learning rate, a random stream's place), anything larger on its own. Results are fresh memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ridgeline.runtime.cuda import transfer
+from ridgeline.runtime.cuda.arena import arena
+from ridgeline.runtime.cuda.device import Device
+from ridgeline.runtime.cuda.graphs import Graphs
+from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
+from ridgeline.runtime.cuda.steps import Step, Words
+from ridgeline.runtime.cuda.stream import Event, Stream
+
+NUMBER = 16  # bytes that a number from the host takes
+ALIGNMENT = 256
+_WORTH_A_GRAPH = 2  # steps from which one launch beats several
+_MOST_STREAMS = 8
+
+Steps = Callable[[Words], Sequence[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The memory of a plan: inputs, then buffers made for a run, then places in the arena."""
+
+    inputs: int
+    made: tuple[int, ...]
+    arena: tuple[tuple[int, int], ...]
+    arena_bytes: int
+    workspace_bytes: int
+
+    @property
+    def workspace(self) -> int:
+        """The slot behind all others."""
+        return self.inputs + len(self.made) + len(self.arena)
+
+
+class HostStep:
+    """A step that runs on the host, between those on the device: it cuts the plan."""
+
+    slots: frozenset[int] = frozenset()
+
+    def __init__(self, run: Callable[[Sequence[DeviceBuffer]], None]) -> None:
+        self.run = run
+
+    def enqueue(self, stream: Any) -> None:
+        """A host step is not enqueued."""
+        raise AssertionError("a host step runs between launches")
+
+
+class Plan:
+    """Steps over slots on one device."""
+
+    def __init__(self, device: Device, slots: Slots, steps: Steps) -> None:
+        self.device, self._slots = device, slots
+        self._words = Words(slots.workspace + 1)
+        self.steps = list(steps(self._words))
+        self._captures = len(self.steps) >= _WORTH_A_GRAPH and not any(
+            isinstance(step, HostStep) for step in self.steps
+        )
+        self.graphs: dict[int, Graphs] = {}
+        self._ran = False
+        self._lock = threading.Lock()
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Enqueue all steps; the memory of the inputs and of what was made, on the device."""
+        stream = self.device.stream
+        self.device.activate()
+        with self._lock:
+            held, addresses, scratch = self._bind(inputs, stream)
+            if self._captures and self._ran:
+                self._graphs(stream).launch(addresses, stream)
+            else:
+                self._enqueue(held, stream)
+                self._ran = True
+        del scratch  # in the stream's order, so no step can miss it
+        return held
+
+    def profile(self, inputs: Sequence[Any]) -> list[float]:
+        """Run once, step by step; the seconds of each on the device."""
+        stream = self.device.stream
+        self.device.activate()
+        with self._lock:
+            held, _, _ = self._bind(inputs, stream)
+            events = [Event(enable_timing=True) for _ in range(len(self.steps) + 1)]
+            events[0].record(stream)
+            for step, event in zip(self.steps, events[1:]):
+                self._enqueue_one(step, held, stream)
+                event.record(stream)
+            stream.synchronize()
+        return [a.elapsed_time(b) * 1e-3 for a, b in pairwise(events)]
+
+    def _bind(
+        self, inputs: Sequence[Any], stream: Stream
+    ) -> tuple[list[Any], list[int], DeviceBuffer]:
+        """Memory for all slots, and their addresses where kernels read them."""
+        slots, name = self._slots, self.device.name
+        numbers = [n for n, m in enumerate(inputs) if m.device == "cpu" and m.nbytes <= NUMBER]
+        front = -(-len(numbers) * NUMBER // ALIGNMENT) * ALIGNMENT
+        scratch = arena(stream, front + slots.arena_bytes + slots.workspace_bytes)
+        base = scratch.address
+        held = [self._present(m, name, stream) for m in inputs]
+        held += [allocate(stream, size) for size in slots.made]
+        addresses = [m.address for m in held]
+        if numbers:
+            self._copy_numbers(inputs, numbers, addresses, base, stream)
+        addresses += [base + front + offset for _, offset in slots.arena]
+        addresses.append(base + front + slots.arena_bytes)
+        self._words.fill(addresses)
+        return held, addresses, scratch
+
+    def _present(self, memory: Any, name: str, stream: Stream) -> Any:
+        """Memory on this device in the stream's order; a copy of what is too large to be packed."""
+        if memory.device == name:
+            if memory.stream is not stream:
+                memory.used_on(stream)
+            return memory
+        if memory.device == "cpu" and memory.nbytes <= NUMBER:
+            return memory
+        from ridgeline.runtime.cuda.space import DeviceSpace
+
+        return DeviceSpace(self.device.number).copy(memory)
+
+    def _copy_numbers(
+        self,
+        inputs: Sequence[Any],
+        numbers: Sequence[int],
+        addresses: list[int],
+        base: int,
+        stream: Stream,
+    ) -> None:
+        """One copy for all numbers from the host, staged before this returns."""
+        packed = ctypes.create_string_buffer(NUMBER * len(numbers))
+        start = ctypes.addressof(packed)
+        for place, number in enumerate(numbers):
+            memory = inputs[number]
+            ctypes.memmove(start + place * NUMBER, memory.address, memory.nbytes)
+            addresses[number] = base + place * NUMBER
+        transfer.upload_small(packed.raw, base, stream)
+
+    def _enqueue(self, held: Sequence[Any], stream: Stream) -> None:
+        for step in self.steps:
+            self._enqueue_one(step, held, stream)
+
+    def _enqueue_one(self, step: Step, held: Sequence[Any], stream: Stream) -> None:
+        if isinstance(step, HostStep):
+            step.run(held)
+        else:
+            step.enqueue(stream.handle)
+
+    def _graphs(self, stream: Stream) -> Graphs:
+        found = self.graphs.get(id(stream))
+        if found is None:
+            if len(self.graphs) >= _MOST_STREAMS:
+                self.graphs.clear()
+            found = self.graphs[id(stream)] = Graphs(self.steps, self._words)
+        return found
