@@ -10,7 +10,7 @@ A transfer belongs to no part: it is an input of the parts behind it, with the m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 from ridgeline.graph.node import Node, topological
@@ -37,11 +37,7 @@ def partition(outputs: Sequence[Node], inputs: Sequence[Node]) -> list[Part]:
     """The parts in the order in which they can run; none for what is given or only copied."""
     given = set(inputs)
     order = topological(outputs, given.__contains__)
-    level: dict[Node, int] = {}
-    for node in order:
-        deepest = max((level[i] for i in node.inputs), default=0) if node not in given else 0
-        waits = node.op is TRANSFER and node not in given and source_of(node) not in given
-        level[node] = deepest + waits
+    level = _levels(order, outputs, given)
     parts: dict[tuple[int, str], Part] = {}
     home: dict[Node, Part] = {}
     for node in order:
@@ -56,6 +52,24 @@ def partition(outputs: Sequence[Node], inputs: Sequence[Node]) -> list[Part]:
         if root in home:
             home[root].outputs[root] = None
     return [parts[key] for key in sorted(parts)]
+
+
+def _levels(order: Sequence[Node], outputs: Sequence[Node], given: Set[Node]) -> dict[Node, int]:
+    """How many copies of computed values a node has to wait for; late where it may be late."""
+    level: dict[Node, int] = {}
+    users: dict[Node, list[Node]] = {}
+    for node in order:
+        deepest = max((level[i] for i in node.inputs), default=0) if node not in given else 0
+        waits = node.op is TRANSFER and node not in given and source_of(node) not in given
+        level[node] = deepest + waits
+        for source in node.inputs if node not in given else ():
+            users.setdefault(source, []).append(node)
+    kept = set(outputs)
+    for node in reversed(order):
+        used = users.get(node, ())
+        if used and node not in kept and not any(user.op is TRANSFER for user in used):
+            level[node] = max(level[node], min(level[user] for user in used))
+    return level
 
 
 def _cross(used: Node, part: Part, home: dict[Node, Part]) -> None:
