@@ -6,7 +6,7 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import ArgumentError, DTypeError, RidgelineError
 from ridgeline.functions.arithmetic import add, div, mul, pow, sub
 from ridgeline.functions.operands import Operand, as_node, floating, stretch
 from ridgeline.functions.registry import public
@@ -15,6 +15,8 @@ from ridgeline.ops.complex import imag, join, magnitude, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, scale, select
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.ops.special import special
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
 def _real(input: Node) -> Node:
@@ -330,6 +332,22 @@ def elu(input: Node, alpha: float = 1.0) -> Node:
     positive = apply("lt", full_like(input, 0), input)
     low = select(positive, full_like(input, 0), input)  # keeps the unused branch finite
     return select(positive, input, mul(apply("expm1", low), float(alpha)))
+
+
+@public(method=False)
+def celu(input: Node, alpha: float = 1.0) -> Node:
+    """alpha * (exp(x / alpha) - 1) for negative values."""
+    if alpha == 0:
+        raise ArgumentError("celu needs an alpha other than 0")
+    positive = apply("lt", full_like(input, 0), input)
+    low = select(positive, full_like(input, 0), input)
+    return select(positive, input, mul(apply("expm1", mul(low, 1 / float(alpha))), float(alpha)))
+
+
+@public(method=False)
+def selu(input: Node) -> Node:
+    """The self-normalising ELU."""
+    return mul(elu(input, _SELU_ALPHA), _SELU_SCALE)
 
 
 @public(method=False)

@@ -12,11 +12,7 @@ from ridgeline.tensors.tensor import Tensor
 
 
 class _Activation(Module):
-    """A function of a tensor with constants that are set once.
-
-    `inplace` is accepted for torch's sake: recorded work never needs the overwritten value, so
-    the compiler reuses memory where it can anyway.
-    """
+    """A function of a tensor with constants that are set once."""
 
     function: str
 
@@ -29,8 +25,9 @@ class _Activation(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         apply = getattr(functional, self.function)
-        result: Tensor = apply(input, **{name: getattr(self, name) for name in self.constants})
-        return result
+        constants = {name: getattr(self, name) for name in self.constants}
+        result: Tensor = apply(input, **constants)
+        return input.copy_(result) if self.inplace else result
 
     def extra_repr(self) -> str:
         shown = [f"{name}={getattr(self, name)!r}" for name in self.constants]

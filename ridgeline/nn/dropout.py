@@ -21,7 +21,7 @@ class Dropout(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         result: Tensor = getattr(functional, self.function)(input, self.p, self.training)
-        return result
+        return input.copy_(result) if self.inplace else result
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"

@@ -1,4 +1,4 @@
-"""Embedding: rows of a table, chosen by integers."""
+"""Embedding and EmbeddingBag: rows of a table, chosen by integers."""
 
 from __future__ import annotations
 
@@ -81,3 +81,42 @@ class Embedding(Module):
         if self.padding_idx is not None:
             text += f", padding_idx={self.padding_idx}"
         return text
+
+
+class EmbeddingBag(Embedding):
+    """Sums, means or maxima over bags of rows; bags are rows of the input, or begin at offsets."""
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+    ) -> None:
+        super().__init__(
+            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq,
+            sparse, _weight, device=device, dtype=dtype,
+        )  # fmt: skip
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(
+        self,
+        input: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        return functional.embedding_bag(
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq,
+            self.mode, self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"

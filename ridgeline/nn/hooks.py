@@ -1,12 +1,19 @@
-"""Handles on registered hooks: `handle.remove()`, or `with handle:`."""
+"""Hooks of modules: handles to remove them, and the gradients that backward hooks see."""
 
 from __future__ import annotations
 
 from itertools import count
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ridgeline.autograd.function import Function
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
+
+if TYPE_CHECKING:
+    from ridgeline.nn.module import Module
+
+Gradients = tuple[Tensor | None, ...]
 
 _numbers = count()
 
@@ -33,3 +40,77 @@ class RemovableHandle:
         trace: TracebackType | None,
     ) -> None:
         self.remove()
+
+
+class BackwardPass:
+    """One call of a module whose backward hooks wait for the gradients of outputs and inputs."""
+
+    def __init__(self, module: Module) -> None:
+        self.module, self.waits_for_inputs = module, False
+        self.of_outputs: Gradients = ()
+
+    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments, with tensors that need gradients watched."""
+        self.waits_for_inputs = any(isinstance(a, Tensor) and a.requires_grad for a in args)
+        return _through(_Inputs, self, args) if self.waits_for_inputs else args
+
+    def leave(self, result: Any) -> Any:
+        """The result, with its tensors watched."""
+        parts = result if isinstance(result, tuple) else (result,)
+        watched = _through(_Outputs, self, parts)
+        return watched if isinstance(result, tuple) else watched[0]
+
+    def outputs(self, gradients: Gradients) -> Gradients:
+        """Gradients of the outputs are known: pre hooks may replace them."""
+        for hook in tuple(self.module._backward_pre_hooks.values()):
+            gradients = _replaced(hook(self.module, gradients), gradients)
+        self.of_outputs = gradients
+        if not self.waits_for_inputs:
+            self.inputs((None,))
+        return gradients
+
+    def inputs(self, gradients: Gradients) -> Gradients:
+        """Gradients of the inputs are known: hooks may replace them."""
+        for hook in tuple(self.module._backward_hooks.values()):
+            gradients = _replaced(hook(self.module, gradients, self.of_outputs), gradients)
+        return gradients
+
+
+def _replaced(given: Any, gradients: Gradients) -> Gradients:
+    if given is None:
+        return gradients
+    return given if isinstance(given, tuple) else (given,)
+
+
+class _Inputs(Function):
+    """The identity; its backward hands gradients to `BackwardPass.inputs`."""
+
+    @staticmethod
+    def forward(ctx: Any, watcher: BackwardPass, *tensors: Tensor) -> Any:
+        ctx.watcher = watcher
+        return tuple(t.clone() for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return (None, *ctx.watcher.inputs(gradients))
+
+
+class _Outputs(Function):
+    """The identity; its backward hands gradients to `BackwardPass.outputs`."""
+
+    @staticmethod
+    def forward(ctx: Any, watcher: BackwardPass, *tensors: Tensor) -> Any:
+        ctx.watcher = watcher
+        return tuple(t.clone() for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return (None, *ctx.watcher.outputs(gradients))
+
+
+def _through(gate: type[Function], watcher: BackwardPass, values: tuple[Any, ...]) -> Any:
+    """The values, tensors among them passed through a gate."""
+    places = [n for n, v in enumerate(values) if isinstance(v, Tensor)]
+    passed = gate.apply(watcher, *(values[n] for n in places))
+    found = dict(zip(places, passed if isinstance(passed, tuple) else (passed,)))
+    return tuple(found.get(n, value) for n, value in enumerate(values))

@@ -9,8 +9,12 @@ import math
 import warnings
 from typing import Any
 
+import numpy as np
+
+from ridgeline import linalg
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.public import rand
 from ridgeline.tensors.tensor import Tensor, as_tensor
 
 _GAINS = {
@@ -119,3 +123,63 @@ def bias_uniform_(bias: Tensor, weight: Tensor) -> Tensor:
     fan_in, _ = fans(weight)
     bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0.0
     return uniform_(bias, -bound, bound)
+
+
+def trunc_normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+) -> Tensor:
+    """Normal with what falls outside of [a, b] drawn again: the inverse distribution function."""
+
+    def share(bound: float) -> float:
+        return (1 + math.erf((bound - mean) / (std * math.sqrt(2)))) / 2
+
+    with no_grad():
+        tensor.uniform_(2 * share(a) - 1, 2 * share(b) - 1)
+        return tensor.copy_((tensor.erfinv() * (std * math.sqrt(2)) + mean).clamp(a, b))
+
+
+def eye_(tensor: Tensor) -> Tensor:
+    """The identity, for a matrix."""
+    if tensor.dim() != 2:
+        raise ShapeError(f"eye_ fills matrices, not a shape of {list(tensor.shape)}")
+    rows, columns = (int(n) for n in tensor.shape)
+    return _copied(tensor, np.eye(rows, columns))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Filters of a convolution that hand the channels of each group through unchanged."""
+    shape = tuple(int(n) for n in tensor.shape)
+    if len(shape) not in (3, 4, 5) or shape[0] % groups:
+        raise ShapeError(f"dirac_ fills filters of {groups} groups, not {list(shape)}")
+    values, outputs = np.zeros(shape), shape[0] // groups
+    middle = tuple(n // 2 for n in shape[2:])
+    for group in range(groups):
+        for channel in range(min(outputs, shape[1])):
+            values[(group * outputs + channel, channel, *middle)] = 1
+    return _copied(tensor, values)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
+    """Rows, or columns where there are fewer of them, that are orthonormal; axes after the first
+    are taken as one."""
+    if tensor.dim() < 2:
+        raise ShapeError(f"orthogonal_ needs at least 2 axes, got {list(tensor.shape)}")
+    with no_grad():
+        normal_(tensor)
+        flat = tensor.detach().clone().flatten(1)
+        tall = int(flat.shape[0]) >= int(flat.shape[1])
+        q, r = linalg.qr(flat if tall else flat.transpose(0, 1))
+        q = q * r.diagonal().sign()  # makes the distribution uniform
+        q = q if tall else q.transpose(0, 1)
+        return tensor.copy_(gain * q.reshape(tuple(tensor.shape)))
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
+    """Normal, with a share of zeros in every column."""
+    if tensor.dim() != 2:
+        raise ShapeError(f"sparse_ fills matrices, not a shape of {list(tensor.shape)}")
+    rows = int(tensor.shape[0])
+    with no_grad():
+        normal_(tensor, 0.0, std)
+        order = rand(tuple(tensor.shape)).argsort(0).argsort(0)  # a permutation of each column
+        return tensor.mul_((order >= math.ceil(sparsity * rows)).to(dtype=tensor.dtype))

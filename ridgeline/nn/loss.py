@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ridgeline import dtypes
@@ -247,6 +248,33 @@ class CTCLoss(_Loss):
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
     ) -> None:
         super().__init__(reduction, blank=blank, zero_infinity=zero_infinity)
+
+
+class TripletMarginWithDistanceLoss(Module):
+    """The triplet loss under any distance."""
+
+    def __init__(
+        self,
+        *,
+        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+        margin: float = 1.0,
+        swap: bool = False,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.distance_function, self.margin = distance_function, margin
+        self.swap, self.reduction = swap, reduction
+
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        return functional.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
 
 
 class LinearCrossEntropyLoss(Module):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ridgeline.errors import RidgelineError
 from ridgeline.nn import state
 from ridgeline.nn.describe import describe
-from ridgeline.nn.hooks import RemovableHandle
+from ridgeline.nn.hooks import BackwardPass, RemovableHandle
 from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.tree import Tree
 from ridgeline.tensors.tensor import Tensor
@@ -39,6 +39,8 @@ class Module(Tree):
         put("_name", "")
         put("_forward_hooks", {})
         put("_forward_pre_hooks", {})
+        put("_backward_hooks", {})
+        put("_backward_pre_hooks", {})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes; subclasses define it."""
@@ -50,7 +52,11 @@ class Module(Tree):
                 replaced = pre(self, args)
                 if replaced is not None:
                     args = replaced if isinstance(replaced, tuple) else (replaced,)
-            result = self.forward(*args, **kwargs)
+            if self._backward_hooks or self._backward_pre_hooks:
+                watched = BackwardPass(self)
+                result = watched.leave(self.forward(*watched.enter(args), **kwargs))
+            else:
+                result = self.forward(*args, **kwargs)
             for hook in tuple(self._forward_hooks.values()):
                 replaced = hook(self, args, result)
                 result = result if replaced is None else replaced
@@ -216,6 +222,18 @@ class Module(Tree):
         """Floating values as float64."""
         return self.to(dtype=state.FLOAT64)
 
+    def half(self: Self) -> Self:
+        """Floating values as float16."""
+        return self.to(dtype=state.FLOAT16)
+
+    def bfloat16(self: Self) -> Self:
+        """Floating values as bfloat16."""
+        return self.to(dtype=state.BFLOAT16)
+
+    def cpu(self: Self) -> Self:
+        """Everything on the CPU."""
+        return self.to(device="cpu")
+
     # Saving and loading.
 
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
@@ -247,6 +265,16 @@ class Module(Tree):
         """`hook(module, args, output)` runs after forward and may replace the output."""
         guards.bump()
         return RemovableHandle(self._forward_hooks, hook)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, grad_output)` sees the gradients of the outputs and may replace them."""
+        guards.bump()
+        return RemovableHandle(self._backward_pre_hooks, hook)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """`hook(module, grad_input, grad_output)` may replace the gradients of the inputs."""
+        guards.bump()
+        return RemovableHandle(self._backward_hooks, hook)
 
     def extra_repr(self) -> str:
         """What to print between the parentheses; layers override it."""

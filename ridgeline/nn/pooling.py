@@ -4,33 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.nn import functional
-from ridgeline.nn.module import Module
+from ridgeline.nn.applied import Applied
 from ridgeline.tensors.tensor import Tensor
 
 Window = int | tuple[int, ...]
 
 
-class _Pool(Module):
-    """A pooling function and its settings."""
-
-    function: str
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.settings = tuple(settings)
-        for name, value in settings.items():
-            setattr(self, name, value)
-
-    def forward(self, input: Tensor) -> Any:
-        apply = getattr(functional, self.function)
-        return apply(input, **{name: getattr(self, name) for name in self.settings})
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self, name)}" for name in self.settings)
-
-
-class _AvgPool(_Pool):
+class _AvgPool(Applied):
     def __init__(
         self,
         kernel_size: Window,
@@ -53,7 +33,7 @@ class _AvgPool(_Pool):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class AvgPool1d(_Pool):
+class AvgPool1d(Applied):
     """The mean of windows of [n, c, l]."""
 
     function = "avg_pool1d"
@@ -90,7 +70,7 @@ class AvgPool3d(_AvgPool):
     function = "avg_pool3d"
 
 
-class _MaxPool(_Pool):
+class _MaxPool(Applied):
     def __init__(
         self,
         kernel_size: Window,
@@ -132,7 +112,7 @@ class MaxPool3d(_MaxPool):
     function = "max_pool3d"
 
 
-class _LPPool(_Pool):
+class _LPPool(Applied):
     def __init__(
         self,
         norm_type: float,
@@ -163,7 +143,7 @@ class LPPool3d(_LPPool):
     function = "lp_pool3d"
 
 
-class _Adaptive(_Pool):
+class _Adaptive(Applied):
     def __init__(self, output_size: Any) -> None:
         super().__init__(output_size=output_size)
 
@@ -186,7 +166,7 @@ class AdaptiveAvgPool3d(_Adaptive):
     function = "adaptive_avg_pool3d"
 
 
-class _AdaptiveMax(_Pool):
+class _AdaptiveMax(Applied):
     def __init__(self, output_size: Any, return_indices: bool = False) -> None:
         super().__init__(output_size=output_size, return_indices=return_indices)
 
@@ -207,3 +187,31 @@ class AdaptiveMaxPool3d(_AdaptiveMax):
     """The same over three axes."""
 
     function = "adaptive_max_pool3d"
+
+
+class _MaxUnpool(Applied):
+    def __init__(
+        self, kernel_size: Window, stride: Window | None = None, padding: Window = 0
+    ) -> None:
+        super().__init__(kernel_size=kernel_size, stride=stride or kernel_size, padding=padding)
+
+    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Any:
+        return super().forward(input, indices, output_size=output_size)
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """The maxima of `MaxPool1d` back in their places, zeros elsewhere."""
+
+    function = "max_unpool1d"
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """The same over two axes."""
+
+    function = "max_unpool2d"
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """The same over three axes."""
+
+    function = "max_unpool3d"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ridgeline.nn.module import Module
 
 FLOAT32, FLOAT64 = dtypes.float32, dtypes.float64
+FLOAT16, BFLOAT16 = dtypes.float16, dtypes.bfloat16
 EXTRA = "_extra_state"
 _SHOWN = 8  # entries of each kind that an error lists
 

@@ -1,4 +1,4 @@
-"""Helpers over all parameters of a model: clipping, and one long vector."""
+"""Helpers over all parameters of a model: clipping, one long vector, weights in other terms."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.losses import p_norm
+from ridgeline.nn.reparametrized import (
+    remove_spectral_norm as remove_spectral_norm,
+    remove_weight_norm as remove_weight_norm,
+    spectral_norm as spectral_norm,
+    weight_norm as weight_norm,
+)
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import cat, clamp, stack
 from ridgeline.tensors.tensor import Tensor, tensor

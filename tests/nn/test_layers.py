@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ridgeline import nn
+from ridgeline.nn.functional.in_place import PLACES
 from tests.nn.oracle import assert_as_good, compare, number, ours, wide
 
 Inputs = Callable[[], tuple[Any, ...]]
@@ -132,6 +133,17 @@ case("Transformer", lambda: (torch.randn(4, 2, 6), torch.randn(5, 2, 6)), 6, 2, 
 case("LinearCrossEntropyLoss", lambda: (torch.randn(6, 5, requires_grad=True),
      torch.randint(0, 4, (6,))), 5, 4, bias=True)  # fmt: skip
 
+case("Upsample", x(2, 3, 4, 5), scale_factor=2)
+case("Upsample", x(2, 3, 4, 5), (7, 6), mode="bicubic", label="bicubic")
+case("UpsamplingNearest2d", x(2, 3, 4, 5), scale_factor=2)
+case("UpsamplingBilinear2d", x(2, 3, 4, 5), (7, 6))
+case("Unfold", x(2, 3, 6, 5), (3, 2), padding=1, stride=2)
+case("Fold", x(2, 18, 6), (6, 5), (3, 2), stride=2, padding=(1, 0))
+case("CosineSimilarity", pair(3, 5))
+case("PairwiseDistance", pair(3, 5), 3.0, keepdim=True)
+case("TripletMarginWithDistanceLoss",
+     lambda: tuple(torch.randn(4, 5, requires_grad=True) for _ in range(3)), swap=True)  # fmt: skip
+
 
 @pytest.mark.parametrize("key", CASES)
 def test_layer(key: str) -> None:
@@ -192,3 +204,37 @@ def test_a_row_that_attends_to_nothing_gives_zeros() -> None:
     mine = nn.functional.scaled_dot_product_attention(*[ours(q)] * 3, attn_mask=ours(mask))
     theirs = torch.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
     assert abs(number(mine) - theirs.numpy()).max() < 1e-6
+
+
+def test_unpooling_gives_back_the_maxima() -> None:
+    pool, back = nn.MaxPool2d(2, return_indices=True), nn.MaxUnpool2d(2)
+    values = torch.randn(2, 3, 7, 6)
+    kept, places = torch.nn.MaxPool2d(2, return_indices=True)(values)
+    wanted = torch.nn.MaxUnpool2d(2)(kept, places, output_size=values.shape)
+    found = back(*pool(ours(values)), output_size=values.shape)
+    assert_as_good(number(found), wanted.numpy(), wanted.numpy(), "unpooled")
+
+
+def test_embedding_bags() -> None:
+    numbers, starts = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9]), torch.tensor([0, 3, 4])
+    for mode in ("sum", "mean", "max"):
+        layer = nn.EmbeddingBag(10, 3, mode=mode, padding_idx=4)
+        theirs = torch.nn.EmbeddingBag(10, 3, mode=mode, padding_idx=4)
+        compare(layer, theirs, numbers, starts)
+
+
+@pytest.mark.parametrize("name", sorted(PLACES.keys() - {"dropout3d", "rrelu"}))
+def test_inplace_leaves_the_result_in_the_input(name: str) -> None:
+    """Also where the input is used again afterwards, and in the gradient."""
+    constants = {"threshold": (0.1, 20.0)}.get(name, ())
+    results = []
+    for lib, make in ((nn.functional, ours), (torch.nn.functional, lambda t: t)):
+        torch.manual_seed(0)
+        start = make(torch.randn(3, 5, 4, requires_grad=True))
+        given = start * 2
+        extra = {"training": False} if "dropout" in name else {}
+        found = getattr(lib, name)(given, *constants, inplace=True, **extra)
+        (found * given).sum().backward()
+        results.append((number(found), number(given), number(start.grad)))
+    for a, b in zip(*results):
+        assert_as_good(a, b, b, name)

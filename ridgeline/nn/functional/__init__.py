@@ -7,7 +7,7 @@ this folder. A name that torch has and we do not is an AttributeError that says 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 from ridgeline.nn.functional import (
     activations,
@@ -21,6 +21,7 @@ from ridgeline.nn.functional import (
     transposed,
     windows,
 )
+from ridgeline.nn.functional.in_place import PLACES, with_inplace
 from ridgeline.tensors.arguments import guarded
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.tensor import Tensor
@@ -60,10 +61,13 @@ NAMES = frozenset((
 @cache
 def _find(name: str) -> Callable[..., Tensor]:
     """The composition of a name if there is one, else the table's function."""
+    found = FUNCTIONS.get(name)
     for module in _MODULES:
         if name in vars(module):
-            return guarded(vars(module)[name])
-    return FUNCTIONS[name]
+            found = guarded(vars(module)[name])
+    if found is None:
+        raise KeyError(name)
+    return with_inplace(found, PLACES[name]) if name in PLACES else found
 
 
 def _known() -> list[str]:
@@ -72,6 +76,8 @@ def _known() -> list[str]:
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:
+    if name.endswith("_") and name[:-1] in PLACES:
+        return partial(_find(name[:-1]), inplace=True)
     if name not in NAMES:
         raise AttributeError(f"nn.functional.{name} does not exist")
     try:

@@ -4,23 +4,8 @@ from __future__ import annotations
 
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
-from ridgeline.tensors.public import clamp, expm1, log, rand_like, relu6, sigmoid, softmax, tanh
+from ridgeline.tensors.public import log, rand_like, relu6, sigmoid, softmax, tanh
 from ridgeline.tensors.tensor import Tensor
-
-_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-
-
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """The self-normalising ELU."""
-    below = _SELU_ALPHA * expm1(clamp(input, max=0.0))
-    return _SELU_SCALE * choose(input > 0, input, below)
-
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x above 0, alpha * (exp(x / alpha) - 1) below."""
-    if alpha == 0:
-        raise RidgelineError("celu needs an alpha other than 0")
-    return choose(input > 0, input, alpha * expm1(clamp(input, max=0.0) / alpha))
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -50,17 +35,17 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - tanh(input)
 
 
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(x + 3) / 6."""
     return relu6(input + 3) / 6
 
 
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+def hardswish(input: Tensor) -> Tensor:
     """x * relu6(x + 3) / 6."""
     return input * relu6(input + 3) / 6
 
 
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     """x above the threshold, `value` at and below."""
     return choose(input > threshold, input, value)
 
@@ -85,7 +70,6 @@ def rrelu(
     lower: float = 1.0 / 8,
     upper: float = 1.0 / 3,
     training: bool = False,
-    inplace: bool = False,
 ) -> Tensor:
     """x above 0; below, a random slope when training and the mean slope otherwise."""
     if training:

@@ -35,23 +35,17 @@ def _drop_channels(input: Tensor, p: float, training: bool, spatial: int) -> Ten
     return choose(_kept(shape, p), input * factor, 0.0)
 
 
-def dropout1d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Whole channels of [n, c, l] set to zero."""
     return _drop_channels(input, p, training, 1)
 
 
-def dropout2d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Whole channels of [n, c, h, w] set to zero."""
     return _drop_channels(input, p, training, 2)
 
 
-def dropout3d(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Tensor:
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Whole channels of [n, c, d, h, w] set to zero."""
     return _drop_channels(input, p, training, 3)
 
@@ -64,18 +58,14 @@ def _alpha(input: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     return choose(_kept(shape, p), input * scale + shift, shift - _ALPHA * scale)
 
 
-def alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
     """Dropout that keeps the mean and variance of SELU's outputs."""
     if not training or p == 0:
         return input
     return _alpha(input, tuple(input.shape), p)
 
 
-def feature_alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False) -> Tensor:
     """alpha_dropout of whole channels."""
     if not training or p == 0:
         return input
