@@ -17,7 +17,7 @@ from ridgeline.dtypes import DType
 from ridgeline.interning import Interned
 
 Scope = Literal["global", "stream", "shared", "local", "reg"]
-LoopKind = Literal["serial", "unroll", "vector", "parallel", "grid", "thread"]
+LoopKind = Literal["serial", "unroll", "vector", "transpose", "parallel", "grid", "thread"]
 AxisKind = Literal["spatial", "reduce", "carried"]
 
 
@@ -125,6 +125,9 @@ class For:
     Iterations of `parallel` loops (tasks on cores), `grid` loops (blocks of a GPU), `thread` loops
     (threads of a block) and `vector` loops are concurrent. What threads of a block do in loops that
     stand one after another is ordered: the code generator derives the barriers.
+
+    A `transpose` loop around a vector loop reads along this loop and
+    writes along that one, turning squares of elements in registers.
     """
 
     name: str

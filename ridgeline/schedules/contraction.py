@@ -7,13 +7,14 @@ lanes wasted on a ragged edge, and the work before and after the summation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import ceil, log2, prod
 
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import CacheRead, Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.machine import Machine
 
@@ -21,6 +22,8 @@ _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 16)
 _UNROLL_INNER = 4
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
+_LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
+_COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,18 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """An operand to pack: the rows that share one packed copy, and the summed axes it holds."""
+    """An operand to pack: the rows that share one packed copy, and the summed axes it holds.
+
+    `block` rows of the first shared axis make one task where there would be too few tasks.
+    """
 
     buffer: str
     shared_by: tuple[str, ...]
     axes: tuple[str, ...]
+    square: int  # side of the squares turned in registers, 0 where memory is already in order
+    block: int
+    cycles: float  # packing, per useful multiplication
+    tasks: int
 
 
 def steps(lowered: Lowered, machine: Machine) -> list[Step]:
@@ -52,8 +62,10 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     if not row_sizes:
         return _dot_steps(inner_sizes, machine)
     touched = accesses(lowered.kernel)
-    tile = best_tile(touched, row_sizes, inner_sizes, machine)
-    panel = choose_panel(tile, touched, row_sizes, inner_sizes, machine)
+    streamed = streaming.steps(touched, row_sizes, inner_sizes, machine)
+    if streamed is not None:
+        return streamed
+    tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
     return _tile_steps(tile, panel, row_sizes, inner_sizes)
 
 
@@ -69,14 +81,18 @@ def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
 
 def best_tile(
     touched: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
-) -> Tile:
-    """The tile with the lowest cost."""
+) -> tuple[Tile, Panel | None]:
+    """The tile with the lowest cost, and what it packs."""
     loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
     stores = [a for a in touched if a.is_store]
-    return min(
-        _candidates(loads, rows, inner, machine),
-        key=lambda tile: cost(tile, loads, stores, rows, inner, machine),
-    )
+    best: tuple[float, Tile, Panel | None] | None = None
+    for tile in _candidates(loads, rows, inner, machine):
+        panel = choose_panel(tile, touched, rows, inner, machine)
+        cycles = cost(tile, panel, loads, stores, rows, inner, machine)
+        if best is None or cycles < best[0]:
+            best = cycles, tile, panel
+    assert best is not None
+    return best[1], best[2]
 
 
 def _candidates(
@@ -115,6 +131,7 @@ def _unrolls(
 
 def cost(
     tile: Tile,
+    panel: Panel | None,
     loads: list[Access],
     stores: list[Access],
     rows: dict[str, int],
@@ -132,7 +149,9 @@ def cost(
     traffic = 0.0
     for load in loads:
         times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
-        traffic += times * _load_cost(load.stride(tile.vector), tile.lanes, registers)
+        packed = panel is not None and load.buffer.name == panel.buffer
+        stride = 1 if packed else load.stride(tile.vector)
+        traffic += times * _load_cost(stride, tile.lanes, registers)
     # multiply-adds wait for one another unless there are enough of them in flight
     arithmetic = max(accumulators, 4.0)
     step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
@@ -151,7 +170,11 @@ def cost(
     ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
     per_tile = trips * step + ending
     useful = copies * folded * (1.0 if tile.vector in inner else useful_lanes)
-    return per_tile / useful * waste * (1 + 0.03 * ragged) * _imbalance(tile, rows, machine)
+    tasks = _tiles(tile, rows) if panel is None else panel.tasks
+    cycles = per_tile / useful * waste * (1 + 0.03 * ragged)
+    if panel is not None:
+        cycles += panel.cycles
+    return cycles * _imbalance(tasks, machine)
 
 
 def _registers(lanes: int, width: int) -> int:
@@ -166,7 +189,7 @@ def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
         return 1.0 * registers
     if stride is not None and 2 <= stride <= 4:
         return (1.0 + stride) * registers
-    return float(lanes)
+    return _GATHERED * lanes
 
 
 def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
@@ -178,13 +201,17 @@ def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
     return total + registers
 
 
-def _imbalance(tile: Tile, rows: dict[str, int], machine: Machine) -> float:
-    """How much longer the slowest core works than the average one."""
+def _tiles(tile: Tile, rows: dict[str, int]) -> int:
+    """Register tiles that cover all rows."""
     unroll = dict(tile.unroll)
-    tasks = 1
+    tiles = 1
     for name, size in rows.items():
-        factor = tile.lanes if name == tile.vector else unroll.get(name, 1)
-        tasks *= ceil(size / factor)
+        tiles *= ceil(size / (tile.lanes if name == tile.vector else unroll.get(name, 1)))
+    return tiles
+
+
+def _imbalance(tasks: int, machine: Machine) -> float:
+    """How much longer the slowest core works than the average one."""
     return ceil(tasks / machine.threads) * machine.threads / tasks
 
 
@@ -198,7 +225,7 @@ def choose_panel(
     """Pack the operand in the lanes when many tiles read it and a packed strip stays in cache."""
     if tile.vector not in rows or tile.lanes >= rows[tile.vector]:
         return None
-    in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) == 1]
+    in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) != 0]
     read = [a for a in in_lanes if any(a.stride(n) for n in inner) and not a.opaque]
     if len(read) != 1 or sum(a.buffer == read[0].buffer for a in touched) != 1:
         return None
@@ -207,19 +234,66 @@ def choose_panel(
     others = [n for n in rows if n != tile.vector]
     shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
     apart = [n for n in others if operand.stride(n) != 0]
-    axes = tuple(n for n in inner if operand.stride(n) != 0)
+    axes = sorted((n for n in inner if operand.stride(n) != 0), key=_unit_last(operand))
     strip = prod(inner[n] for n in axes) * tile.lanes * operand.buffer.dtype.itemsize
     reuse = prod(ceil(rows[n] / factors.get(n, 1)) for n in shared)
-    tasks = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
     fits = _LEAST_STRIP <= strip <= machine.l2_bytes // 2 and not any(n in factors for n in apart)
-    if not fits or reuse < _LEAST_REUSE or tasks < 2 * machine.threads:
+    if not fits or reuse < _LEAST_REUSE:
         return None
-    return Panel(operand.buffer.name, tuple(shared), axes)
+    strips = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
+    together = prod(rows[n] for n in shared)
+    block, blocks = _block(shared[0], together, strips, factors, rows, machine)
+    square, cycles = _packing(operand, tile, axes, inner, machine)
+    return Panel(
+        operand.buffer.name, tuple(shared), tuple(axes), square, block,
+        cycles * blocks / together, strips * blocks,
+    )  # fmt: skip
+
+
+def _unit_last(operand: Access) -> Callable[[str], bool]:
+    return lambda name: operand.stride(name) == 1
+
+
+def _packing(
+    operand: Access, tile: Tile, axes: list[str], inner: dict[str, int], machine: Machine
+) -> tuple[int, float]:
+    """The side of the squares to turn, and the cycles an element costs."""
+    if operand.stride(tile.vector) == 1:
+        return 0, _COPIED
+    side = machine.lanes(operand.buffer.dtype.itemsize)
+    if operand.stride(axes[-1]) == 1 and tile.lanes % side == 0 and inner[axes[-1]] >= side:
+        return side, _TURNED
+    return 0, _GATHERED
+
+
+def _block(
+    axis: str,
+    together: int,
+    strips: int,
+    factors: dict[str, int],
+    rows: dict[str, int],
+    machine: Machine,
+) -> tuple[int, int]:
+    """Rows of a block and the number of blocks, so that every core has an equal share."""
+    factor, size = factors.get(axis, 1), rows[axis]
+    best = 1
+    for blocks in range(1, 4 * machine.threads + 1):
+        if size % (blocks * factor) or size == blocks * factor:
+            continue
+        if blocks > 1 and together // blocks < _LEAST_BLOCK:
+            continue
+        if _imbalance(strips * blocks, machine) < 0.95 * _imbalance(strips * best, machine):
+            best = blocks
+    return size // best, best
 
 
 def _tile_steps(
     tile: Tile, panel: Panel | None, rows: dict[str, int], inner: dict[str, int]
 ) -> list[Step]:
+    chosen: list[Step] = []
+    if panel is not None and panel.block < rows[panel.shared_by[0]]:
+        chosen = [Split(panel.shared_by[0], panel.block)]
+        tile, panel, rows = _in_blocks(tile, panel, rows)
     factors = {tile.vector: tile.lanes, **dict(tile.unroll)}
     cut = {n: f for n, f in factors.items() if n in rows and f < rows[n]}
     whole = [n for n in factors if n in rows and n not in cut]
@@ -229,7 +303,7 @@ def _tile_steps(
     if panel is not None:  # tiles that share the packed strip run one after another
         late = [n for n in rows if n in panel.shared_by or n in whole]
         order = [n for n in rows if n not in late and n != tile.vector] + [tile.vector, *late]
-    chosen: list[Step] = [Reorder(tuple(order))] if order != list(rows) else []
+    chosen += [Reorder(tuple(order))] if order != list(rows) else []
     chosen += [Split(n, cut[n], "branch") for n in order if n in cut]
     outer = [f"{n}.0" if n in cut else n for n in order if n not in whole]
     unrolled = [f"{n}.1" if n in cut else n for n in factors if n in rows and n != tile.vector]
@@ -244,11 +318,27 @@ def _tile_steps(
     tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
     if panel is not None:
         tasks = outer[: outer.index(f"{tile.vector}.0") + 1]
-        chosen.append(CacheRead(panel.buffer, outer[len(tasks)], (*panel.axes, vector)))
+        chosen.append(
+            CacheRead(panel.buffer, outer[len(tasks)], (*panel.axes, vector), panel.square)
+        )
     last = inner_names[-1] if inner_names else ""
     if last in inner and inner[last] <= _UNROLL_INNER:
         chosen.append(SetKind(last, "unroll"))
     return [*chosen, *(SetKind(name, "parallel") for name in tasks)]
+
+
+def _in_blocks(
+    tile: Tile, panel: Panel, rows: dict[str, int]
+) -> tuple[Tile, Panel, dict[str, int]]:
+    """The same tile and panel once the first shared axis is cut into blocks."""
+    axis, *others = panel.shared_by
+    inside = f"{axis}.1"
+    cut: dict[str, int] = {}
+    for name, size in rows.items():
+        parts = {f"{name}.0": size // panel.block, inside: panel.block}
+        cut |= parts if name == axis else {name: size}
+    unroll = tuple((inside if n == axis else n, f) for n, f in tile.unroll)
+    return replace(tile, unroll=unroll), replace(panel, shared_by=(inside, *others)), cut
 
 
 def _vector_inner(tile: Tile, inner: dict[str, int]) -> tuple[str, list[str], list[Step]]:

@@ -19,8 +19,9 @@ from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.scalar_ops import Value
+from ridgeline.codegen.llvm.transpose import length, turned, turns
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, logical_and
+from ridgeline.loops.build import add, free_vars, logical_and, substitute
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -213,6 +214,8 @@ class KernelEmitter(MemoryEmitter):
                 self.statement(replace_variables(loop.body, {loop.name: ir.index(i)}))
         elif loop.kind == "vector":
             self._vector_loop(loop)
+        elif loop.kind == "transpose" and turns(loop):
+            self._transpose(loop)
         else:
             extent = self.value(loop.extent)
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
@@ -235,6 +238,25 @@ class KernelEmitter(MemoryEmitter):
             self.lane_mask = bit_vector(self.lane_bits)
         self.statement(loop.body)
         self.lanes_var, self.lane_mask, self.lane_bits, self.lane_count = None, None, None, 1
+
+    def _transpose(self, loop: For) -> None:
+        """Read rows along the outer loop, turn squares of them, write columns along the inner."""
+        side, inner = length(loop), loop.body
+        assert isinstance(inner, For) and isinstance(inner.body, Store)
+        store, across = inner.body, Var.make(inner.name)
+        for start in range(0, length(inner), side):
+            self.lanes_var, self.lane_count, self.lane_length = loop.name, side, side
+            rows = []
+            for lane in range(start, start + side):
+                self.momentary = {}
+                value = self.value(substitute(store.value, {across: ir.index(lane)}))
+                rows.append(self.widen(value, side))
+            self.lanes_var = inner.name
+            for number, column in enumerate(turned(self, rows)):
+                here = {Var.make(loop.name): ir.index(number), across: add(across, ir.index(start))}
+                place = tuple(substitute(i, here) for i in store.index)
+                self.write(store.buffer, place, column, self.line)
+        self.lanes_var, self.lane_count = None, 1
 
     def _if(self, statement: If) -> None:
         self.momentary = {}

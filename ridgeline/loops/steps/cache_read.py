@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, substitute
+from ridgeline.loops.build import add, free_vars, mul, substitute
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, LoopKind, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_expressions, sequence
+from ridgeline.loops.rewrite import map_expressions, replace_variables, sequence
 from ridgeline.loops.steps.regions import (
     Ranges,
     extents_inside,
@@ -18,7 +18,7 @@ from ridgeline.loops.steps.regions import (
     reads,
     written_memory,
 )  # fmt: skip
-from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,14 @@ class CacheRead(Step):
     """Copy what a loop reads of a buffer into scratch before the loop, laid out as it is read.
 
     This is packing: the scratch has one axis for every loop inside `before` that the address
-    depends on, in the order of `axes`, so that the innermost of them walks memory in order.
+    depends on, in the order of `axes`, so that the innermost of them walks memory in order. Where
+    memory is in order along the axis before it, `square` elements a side are turned in registers.
     """
 
     buffer: str
     before: str
     axes: tuple[str, ...]
+    square: int = 0
     name: ClassVar[str] = "cache_read"
 
     @property
@@ -73,7 +75,7 @@ class CacheRead(Step):
         place = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
         scratch = Buffer(self.scratch, shape, load.dtype, "local")
-        copy = copy_loops(Store(scratch, place, load), self.axes, extents, loop)
+        copy = copy_loops(Store(scratch, place, load), self.axes, extents, loop, self.square)
         held: dict[Expr, Expr] = {load: Load.make(scratch, place)}
         body = map_expressions(loop, lambda e: substitute(e, held))
         return Alloc(scratch, sequence(copy, body))
@@ -83,11 +85,34 @@ def _reads_of(name: str, loop: For) -> dict[Load, bool]:
     return {r.load: r.guarded for r in reads(loop) if r.load.buffer.name == name}
 
 
-def copy_loops(copy: Stmt, axes: tuple[str, ...], extents: dict[str, Expr], around: Stmt) -> Stmt:
+def copy_loops(
+    copy: Stmt, axes: tuple[str, ...], extents: dict[str, Expr], around: Stmt, square: int = 0
+) -> Stmt:
     """Loops over the axes of a copy; the last one in lanes where it is so in the loop itself."""
     for axis in reversed(axes):
         kinds = {s.kind for s in ir.statements(around) if isinstance(s, For) and s.name == axis}
         lanes = axis == axes[-1] and kinds == {"vector"}
         kind: LoopKind = "vector" if lanes else "serial"
         copy = For(axis, extents[axis], copy, "spatial", kind)
+        if square and axis == axes[-2]:
+            copy = _in_squares(copy, square)
     return copy
+
+
+def _in_squares(loop: For, side: int) -> Stmt:
+    """A loop cut into transposing pieces of `side` iterations, and what is left over."""
+    extent = known_extent(loop)
+    whole = extent // side
+
+    def piece(name: str, length: int, start: Expr, kind: LoopKind) -> Stmt:
+        body = replace_variables(loop.body, {loop.name: add(start, Var.make(name))})
+        return For(name, ir.index(length), body, "spatial", kind)
+
+    parts: list[Stmt] = []
+    if whole:
+        start = mul(Var.make(f"{loop.name}.square"), ir.index(side))
+        inner = piece(f"{loop.name}.side", side, start, "transpose")
+        parts.append(For(f"{loop.name}.square", ir.index(whole), inner))
+    if extent % side:
+        parts.append(piece(f"{loop.name}.rest", extent % side, ir.index(whole * side), "serial"))
+    return sequence(*parts)

@@ -1,0 +1,117 @@
+"""Contractions of every transposition and shape, and the schedules chosen for many machines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import ridgeline as rl
+from ridgeline import dtypes
+from ridgeline.codegen.llvm.emit import module_text
+from ridgeline.compiler import CompiledKernel, lower_graph
+from ridgeline.functions.linear import einsum
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.loops.interpret import interpret
+from ridgeline.loops.ir import For, statements
+from ridgeline.loops.printer import print_kernel
+from ridgeline.schedules import contraction
+from ridgeline.schedules.machine import Machine
+
+WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
+NARROW = Machine(32, 16, 2, 32 << 10, 512 << 10, 16 << 20)
+MANY = Machine(64, 32, 16, 48 << 10, 2 << 20, 64 << 20)
+FORMS = {"NN": "ik,kj->ij", "NT": "ik,jk->ij", "TN": "ki,kj->ij", "TT": "ki,jk->ij"}
+
+
+def scheduled(form: str, left: tuple[int, ...], right: tuple[int, ...], machine: Machine) -> (
+    tuple[CompiledKernel, list[Node]]
+):  # fmt: skip
+    """The one kernel of a contraction, as scheduled for a machine."""
+    inputs = [leaf(TensorType(shape, dtypes.float32)) for shape in (left, right)]
+    (compiled,) = lower_graph([einsum(form, *inputs)], inputs, machine).kernels
+    return compiled, inputs
+
+
+def shapes(form: str, m: int, n: int, k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    sizes = {"i": m, "j": n, "k": k}
+    left, right = form.split("->")[0].split(",")
+    return tuple(sizes[c] for c in left), tuple(sizes[c] for c in right)
+
+
+@pytest.mark.parametrize("kind,machine", [
+    ("NT", WIDE), ("NT", NARROW),
+])  # fmt: skip
+def test_packed_panels_mean_the_plain_loops(
+    kind: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contraction, "_LEAST_STRIP", 64)
+    monkeypatch.setattr(contraction, "_LEAST_REUSE", 2)
+    monkeypatch.setattr(contraction, "_LEAST_BLOCK", 8)
+    form = FORMS[kind]
+    left, right = shapes(form, 8, 36, 17)
+    compiled, inputs = scheduled(form, left, right, machine)
+    source = np.random.default_rng(0)
+    arrays = [source.integers(-4, 5, shape).astype(np.float32) for shape in (left, right)]
+    order = dict(zip(inputs, arrays))
+    slots = compiled.group.loops.slots
+    result = np.zeros((8, 36), np.float32)
+    memory = {i: order.get(node, result) for i, node in enumerate(slots)}
+    assert "_read[" in print_kernel(compiled.kernel)
+    interpret(compiled.kernel, memory, {}, order="shuffled")
+    np.testing.assert_array_equal(result, np.einsum(form, *arrays))
+
+
+def test_an_operand_in_the_wrong_order_is_turned_in_registers() -> None:
+    compiled, _ = scheduled(FORMS["NT"], (512, 768), (3072, 768), WIDE)
+    kinds = {s.name: s.kind for s in statements(compiled.kernel.body) if isinstance(s, For)}
+    assert kinds["k.side"] == "transpose"
+    text = module_text([compiled.kernel], 64)
+    assert "shufflevector" in text and "masked.gather" not in text
+    copy = "b1_read[k.square * 16 + k.side, n.1] = b1[n.0 * 64 + n.1, k.square * 16 + k.side]"
+    assert copy in print_kernel(compiled.kernel)
+
+
+@pytest.mark.parametrize("size", [256, 512, 1024, 2048, 4096])
+def test_every_core_has_an_equal_share(size: int) -> None:
+    compiled, _ = scheduled(FORMS["NN"], (size, size), (size, size), MANY)
+    tasks, body = 1, compiled.kernel.body
+    while isinstance(body, For) and body.kind == "parallel":
+        tasks, body = tasks * int(body.extent.value), body.body  # type: ignore[attr-defined]
+    rounds = -(-tasks // MANY.threads)
+    assert rounds * MANY.threads / tasks < 1.15
+
+
+def test_a_matrix_read_once_is_read_from_end_to_end() -> None:
+    compiled, _ = scheduled(FORMS["NN"], (1, 4096), (4096, 4096), WIDE)
+    text = print_kernel(compiled.kernel)
+    assert "acc0: float32[128, 16] reg" in text, "the sums of a run stay in the cache"
+    assert text.index("for k.0 < 512 reduce:") < text.index("for k.1 < 8 reduce unroll:")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(sorted(FORMS)), *[st.sampled_from([1, 2, 7, 16, 33, 64, 130, 257])] * 3)
+def test_products_are_exact_on_small_integers(kind: str, m: int, n: int, k: int) -> None:
+    left, right = shapes(FORMS[kind], m, n, k)
+    source = np.random.default_rng(m * n + k)
+    arrays = [source.integers(-4, 5, shape).astype(np.float32) for shape in (left, right)]
+    compute = rl.jit(lambda a, b: rl.einsum(FORMS[kind], a, b))
+    result = compute(*map(rl.tensor, arrays)).numpy()
+    np.testing.assert_array_equal(result, np.einsum(FORMS[kind], *arrays))
+
+
+@pytest.mark.parametrize("form,left,right", [
+    ("ik,jk->ij", (512, 768), (1024, 768)), ("ik,kj->ij", (1, 2048), (2048, 1024)),
+    ("ik,kj->ij", (3, 1024), (1024, 1536)), ("bik,bjk->bij", (6, 128, 64), (6, 128, 64)),
+    ("bki,bkj->bij", (4, 100, 60), (4, 100, 70)), ("ki,jk->ij", (500, 300), (350, 500)),
+])  # fmt: skip
+def test_large_products_stay_within_the_error_of_their_length(
+    form: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    source = np.random.default_rng(1)
+    arrays = [source.standard_normal(shape, np.float32) for shape in (left, right)]
+    result = rl.jit(lambda a, b: rl.einsum(form, a, b))(*map(rl.tensor, arrays)).numpy()
+    exact = np.einsum(form, *(a.astype(np.float64) for a in arrays))
+    scale = np.einsum(form, *(np.abs(a.astype(np.float64)) for a in arrays))
+    depth = left[form.index("k")]
+    assert np.all(np.abs(result - exact) <= 2.0**-24 * depth * scale)
