@@ -85,7 +85,7 @@ def test_every_core_has_an_equal_share(size: int) -> None:
 def test_a_matrix_read_once_is_read_from_end_to_end() -> None:
     compiled, _ = scheduled(FORMS["NN"], (1, 4096), (4096, 4096), WIDE)
     text = print_kernel(compiled.kernel)
-    assert "acc0: float32[128, 16] reg" in text, "the sums of a run stay in the cache"
+    assert "acc0: float32[128, 1, 16] reg" in text, "the sums of a run stay in the cache"
     assert text.index("for k.0 < 512 reduce:") < text.index("for k.1 < 8 reduce unroll:")
 
 
