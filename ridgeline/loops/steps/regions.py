@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import affine, bounds
+from ridgeline.loops.build import affine, bounds, free_vars, substitute
 from ridgeline.loops.domains import loads, sites
-from ridgeline.loops.ir import Buffer, Const, Expr, For, Kernel, Load, Reduce, Stmt, Store
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.step import ScheduleError
 
@@ -22,7 +22,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One load inside a statement, and whether some condition stands around it there."""
+    """One load inside a statement, and whether all its places there are under some condition."""
 
     load: Load
     guarded: bool
@@ -38,8 +38,17 @@ def reads(statement: Stmt) -> list[Read]:
     found: dict[Load, bool] = {}
     for site in sites(Kernel("", (), (), statement)):
         for load, domain in loads(ir.expressions(site.statement), site.domain):
-            found[load] = found.get(load, False) or bool(domain.guards)
+            narrowed = any(_narrows(guard, load) for guard in domain.guards)
+            found[load] = found.get(load, True) and narrowed
     return [Read(load, guarded) for load, guarded in found.items()]
+
+
+def _narrows(guard: Expr, load: Load) -> bool:
+    """False for a condition that holds in some iteration, and on which no address depends."""
+    used = {n for i in load.index for n in free_vars(i)}
+    first = substitute(guard, {Var.make(n): ir.index(0) for n in free_vars(guard)})
+    holds = isinstance(first, Const) and bool(first.value)
+    return not holds or bool(used & free_vars(guard))
 
 
 def writes(statement: Stmt) -> Iterator[tuple[Store | Reduce, bool]]:
