@@ -28,7 +28,11 @@ _COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Which axis fills the lanes (and how many), and which axes are unrolled how far."""
+    """Which axis fills the lanes (and how many), and which axes are unrolled how far.
+
+    Axes that the operand in the lanes depends on come first: each of its vectors is then loaded,
+    used by all others and forgotten, and takes one register instead of one per unrolled step.
+    """
 
     vector: str
     lanes: int
@@ -104,7 +108,9 @@ def _candidates(
     unit = [n for n in sizes if any(a.stride(n) == 1 for a in loads)] or [last_row]
     for vector in dict.fromkeys([*unit, last_row]):
         lengths = {min(sizes[vector], width * r) for r in (1, 2, 4)}
+        moving = [a for a in loads if a.stride(vector) != 0]
         others = [n for n in rows if n != vector]
+        others.sort(key=lambda n: all(a.stride(n) == 0 for a in moving))
         pairs = [*combinations(others, 2), *((n,) for n in others), ()]
         for lanes in lengths:
             registers = _registers(lanes, width)
@@ -145,7 +151,10 @@ def cost(
     unroll = dict(tile.unroll)
     copies = prod(unroll.values())
     accumulators = copies * registers
-    live = accumulators + registers + 1
+    moving = [a for a in loads if a.stride(tile.vector) != 0]
+    repeated = [f for n, f in tile.unroll if all(a.stride(n) == 0 for a in moving)]
+    held = prod(repeated) if len(repeated) < len(tile.unroll) else 1
+    live = accumulators + registers + held
     traffic = 0.0
     for load in loads:
         times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
