@@ -71,6 +71,11 @@ from ridgeline.tensors.tensor import (
     from_numpy as from_numpy,
     tensor as tensor,
 )
+from ridgeline.tracing.control_flow import (
+    cond as cond,
+    scan as scan,
+    while_loop as while_loop,
+)
 from ridgeline.tracing.jit import jit as jit
 
 __version__ = "0.1.0"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ridgeline.graph.passes.batch import Batching
 
 Family: TypeAlias = Literal[
-    "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque"
+    "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque", "control"
 ]
 
 
@@ -57,8 +57,8 @@ class Op:
 
     `vjp(node, cotangents of its outputs)` gives the cotangents of its inputs, and
     `jvp(node, tangents of its inputs)` the tangents of its outputs; None stands for zero. A row
-    without them is not differentiable. `batch(node, inputs, which of them have a new leading axis,
-    batching)` gives the outputs with that axis.
+    without them is not differentiable, and `hint` may say what to do instead. `batch(node, inputs,
+    which of them have a new leading axis, batching)` gives the outputs with that axis.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Op:
     jvp: Transpose | None = None
     batch: Batch | None = None
     mixes_devices: bool = False  # its operands need not lie on one device
+    hint: str = ""
 
     def __repr__(self) -> str:
         return self.name

@@ -6,7 +6,7 @@ recurses: a chain of 100,000 ops is an ordinary input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import PROJ, Node, leaf, topological
@@ -27,7 +27,9 @@ def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
     for node in order:
         if node not in found and not _ends(node):
             for source in node.inputs:
-                if source in found and source.types[0].dtype.is_differentiable:
+                # of several outputs, the one that is read decides
+                read = node if node.op is PROJ else source
+                if source in found and read.types[0].dtype.is_differentiable:
                     found.add(node)
                     break
     return found
@@ -113,7 +115,8 @@ def not_differentiable(node: Node) -> GradientError:
     return GradientError(
         f"{node.op.name} has no gradient",
         note=f"it was made at {place}" if place else "",
-        help="detach() the tensor before this op if no gradient is meant to flow through it",
+        help=node.op.hint
+        or "detach() the tensor before this op if no gradient is meant to flow through it",
     )
 
 
@@ -164,7 +167,7 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
     needed: dict[Node, None] = {}
     seen: set[Node] = set()  # shared by all rules, or a long chain would be walked again and again
     for current in order:
-        differentiable = current.types[0].dtype.is_differentiable
+        differentiable = any(t.dtype.is_differentiable for t in current.types)
         if not current.inputs or not differentiable or current.op is PROJ or _ends(current):
             continue
         if current.op.vjp is None or current.buffer is not None:
@@ -175,7 +178,7 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
             if node in seen or node in needed:
                 continue
             seen.add(node)
-            if node in below and (is_known(node) or node.op.family not in _REPEATED):
+            if _is_kept(node, below) or (node in below and is_known(node)):
                 needed[node] = None
             else:
                 stack += node.inputs
@@ -183,6 +186,13 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
 
 
 _REPEATED = ("pointwise", "movement")
+
+
+def _is_kept(node: Node, below: Set[Node]) -> bool:
+    """True for what is not computed again in the backward pass."""
+    if node.op is PROJ:
+        return node.inputs[0] in below
+    return node in below and node.op.family not in _REPEATED
 
 
 def _gradient_of(current: Node) -> list[Node]:

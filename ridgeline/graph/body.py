@@ -1,0 +1,73 @@
+"""Bodies: the sub-graphs that control flow holds, such as one iteration of a loop.
+
+A body has leaves of its own as inputs and reads nothing else. Bodies are interned by structure:
+tracing one function twice gives one object, so nodes that hold bodies compare by identity, and
+what is derived from a body (its gradient, its batched form) is derived once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ridgeline.graph.node import LEAF, Node, TensorType, topological
+from ridgeline.graph.structure import structure
+
+
+class Body:
+    """A graph from `inputs`, which are leaves, to `outputs`. Make one with `body()`."""
+
+    __slots__ = ("__weakref__", "inputs", "key", "outputs")
+
+    def __init__(
+        self, inputs: tuple[Node, ...], outputs: tuple[Node, ...], key: tuple[object, ...]
+    ) -> None:
+        self.inputs, self.outputs, self.key = inputs, outputs, key
+
+    @property
+    def types(self) -> tuple[TensorType, ...]:
+        """What comes out."""
+        return tuple([output.types[0] for output in self.outputs])
+
+    @property
+    def order(self) -> list[Node]:
+        """The nodes, inputs before users."""
+        return topological(self.outputs)
+
+    def __repr__(self) -> str:
+        """The whole structure, so that a text key of a graph with bodies is complete."""
+        return f"Body{self.key!r}"
+
+    def __str__(self) -> str:
+        inputs = ", ".join(str(i.types[0]) for i in self.inputs)
+        return f"({inputs}) -> ({', '.join(map(str, self.types))})"
+
+
+_bodies: WeakValueDictionary[tuple[object, ...], Body] = WeakValueDictionary()
+
+
+def body(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
+    """The one body of this structure."""
+    key = structure(outputs, inputs)
+    found = _bodies.get(key)
+    if found is None:
+        given = set(inputs)
+        assert all(n in given for n in topological(outputs) if n.op is LEAF), "an open body"
+        found = _bodies.setdefault(key, Body(tuple(inputs), tuple(outputs), key))
+    return found
+
+
+def bodies(node: Node) -> tuple[Body, ...]:
+    """The bodies that a node holds; only control flow has any."""
+    if node.op.family != "control":
+        return ()
+    values = [getattr(node.attrs, field.name) for field in fields(node.attrs)]
+    return tuple([value for value in values if isinstance(value, Body)])
+
+
+def with_bodies(attrs: Any, new: Sequence[Body]) -> Any:
+    """The attributes of a control-flow node with other bodies, in the same order."""
+    names = [f.name for f in fields(attrs) if isinstance(getattr(attrs, f.name), Body)]
+    return replace(attrs, **dict(zip(names, new)))

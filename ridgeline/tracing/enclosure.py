@@ -1,0 +1,184 @@
+"""Enclosures: functions traced for the sake of their graph, as vmap and control flow do.
+
+An enclosure is a capture like jit's, but what the function reads from outside keeps its nodes, so
+the graph that comes out hangs together with the one around it: derivatives pass, and enclosures
+nest. Inside, a shadow stands for every cell from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.functions.operands import lift
+from ridgeline.graph.node import Node, topological
+from ridgeline.tensors import execute
+from ridgeline.tensors.cells import Cell, Rare, Track
+from ridgeline.tensors.modes import modes
+from ridgeline.tracing.capture import Capture
+from ridgeline.tracing.guards import Lifted
+
+if TYPE_CHECKING:
+    from ridgeline.dtypes import DType
+    from ridgeline.random import Generator
+    from ridgeline.tensors.tensor import Tensor
+
+
+class Enclosure(Capture):
+    """A capture whose graph continues the one outside; `own` are the leaves that it stands on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = modes.capture
+        self.own: set[Node] = set()
+        self._starts: dict[Track, tuple[int, int]] = {}  # version and mode of shadows at first
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Run code that is traced here."""
+        before = modes.capture
+        modes.capture = self
+        try:
+            yield
+        finally:
+            modes.capture = before
+
+    def written(self) -> dict[Track, Cell]:
+        """The cells from outside that were written to, and what stands for them."""
+        return {
+            outer: shadow
+            for outer, shadow in self.shadows.items()
+            if isinstance(shadow, Cell) and shadow.version != self._starts[outer][0]
+        }
+
+    # ---- cells ----------------------------------------------------------------------------------
+
+    def cell(self, cell: Cell) -> Cell:
+        """What stands for a cell here: a shadow that starts with the same node."""
+        if cell.capture is self:
+            return cell
+        shadow = self.shadows.get(cell)
+        if shadow is None:
+            source = self._outside(cell)
+            if source.rare is not None and source.rare.shared is not None:
+                execute.refresh(source)
+            shadow = Cell(source.node, source.mode, self)
+            shadow.version = source.version
+            shadow.rare = _copied(source.rare)
+            self._start(cell, shadow, source.version)
+        assert isinstance(shadow, Cell)
+        return shadow
+
+    def track(self, track: Track) -> Track:
+        """What stands for a track here."""
+        if track.capture is self:
+            return track
+        if isinstance(track, Cell):
+            return self.cell(track)
+        shadow = self.shadows.get(track)
+        if shadow is None:
+            source = self._outside_track(track)
+            shadow = Track(source.mode, self)
+            shadow.rare = _copied(source.rare)
+            self._start(track, shadow, 0)
+        return shadow
+
+    def _start(self, track: Track, shadow: Track, version: int) -> None:
+        self.shadows[track] = shadow
+        self._starts[track] = (version, shadow.mode)
+
+    def _outside(self, cell: Cell) -> Cell:
+        if self.outer is not None:
+            return self.outer.cell(cell)
+        self._check_outside(cell)
+        return cell
+
+    def _outside_track(self, track: Track) -> Track:
+        if self.outer is not None:
+            return self.outer.track(track)
+        self._check_outside(track)
+        return track
+
+    def _check_outside(self, track: Track) -> None:
+        if track.capture is not None:
+            raise execute.LeakError(
+                f"this tensor was made while {track.capture.name} traced another function",
+                help="return it from that function",
+            )
+
+    def depends(self, node: Node) -> bool:
+        """True where a value is not known while the function is traced, here or outside."""
+        if self.dependent([node]):
+            return True
+        return self.outer is not None and self.outer.depends(node)
+
+    def dependent(self, nodes: Iterable[Node]) -> set[Node]:
+        """The nodes, and those below them, that depend on leaves of this enclosure."""
+        found: set[Node] = set()
+        for node in topological(nodes, lambda n: n.buffer is not None):
+            if node in self.own or any(source in found for source in node.inputs):
+                found.add(node)
+        return found
+
+    # ---- gradients, numbers, streams -------------------------------------------------------------
+
+    def read_grad(self, owner: Tensor) -> Tensor | None:
+        """`.grad` as the function sees it."""
+        found = self.gradients.get(id(owner))
+        if found is not None:
+            return found[1]
+        if self.outer is not None:
+            return self.outer.read_grad(owner)
+        return owner._extra.grad if owner._extra is not None else None
+
+    def check_backward(self, order: list[Node]) -> None:
+        """What holds outside holds here."""
+        if self.outer is not None:
+            self.outer.check_backward(order)
+
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+        """A number that jit reads anew on every call; without jit, what it is now."""
+        if self.outer is not None:
+            return self.outer.number(name, getter, value)
+        return Lifted(getter, value)
+
+    def lifted(self, number: Lifted, dtype: DType) -> Node:
+        """Such a number as a node."""
+        if self.outer is not None:
+            return self.outer.lifted(number, dtype)
+        return lift(float(number.getter()), dtype)
+
+    def watch(self, obj: Any) -> None:
+        """Only jit has to know what a function depends on."""
+        if self.outer is not None:
+            self.outer.watch(obj)
+
+    def require(self, holds: Callable[[], bool], text: str) -> None:
+        """Only jit has to know what a function depends on."""
+        if self.outer is not None:
+            self.outer.require(holds, text)
+
+    def take_outside(self, generator: Generator, count: int) -> tuple[Node, Node]:
+        with self.around():
+            return generator.take(count)
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Run code outside this frame."""
+        before = modes.capture
+        modes.capture = self.outer
+        try:
+            yield
+        finally:
+            modes.capture = before
+
+
+def _copied(rare: Rare | None) -> Rare | None:
+    """The rare part of a shadow: the same variable under the same key; no shared memory."""
+    if rare is None:
+        return None
+    made = Rare()
+    made.owner, made.key, made.key_version = rare.owner, rare.key, rare.key_version
+    made.spent = rare.spent
+    return made
