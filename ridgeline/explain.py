@@ -8,20 +8,23 @@ same counts as data, for profiles.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ridgeline.fusion.values import nbytes
+from ridgeline.compiler.layout import HostCall, KernelCall
+from ridgeline.fusion.values import nbytes, on_host
+from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
+from ridgeline.ops.control.loop import LOOP
 from ridgeline.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
-    from ridgeline.compiler import CompiledKernel, Program
+    from ridgeline.compiler import CompiledKernel, Program, Stages
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +60,34 @@ def kernel_times(program: Program, inputs: Sequence[Buffer], rounds: int) -> lis
     found = []
     for number, call in enumerate(program.layout.calls):
         seconds = median(times[number] for times in measured)
-        if not hasattr(call, "symbol"):
-            node = program.order[call.node]
-            moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))
-            found.append(KernelTime(node.op.name, seconds, 0, moved, _lines([node])))
-        else:
-            row = rows[call.symbol]
-            found.append(KernelTime(row.name, seconds, row.flops, row.nbytes, row.lines))
+        row = rows[call.symbol] if isinstance(call, KernelCall) else _whole_row(program, call.node)
+        found.append(KernelTime(row.name, seconds, row.flops, row.nbytes, row.lines))
     return found
+
+
+def _whole_row(program: Program, place: int) -> KernelRow:
+    """The work of a library call, which is not counted, or of all iterations of a loop."""
+    node = program.order[place]
+    inside = inner_rows(program.stages, node)
+    if inside:
+        flops, moved = sum(r.flops for r in inside), sum(r.nbytes for r in inside)
+        return KernelRow(node.op.name, flops, moved, _lines([node]))
+    moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))
+    return KernelRow(node.op.name, 0, moved, _lines([node]))
+
+
+def inner_rows(stages: Stages, node: Node) -> list[KernelRow]:
+    """The kernels in the bodies of control flow, with the work of all iterations.
+
+    A loop that a test ends is counted as one iteration, and of a branch both sides are.
+    """
+    rows = []
+    for part in stages.inner.get(node, ()):
+        rows += [kernel_row(k) for k in part.kernels]
+        for inside in part.inner:
+            rows += inner_rows(part, inside)
+    times = node.attrs.length if node.op is LOOP else 1
+    return [replace(r, flops=r.flops * times, nbytes=r.nbytes * times) for r in rows]
 
 
 def kernel_row(compiled: CompiledKernel) -> KernelRow:
@@ -75,8 +98,10 @@ def kernel_row(compiled: CompiledKernel) -> KernelRow:
 
 
 def kernel_rows(program: Program) -> list[KernelRow]:
-    """The counts of every kernel of a program, in execution order."""
-    return [kernel_row(k) for k in program.stages.kernels]
+    """The counts of every kernel of a program, in execution order; those of bodies come last."""
+    stages = program.stages
+    rows = [kernel_row(k) for k in stages.kernels]
+    return rows + [row for node in stages.inner for row in inner_rows(stages, node)]
 
 
 def explain_program(program: Program, detail: str = "loops") -> str:
@@ -84,19 +109,48 @@ def explain_program(program: Program, detail: str = "loops") -> str:
     rows = kernel_rows(program)
     layout = program.layout
     flops, nbytes = sum(r.flops for r in rows), sum(r.nbytes for r in rows)
+    cuts = sum(isinstance(call, HostCall) for call in layout.calls)
+    calls = f"native calls between {cuts} library calls" if cuts else "one native call"
     text = [
-        f"{len(rows)} kernels in one native call; {quantity(flops, 'FLOP')} and "
+        f"{len(rows)} kernels in {calls}; {quantity(flops, 'FLOP')} and "
         f"{quantity(nbytes, 'B')} of compulsory traffic (exact)",
         f"temporaries: {quantity(layout.arena_bytes, 'B')} of arena for "
         f"{quantity(layout.peak_live, 'B')} alive at the peak",
     ]
-    for number, (compiled, row) in enumerate(zip(program.stages.kernels, rows)):
-        text += ["", *_kernel_text(number, compiled, row, detail)]
+    text += _stages_text(program.stages, detail)
     text += ["", *_refusals(program)]
     if detail == "code":
-        kernels = [compiled.kernel for compiled in program.stages.kernels]
+        kernels = [compiled.kernel for compiled in program.stages.all_kernels()]
         text += ["", "code", program.backend.source(kernels)]
     return "\n".join(text)
+
+
+def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
+    """Every kernel, then loops and branches with the kernels in their bodies."""
+    for number, compiled in enumerate(stages.kernels):
+        yield ""
+        yield from _kernel_text(number, compiled, kernel_row(compiled), detail)
+    for group in stages.fusion.groups:
+        if group.apart is None or group.apart.op.family != "control":
+            continue
+        yield ""
+        yield from _control_text(group.apart)
+        for part in stages.inner.get(group.apart, ()):
+            yield from ("  " + line if line else "" for line in _stages_text(part, detail))
+
+
+def _control_text(node: Node) -> Iterable[str]:
+    """What a loop or a branch is, and why it is not native where it is not."""
+    times = f" of {node.attrs.length} iterations" if node.op is LOOP else ""
+    slow = [n for part in bodies(node) for n in part.order if on_host(n)]
+    if not on_host(node):
+        yield f"{node.op.name}{times}, native; each of its bodies:"
+    elif slow:
+        yield f"{node.op.name}{times}, in Python: {slow[0].op.name} in it is a library call"
+    else:
+        yield f"{node.op.name}{times}, in Python: an index in its test may be out of range"
+    for line in _lines([node]):
+        yield f"  from {line}"
 
 
 def _kernel_text(

@@ -9,8 +9,8 @@ machine code without any of the stages above. What differs between kinds of devi
 
 from __future__ import annotations
 
-import json
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -22,41 +22,25 @@ from ridgeline.compiler.layout import (
     HostCall,
     KernelCall,
     Layout,
+    from_text,
     lay_out,
-    layout_data,
-    layout_from,
+    to_text,
 )
 from ridgeline.compiler.program import Program
 from ridgeline.compiler.stages import CompiledKernel, Stages, device_of, lower_graph
 from ridgeline.graph.copying import onto_fresh_leaves
-from ridgeline.graph.node import Node, topological
-from ridgeline.ops.index_checks import index_flag
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.checks import with_index_flag
+from ridgeline.graph.structure import structure
 
 __all__ = [
     "CompiledKernel", "HostCall", "KernelCall", "Layout", "Program", "Stages", "compile_graph",
-    "lay_out", "lower_graph", "structure",
+    "lay_out", "lower_graph",
 ]  # fmt: skip
 
-_programs: dict[object, Program] = {}
+MOST_PROGRAMS = 2048  # kept in the process, the last used ones
+_programs: OrderedDict[object, Program] = OrderedDict()
 _lock = threading.RLock()
-
-
-def structure(outputs: Sequence[Node], inputs: Sequence[Node]) -> tuple[object, ...]:
-    """What a graph computes, without which leaves it computes it from."""
-    number: dict[Node, int] = {}
-    rows: list[object] = []
-    for node in inputs:
-        if node not in number:
-            number[node] = len(number)
-            rows.append(node.types)
-        else:  # the same node given twice reads one buffer
-            rows.append(number[node])
-    given = set(inputs)
-    for node in topological(outputs, stop=given.__contains__):
-        if node not in number:
-            number[node] = len(number)
-            rows.append((node.op.name, node.attrs, tuple(number[i] for i in node.inputs)))
-    return (tuple(rows), tuple(number[o] for o in outputs))
 
 
 def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
@@ -68,13 +52,17 @@ def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
         if program is None:
             results, leaves = onto_fresh_leaves(outputs, inputs)
             program = _programs[key] = _load_or_compile(key, target, results, leaves)
+            while len(_programs) > MOST_PROGRAMS:
+                _programs.popitem(last=False)
+        else:
+            _programs.move_to_end(key)
     return program
 
 
 def _load_or_compile(
     key: object, target: Backend, results: tuple[Node, ...], inputs: tuple[Node, ...]
 ) -> Program:
-    flag = index_flag(results, inputs)
+    results, flag = with_index_flag(results, inputs)
     outputs = results if flag is None else (*results, flag)
     cache = ObjectCache("programs")
     digest = blake2b(f"{target.fingerprint()}{key!r}".encode(), digest_size=20).hexdigest()
@@ -82,11 +70,11 @@ def _load_or_compile(
     stages = None
     if stored is not None:
         head, _, code = stored.partition(b"\n")
-        layout = layout_from(json.loads(head))
-        target.load(code, [c.symbol for c in layout.calls if isinstance(c, KernelCall)])
+        layout = from_text(head)
+        target.load(code, list(layout.symbols()))
     else:
         stages = lower_graph(outputs, inputs, target=target)
         layout = replace(lay_out(stages, inputs, target.launch), checked=flag is not None)
-        code = target.compile([k.kernel for k in stages.kernels])
-        cache.put(digest, json.dumps(layout_data(layout)).encode() + b"\n" + code)
+        code = target.compile([k.kernel for k in stages.all_kernels()])
+        cache.put(digest, to_text(layout).encode() + b"\n" + code)
     return Program(layout, target, Graph(outputs, inputs), stages)

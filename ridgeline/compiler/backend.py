@@ -49,6 +49,9 @@ class Backend(Protocol):
     def apart(self, node: Node) -> bool:
         """True for a fold that must not share a kernel, because a library may compute it."""
 
+    def runs(self, node: Node) -> bool:
+        """True for control flow that needs no Python while it runs."""
+
     def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
         """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
 

@@ -14,17 +14,19 @@ from time import perf_counter
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.graph import Graph, known
-from ridgeline.compiler.layout import HostCall, KernelCall, Layout
+from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.compiler.stages import named
 from ridgeline.config import config
 from ridgeline.dtypes import bool_
 from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.fusion.values import on_host
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu.control_words import Branch, Loop
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.machine import Machine
@@ -84,6 +86,10 @@ class CpuBackend:
     def apart(self, node: Node) -> bool:
         """Contractions are ours, so all may share kernels."""
         return False
+
+    def runs(self, node: Node) -> bool:
+        """All control flow without library calls in it."""
+        return node.op.family == "control" and not on_host(node)
 
     def launch(self, group: Group, kernel: Kernel) -> tuple[int, int] | None:
         """How many tasks, and how many are handed out at a time."""
@@ -190,16 +196,31 @@ def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
 
     The arena lasts for one plan: what is in use across a library call has a buffer of its own.
     """
-    slots = layout.inputs + len(layout.made) + len(layout.arena)
-    steps: list[Step] = []
+    steps: list[Step | Loop | Branch] = []
     for call in layout.calls:
-        if isinstance(call, KernelCall):
-            tasks, grain = call.launch
-            steps.append(Step(_addresses[call.symbol], call.slots, tasks, grain))
+        if not isinstance(call, HostCall):
+            steps.append(_step(call))
             continue
         if steps:
-            yield Plan(steps, slots, layout.arena, layout.arena_bytes)
+            yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
             steps = []
         yield call
     if steps:
-        yield Plan(steps, slots, layout.arena, layout.arena_bytes)
+        yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
+
+
+def _step(call: Call) -> Step | Loop | Branch:
+    if isinstance(call, KernelCall):
+        tasks, grain = call.launch
+        return Step(_addresses[call.symbol], call.slots, tasks, grain)
+    if isinstance(call, LoopCall):
+        test = None if call.test is None else _plan(call.test)
+        return Loop(_plan(call.body), call.tables, test, call.test_tables)
+    assert isinstance(call, BranchCall), "bodies with library calls are library calls themselves"
+    first, second = zip(map(_plan, call.parts), call.tables)
+    return Branch(call.predicate, (first, second))
+
+
+def _plan(layout: Layout) -> Plan:
+    """A body as a plan; what its caller binds are the addresses that `run` would take."""
+    return Plan(list(map(_step, layout.calls)), layout.slots, layout.arena, layout.arena_bytes)

@@ -1,9 +1,10 @@
-"""A program as data: slots, calls and the arena: what the disk cache keeps beside the code."""
+"""Layouts: a program as data. Which kernels run over which slots, and where temporaries lie."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.fusion.groups import Group
@@ -11,8 +12,11 @@ from ridgeline.fusion.values import in_memory, nbytes
 from ridgeline.graph.node import Node, proj
 from ridgeline.loops.ir import Kernel
 from ridgeline.runtime.arena import LiveRange, plan_arena
+from ridgeline.runtime.cpu import control_words
+from ridgeline.runtime.cpu.control_words import LoopTables, SideTables, TestTables
 
 if TYPE_CHECKING:
+    from ridgeline.compiler.control import Inner
     from ridgeline.compiler.stages import Stages
 
 Launch = Callable[[Group, Kernel], tuple[Any, ...] | None]
@@ -37,10 +41,42 @@ class HostCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Slots are the inputs, then buffers made for each run (results first), then the arena's."""
+class LoopCall:
+    """A loop that runs natively: its body as a layout of its own, and how that is bound."""
 
-    calls: tuple[KernelCall | HostCall, ...]
+    node: int
+    body: Layout
+    tables: LoopTables
+    test: Layout | None = None
+    test_tables: TestTables | None = None
+
+    @property
+    def parts(self) -> tuple[Layout, ...]:
+        """The layouts of its bodies."""
+        return (self.body,) if self.test is None else (self.test, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCall:
+    """A choice that is made natively between two layouts."""
+
+    node: int
+    predicate: int
+    parts: tuple[Layout, Layout]
+    tables: tuple[SideTables, SideTables]
+
+
+Call = KernelCall | HostCall | LoopCall | BranchCall
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A program as data: what the disk cache keeps beside the machine code.
+
+    Slots are the inputs, then buffers made for each run (results first), then the arena's.
+    """
+
+    calls: tuple[Call, ...]
     inputs: int
     made: tuple[int, ...]  # bytes of every buffer made for a run
     returns: tuple[int, ...]  # for each output: a slot among the inputs or the buffers made
@@ -49,27 +85,56 @@ class Layout:
     peak_live: int
     checked: bool = False  # the last output is a flag: an index was out of range
 
+    @property
+    def slots(self) -> int:
+        """How many slots there are."""
+        return self.inputs + len(self.made) + len(self.arena)
+
+    def symbols(self) -> Iterator[str]:
+        """The kernels that it calls, those of bodies included."""
+        for call in self.calls:
+            if isinstance(call, KernelCall):
+                yield call.symbol
+            elif not isinstance(call, HostCall):
+                for part in call.parts:
+                    yield from part.symbols()
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory that a loop needs for itself while it runs: which step, and which piece."""
+
+    step: int
+    number: int
+    nbytes: int
+
 
 def lay_out(stages: Stages, inputs: Sequence[Node], launch: Launch) -> Layout:
     """Slots, arena and launches for scheduled kernels."""
-    slot_of: dict[Node, int] = {}
+    from ridgeline.compiler.control import inner_layouts  # it lays out bodies with this function
+
+    slot_of: dict[Node | Scratch, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
+    inner = inner_layouts(stages, launch)
     lives = _live_ranges(stages)
-    calls = [step for step, g in enumerate(stages.fusion.groups) if g.host]
+    for held in inner.values():
+        for piece in held.scratch:
+            lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
+    calls = [step for step, g in enumerate(stages.fusion.groups) if g.apart and step not in inner]
     kept = [v for v, life in lives.items() if any(life.first <= c <= life.last for c in calls)]
     made = [v for v in dict.fromkeys((*stages.results, *kept)) if v not in slot_of]
-    for number, node in enumerate(made, len(inputs)):
-        slot_of[node] = number
+    for number, value in enumerate(made, len(inputs)):
+        slot_of[value] = number
     temporary = [v for v in lives if v not in slot_of]
     arena = plan_arena([lives[v] for v in temporary])
     first = len(inputs) + len(made)
     for number, value in enumerate(temporary, first):
         slot_of[value] = number
     return Layout(
-        tuple(_calls(stages, slot_of, launch)),
+        tuple(_calls(stages, slot_of, inner, launch)),
         len(inputs),
-        tuple(map(nbytes, made)),
+        tuple([v.nbytes if isinstance(v, Scratch) else nbytes(v) for v in made]),
         tuple(slot_of[r] for r in stages.results),
         tuple((first + i, offset) for i, offset in enumerate(arena.offsets)),
         arena.nbytes,
@@ -78,20 +143,23 @@ def lay_out(stages: Stages, inputs: Sequence[Node], launch: Launch) -> Layout:
 
 
 def _stored(group: Group) -> tuple[Node, ...]:
-    return group.values if group.host else group.loops.slots[group.loops.reads :]
+    return group.values if group.apart else group.loops.slots[group.loops.reads :]
 
 
 def _calls(
-    stages: Stages, slot_of: dict[Node, int], launch: Launch
-) -> Iterator[KernelCall | HostCall]:
+    stages: Stages, slot_of: dict[Node | Scratch, int], inner: Mapping[int, Inner], launch: Launch
+) -> Iterator[Call]:
     place = {node: i for i, node in enumerate(stages.order)}
     kernels = iter(stages.kernels)
-    for group in stages.fusion.groups:
-        if group.host is not None:
-            node = group.host
+    for step, group in enumerate(stages.fusion.groups):
+        if group.apart is not None:
+            node = group.apart
             sources = tuple(slot_of[in_memory(i, slot_of.__contains__)] for i in node.inputs)
             outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
-            yield HostCall(place[node], sources, outputs)
+            if step in inner:
+                yield inner[step].call(place[node], sources, outputs, slot_of)
+            else:
+                yield HostCall(place[node], sources, outputs)
             continue
         compiled = next(kernels)
         slots = tuple(slot_of[group.loops.slots[b.slot]] for b in compiled.kernel.params)
@@ -100,7 +168,7 @@ def _calls(
             yield KernelCall(compiled.kernel.name, slots, started)
 
 
-def _live_ranges(stages: Stages) -> dict[Node, LiveRange]:
+def _live_ranges(stages: Stages) -> dict[Node | Scratch, LiveRange]:
     """When each written value is in use, by step."""
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
@@ -112,26 +180,39 @@ def _live_ranges(stages: Stages) -> dict[Node, LiveRange]:
     return {v: LiveRange(nbytes(v), first[v], last[v]) for v in first}
 
 
-def layout_data(layout: Layout) -> dict[str, object]:
-    """A layout as lists and numbers."""
-    calls = [
-        ["kernel", c.symbol, c.slots, c.launch] if isinstance(c, KernelCall)
-        else ["host", c.node, c.inputs, c.outputs]
-        for c in layout.calls
-    ]  # fmt: skip
-    return {**{f.name: getattr(layout, f.name) for f in fields(Layout)}, "calls": calls}
+# ---- the form on disk ----------------------------------------------------------------------------
 
-
-def layout_from(data: dict[str, Any]) -> Layout:
-    """The layout that `layout_data` wrote down."""
-    calls = tuple(
-        (KernelCall if kind == "kernel" else HostCall)(first, _tuples(second), _tuples(third))
-        for kind, first, second, third in data.pop("calls")
+_CLASSES: dict[str, type] = {
+    c.__name__: c
+    for c in (
+        KernelCall, HostCall, LoopCall, BranchCall, Layout, LoopTables, SideTables, TestTables,
+        control_words.Bound, control_words.Carried, control_words.Stream, control_words.Copied,
+        control_words.Shown,
     )
-    data["arena"] = _tuples(data["arena"])
-    data["made"], data["returns"] = tuple(data["made"]), tuple(data["returns"])
-    return Layout(calls, **data)
+}  # fmt: skip
 
 
-def _tuples(data: Any) -> Any:
-    return tuple(map(_tuples, data)) if isinstance(data, list) else data
+def to_text(layout: Layout) -> str:
+    """A layout as one line of JSON: objects are lists that begin with the name of their class."""
+    return json.dumps(_data(layout))
+
+
+def from_text(text: str | bytes) -> Layout:
+    """The layout that `to_text` wrote."""
+    layout = _value(json.loads(text))
+    assert isinstance(layout, Layout)
+    return layout
+
+
+def _data(value: Any) -> Any:
+    if is_dataclass(value):
+        return [type(value).__name__, *(_data(getattr(value, f.name)) for f in fields(value))]
+    return ["", *map(_data, value)] if isinstance(value, tuple) else value
+
+
+def _value(data: Any) -> Any:
+    if not isinstance(data, list):
+        return data
+    name, *parts = data
+    values = tuple(map(_value, parts))
+    return _CLASSES[name](*values) if name else values

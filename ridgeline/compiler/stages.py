@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.fusion.groups import Fusion, Group, fuse
 from ridgeline.fusion.values import choose_values
+from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, topological
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.printer import print_kernel
@@ -27,12 +28,20 @@ class CompiledKernel:
 
 @dataclass(slots=True)
 class Stages:
-    """Fusion and scheduled loops."""
+    """Fusion and scheduled loops; `inner` are those of the bodies of native control flow."""
 
     fusion: Fusion
     kernels: list[CompiledKernel]
     results: tuple[Node, ...]
     order: tuple[Node, ...]
+    inner: dict[Node, tuple[Stages, ...]] = field(default_factory=dict)
+
+    def all_kernels(self) -> Iterator[CompiledKernel]:
+        """Every kernel, those of bodies included."""
+        yield from self.kernels
+        for parts in self.inner.values():
+            for part in parts:
+                yield from part.all_kernels()
 
 
 def lower_graph(
@@ -52,12 +61,17 @@ def lower_graph(
     fusion = fuse(values, is_input, target.roofline(), target.apart)
     facts = facts or target.facts()
     kernels = []
+    inner: dict[Node, tuple[Stages, ...]] = {}
     for group in fusion.groups:
         if group.lowered is not None:
             steps = target.schedule(group.lowered, facts)
             scheduled = named(replay(group.lowered.kernel, steps))
             kernels.append(CompiledKernel(group, steps, scheduled))
-    return Stages(fusion, kernels, values.results, tuple(topological(outputs, is_input)))
+        elif group.apart is not None and target.runs(group.apart):
+            parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
+            inner[group.apart] = tuple(parts)
+    order = tuple(topological(outputs, is_input))
+    return Stages(fusion, kernels, values.results, order, inner)
 
 
 def device_of(outputs: Sequence[Node], inputs: Sequence[Node]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, nbytes, on_host
+from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, is_apart, nbytes
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
@@ -46,7 +46,7 @@ class Refusal:
 class Group:
     """A kernel in the making: its values, what it reads from memory, and its loops.
 
-    A library call is a group too: `host` is its node, and it has no loops.
+    A library call or control flow is a group too: `apart` is its node, and it has no loops.
     """
 
     number: int
@@ -54,16 +54,16 @@ class Group:
     reads: frozenset[Node]
     seconds: float
     lowered: Lowered | None
-    host: Node | None = None
+    apart: Node | None = None
 
     @property
     def name(self) -> str:
         """What the group computes."""
-        return self.host.op.name if self.lowered is None and self.host else self.loops.kernel.name
+        return self.apart.op.name if self.apart else self.loops.kernel.name
 
     @property
     def loops(self) -> Lowered:
-        """The loops of a group that is not a library call."""
+        """The loops of a group that has some."""
         assert self.lowered is not None
         return self.lowered
 
@@ -123,7 +123,7 @@ class Fuser:
     def _group(self, values: tuple[Node, ...], stored: Sequence[Node]) -> Group:
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = ordered[0].inputs[0] if ordered[0].op is PROJ else ordered[0]
-        if on_host(source):
+        if is_apart(source):
             sources = frozenset(in_memory(i, self.is_input) for i in source.inputs)
             return Group(next(self.numbers), ordered, sources, 0.0, None, source)
         inside = set(ordered)

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.loops.ordered import ORDERED, has_loops
 from ridgeline.loops.views import axis_runs
 from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, IOTA, STOP_GRADIENT
+from ridgeline.ops.index_checks import index_flag
 from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 
@@ -41,11 +45,31 @@ def on_host(node: Node) -> bool:
     """
     if node.op.family == "opaque" and not has_loops(node):
         return True
+    if node.op.family == "control":
+        return any(_needs_host(part) for part in bodies(node)) or _tests_indices(node)
     types = [*node.types, *(i.type for i in node.inputs)]
     return node.op is not PROJ and any(
         t.dtype.kind == "complex" or (t.dtype.itemsize == 1 and t.dtype.kind == "float")
         for t in types
     )
+
+
+@lru_cache(maxsize=1024)
+def _needs_host(part: Body) -> bool:
+    """True where a body holds a library call: then Python runs the loop."""
+    return any(on_host(node) for node in part.order)
+
+
+def _tests_indices(node: Node) -> bool:
+    """True for a loop whose test may read out of range: a flag could not stop it in time."""
+    return (
+        node.op is WHILE and index_flag(node.attrs.test.outputs, node.attrs.test.inputs) is not None
+    )
+
+
+def is_apart(node: Node) -> bool:
+    """True for what is never part of a kernel: library calls and control flow."""
+    return node.op.family == "control" or on_host(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +92,8 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
             continue
         for source in node.inputs:
             users[source].append(node)
-        if on_host(node):
-            stored.update(_host_values(node, is_input))
+        if is_apart(node):
+            stored.update(_whole_values(node, is_input))
         if node.op in (REDUCE, CONTRACT, *ORDERED):
             stored.add(node)
         if node.op is PROJ:
@@ -81,7 +105,7 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
         sites[node] = set()
         for user in users[node]:
             sites[node] |= {user} if user in stored else sites[user]
-        if is_input(node) or node in stored or on_host(node):
+        if is_input(node) or node in stored or is_apart(node):
             continue
         if node.op.family not in ("pointwise", "gather"):
             continue
@@ -90,8 +114,8 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
     return Values(tuple(order), frozenset(stored), results)
 
 
-def _host_values(node: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
-    """What a library call reads and writes: all of it lies in memory."""
+def _whole_values(node: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
+    """What library calls and control flow read and write: all of it lies in memory."""
     if len(node.types) == 1:
         yield node
     for source in node.inputs:
@@ -145,7 +169,7 @@ def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -
         if current in seen:
             continue
         seen.add(current)
-        if is_input(current) or current.op in FOLDS or current.op is PROJ:
+        if is_input(current) or current.op in FOLDS or current.op is PROJ or is_apart(current):
             frontier.add(current)
             continue
         if current.op.family == "pointwise":

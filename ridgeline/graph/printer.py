@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from ridgeline.graph.body import bodies
 from ridgeline.graph.node import LEAF, Node, topological
 from ridgeline.graph.origins import describe
 
@@ -52,7 +53,12 @@ def format_node(node: Node, number: dict[Node, int], *, origins: bool = True) ->
 def format_graph(roots: Sequence[Node], *, origins: bool = True, at_most: int | None = None) -> str:
     """The graph below `roots`, inputs first; `at_most` shows that many lines of a long one."""
     order, number = numbered(roots)
-    lines = [format_node(node, number, origins=origins) for node in order[:at_most]]
+    lines = []
+    for node in order[:at_most]:
+        lines.append(format_node(node, number, origins=origins))
+        for part in bodies(node):
+            inside = format_graph(part.outputs, origins=origins, at_most=at_most)
+            lines += ["    " + line for line in inside.splitlines()]
     if at_most is not None and len(order) > at_most:
         lines.append(f"… {len(order) - at_most} more")
     lines.append("return " + ", ".join(f"%{number[root]}" for root in roots))

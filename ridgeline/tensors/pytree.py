@@ -6,7 +6,7 @@ equal. Nothing here recurses deeper than the user's own nesting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 
@@ -25,18 +25,18 @@ def flatten(tree: Any, leaves: list[Any]) -> Hashable:
 
 def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
     """The structure with this key over these leaves."""
-    remaining = iter(leaves)
+    return _build(key, iter(leaves))
 
-    def build(part: Any) -> Any:
-        if part is None:
-            return next(remaining)
-        kind = part[0]
-        if kind is dict:
-            return dict(zip(part[1], [build(p) for p in part[2]]))
-        items = [build(p) for p in part[1]]
-        return kind(items) if kind in (tuple, list) else kind(*items)
 
-    return build(key)
+def _build(part: Any, remaining: Iterator[Any]) -> Any:
+    # no closure: one that calls itself would keep the leaves alive until the next collection
+    if part is None:
+        return next(remaining)
+    kind = part[0]
+    if kind is dict:
+        return dict(zip(part[1], [_build(p, remaining) for p in part[2]]))
+    items = [_build(p, remaining) for p in part[1]]
+    return kind(items) if kind in (tuple, list) else kind(*items)
 
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from ridgeline.config import config
+from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, topological
 from ridgeline.graph.passes.differentiate import saved_for_backward
@@ -21,6 +23,7 @@ from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.control.loop import LOOP
 from ridgeline.runtime.spaces import on, space
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
@@ -29,6 +32,7 @@ MOST_STRUCTURES = 4096
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
 _PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
 _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
+_UNKNOWN_ITERATIONS = 100  # what a loop that a test ends is taken for
 _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
 
 
@@ -179,8 +183,18 @@ def _seconds(node: Node) -> float:
         return 0.0
     if node.op is CONTRACT:
         return _PER_PRODUCT * _count(node.attrs.extents)
+    if node.op.family == "control":
+        times = bounds(node.attrs.length)[1] if node.op is LOOP else _UNKNOWN_ITERATIONS
+        return times * max(_body_seconds(part) for part in bodies(node))
     sizes = [_count(i.shape) for i in node.inputs]
     return _PER_ELEMENT * max([_count(node.shape), *sizes])
+
+
+@lru_cache(maxsize=1024)
+def _body_seconds(part: Body) -> float:
+    """What the interpreter needs for one iteration of a body."""
+    order = part.order
+    return _PER_NODE * len(order) + sum(map(_seconds, order))
 
 
 def _count(shape: Sequence[Size]) -> int:

@@ -160,7 +160,7 @@ def _highest(leaves: Sequence[Any]) -> int:
 def _wrapped(structure: Any, leaves: Sequence[Any], nodes: Sequence[Node], mode: int) -> Any:
     """Results as tensors, in the structure that the function gave."""
     found, mark = iter(nodes), here(3)
-    made = []
+    made: list[Tensor | None] = []
     for value in leaves:
         if value is None:
             made.append(None)
@@ -355,15 +355,15 @@ def _pair(result: Any) -> tuple[Any, Any]:
 
 def _length(arrays: Sequence[Any], length: int | None) -> int:
     """How often a scan runs: the size of the first axis of what it runs over."""
-    sizes = {}
+    sizes: dict[int, None] = {}
     for value in arrays:
         if value is None:
             continue
         if not value.shape:
             raise ShapeError("scan runs over the first axis of xs, but one of them has no axes")
-        sizes.setdefault(value.shape[0], value)
+        sizes[value.shape[0]] = None
     if length is not None:
-        sizes.setdefault(int(length), None)
+        sizes[int(length)] = None
     if not sizes:
         raise ControlFlowError("scan needs xs to run over, or length=")
     if len(sizes) > 1:

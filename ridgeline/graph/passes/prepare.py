@@ -2,14 +2,19 @@
 
 erase     tags, variables and custom rules, which only differentiation sees
 spell     random bits, written out in elementwise ops
+prune     results and inputs of control flow that nobody reads
+inside    the same passes over the bodies of control flow
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.body import Body, bodies, body, with_bodies
+from ridgeline.graph.node import Node, node, topological
 from ridgeline.graph.passes.erase import erase
+from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.random import RANDOM_BITS, expand
 
@@ -25,6 +30,27 @@ def spell_random(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[No
     return rebuild(roots, replace, stop)
 
 
+@lru_cache(maxsize=1024)
+def prepared(part: Body) -> Body:
+    """A body as the compiler takes it."""
+    return body(part.inputs, prepare(part.outputs, set(part.inputs).__contains__))
+
+
+def prepare_inside(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
+    """The bodies of control flow, each prepared as a graph of its own."""
+    if not any(n.op.family == "control" for n in topological(roots, stop)):
+        return list(roots)
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        held = bodies(current)
+        if not held:
+            return None
+        return node(current.op, inputs, with_bodies(current.attrs, [prepared(b) for b in held]))
+
+    return rebuild(roots, replace, stop)
+
+
 def prepare(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
     """The graph as the compiler takes it; nodes where `stop` holds are its inputs."""
-    return spell_random(erase(roots, stop), stop)
+    plain = spell_random(erase(roots, stop), stop)
+    return prepare_inside(prune(plain, stop), stop)

@@ -110,7 +110,7 @@ def _batch(
         for part in (current.attrs.on_true, current.attrs.on_false)
     ]
     if not has[0]:
-        return cond(inputs[0], *sides, inputs[1:])
+        return cond(inputs[0], sides[0], sides[1], inputs[1:])
     results = []
     for a, b in zip(*(inlined(side, inputs[1:]) for side in sides)):
         results.append(select(broadcast(inputs[0], a.shape, (0,)), a, b))

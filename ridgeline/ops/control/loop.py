@@ -69,7 +69,10 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
     first, last = attrs.carried, attrs.carried + attrs.scanned
     state, arrays, captured = list(inputs[:first]), inputs[first:last], inputs[last:]
-    stacks = [np.empty(t.shape, t.dtype.numpy) for t in current.types[first:]]
+    stacks: list[Array] = [
+        np.empty(t.shape, t.dtype.numpy)  # type: ignore[arg-type]
+        for t in current.types[first:]
+    ]
     places = range(attrs.length)
     for place in reversed(places) if attrs.reverse else places:
         given = [*state, *(array[place] for array in arrays), *captured]

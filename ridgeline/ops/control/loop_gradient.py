@@ -220,18 +220,11 @@ def pull(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
         if n not in inside
     }
     given = [ct for p in plan.given.values() if (ct := cotangents[p]) is not None]
-    found = iter(
-        loop(
-            plan.step,
-            start,
-            [*arrays, *kept.values(), *given],
-            captured,
-            attrs.length,
-            not attrs.reverse,
-        )  # fmt: skip
-        if plan.step.outputs
-        else []
-    )
+    stacks_in = [*arrays, *kept.values(), *given]
+    made: list[Node] = []
+    if plan.step.outputs:
+        made = loop(plan.step, start, stacks_in, captured, attrs.length, not attrs.reverse)
+    found = iter(made)
     results: list[Node | None] = [None] * len(whole.inputs)
     for place in plan.smooth:
         results[place] = next(found)

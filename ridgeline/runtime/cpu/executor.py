@@ -17,6 +17,7 @@ from ridgeline.codegen.llvm.native import Library, compile_cached
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu.control_words import Branch, Loop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.plan_words import Head
 from ridgeline.runtime.cpu.python_entry import python_function
@@ -39,7 +40,7 @@ class Plan:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[Step | Loop | Branch],
         slots: int,
         arena: Sequence[tuple[int, int]] = (),
         arena_bytes: int = 0,
@@ -71,6 +72,11 @@ class Plan:
         return [nanoseconds * 1e-9 for nanoseconds in times]
 
     @property
+    def parallel(self) -> int:
+        """How many kernel calls may use several threads, those of sub-plans included."""
+        return self._words[Head.PARALLEL]
+
+    @property
     def stream_nanoseconds(self) -> int:
         """How long the plan took when a stream last ran it; 0 if none has yet."""
         return self._words[Head.ELAPSED]
@@ -81,7 +87,10 @@ class Plan:
 
 
 def _check(
-    steps: tuple[Step, ...], slots: int, arena: Sequence[tuple[int, int]], arena_bytes: int
+    steps: tuple[Step | Loop | Branch, ...],
+    slots: int,
+    arena: Sequence[tuple[int, int]],
+    arena_bytes: int,
 ) -> None:
     """Refuse what would make native code read or write out of place."""
     takes = slots - len(arena)
@@ -91,27 +100,42 @@ def _check(
         if not 0 <= offset <= arena_bytes or offset % 64:
             raise ValueError(f"slot {slot} at offset {offset} of an arena of {arena_bytes} bytes")
     for number, step in enumerate(steps):
+        if not isinstance(step, Step):
+            check(step, slots)
+            continue
         if not step.function or step.tasks < 0 or step.grain < 1:
             raise ValueError(f"step {number} cannot run: {step}")
         if any(not 0 <= slot < slots for slot in step.args):
             raise ValueError(f"step {number} names a slot outside 0 to {slots - 1}: {step.args}")
 
 
-def _encode(steps: tuple[Step, ...], slots: int, arena: Sequence[tuple[int, int]]) -> array[int]:
+def _encode(
+    steps: tuple[Step | Loop | Branch, ...], slots: int, arena: Sequence[tuple[int, int]]
+) -> array[int]:
     head = [0] * Head.WORDS
     head[Head.POOL] = pool.state()
     head[Head.STEPS] = len(steps)
     head[Head.SLOTS] = slots
     head[Head.ADDRESSES] = slots - len(arena)
     head[Head.ARENA] = len(arena)
-    head[Head.WIDEST] = max((len(step.args) for step in steps), default=0)
-    head[Head.PARALLEL] = sum(step.tasks > step.grain for step in steps)
+    head[Head.WIDEST] = max((len(s.args) for s in steps if isinstance(s, Step)), default=0)
+    head[Head.PARALLEL] = sum(map(_parallel, steps))
     words = array("q", head)
     for slot, offset in arena:
         words.extend((slot, offset))
     for step in steps:
-        words.extend((step.function, step.tasks, step.grain, len(step.args), *step.args))
+        if isinstance(step, Step):
+            words.extend((step.function, step.tasks, step.grain, len(step.args), *step.args))
+        else:
+            words.extend(step.words())
     return words
+
+
+def _parallel(step: Step | Loop | Branch) -> int:
+    """How many kernel calls of a step may use several threads."""
+    if isinstance(step, Step):
+        return int(step.tasks > step.grain)
+    return sum(plan.parallel for plan in step.plans)
 
 
 @lru_cache(maxsize=1)

@@ -1,10 +1,12 @@
-"""The plan executor as LLVM IR: `execute` runs a plan's steps, two Python functions call it.
+"""The plan executor as LLVM IR: `execute` runs a plan's `steps`, two Python functions call it.
 
 The words that it reads are described in `plan_words`.
 """
 
 from __future__ import annotations
 
+from ridgeline.runtime.cpu.control_ir import control_ir
+from ridgeline.runtime.cpu.control_words import LOOP
 from ridgeline.runtime.cpu.plan_words import Head, load_head
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, pool_ir
 from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
@@ -16,7 +18,8 @@ def executor_ir() -> str:
     stack = "alloca i64, i64 %size"
     run = python_entry("run", 2, stack, "%times = inttoptr i64 0 to ptr" + _RUN)
     profile = python_entry("profile", 3, stack, "%times = inttoptr i64 %fixed.2 to ptr" + _RUN)
-    return pool_ir() + region_ir() + _EXECUTE + PYTHON_SYMBOLS + run + profile
+    steps = _PLACE + _STEPS + control_ir() + _EXECUTE
+    return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + run + profile
 
 
 # Slots are on the stack; the GIL is released for the whole run.
@@ -34,19 +37,49 @@ define void @ridgeline_execute(ptr %plan, ptr %slots, i64 %arena, ptr %times) {{
 entry:
   {load_head("pool.word", Head.POOL)}
   %pool = inttoptr i64 %pool.word to ptr
-  {load_head("steps", Head.STEPS)}
-  {load_head("pairs", Head.ARENA)}
-  {load_head("widest", Head.WIDEST)}
   {load_head("parallel", Head.PARALLEL)}
-  %args = alloca ptr, i64 %widest
   %estimate.at = getelementptr i64, ptr %plan, i64 {int(Head.ESTIMATE)}
   %calls = getelementptr i8, ptr %pool, i64 {CALLS}
   atomicrmw add ptr %calls, i64 1 monotonic
-  %pairs.at.first = getelementptr i64, ptr %plan, i64 {int(Head.WORDS)}
-  br label %temporaries
-temporaries:
+  call void @place(ptr %plan, ptr %slots, i64 %arena)
+  %any = icmp sgt i64 %parallel, 0
+  br i1 %any, label %ask, label %begin
+ask:
+  %estimate.old = load atomic i64, ptr %estimate.at monotonic, align 8
+  %answer = call i32 @enter(ptr %pool, i64 %estimate.old)
+  br label %begin
+begin:
+  %mode = phi i32 [ 0, %entry ], [ %answer, %ask ]
+  %estimate = call i64 @steps(ptr %plan, ptr %slots, ptr %pool, i32 %mode, ptr %times)
+  %measure.bit = and i32 %mode, 1
+  %measure = icmp ne i32 %measure.bit, 0
+  br i1 %measure, label %learn, label %leave
+learn:
+  store atomic i64 %estimate, ptr %estimate.at monotonic, align 8
+  br label %leave
+leave:
+  %pool.bit = and i32 %mode, 2
+  %pooled = icmp ne i32 %pool.bit, 0
+  br i1 %pooled, label %cool, label %done
+cool:
+  %hot = getelementptr i8, ptr %pool, i64 {HOT}
+  atomicrmw sub ptr %hot, i32 1 monotonic
+  br label %done
+done:
+  ret void
+}}
+"""
+
+# The temporaries of a plan: their slots become addresses in the arena.
+_PLACE = f"""
+define internal void @place(ptr %plan, ptr %slots, i64 %arena) {{
+entry:
+  {load_head("pairs", Head.ARENA)}
+  %first = getelementptr i64, ptr %plan, i64 {int(Head.WORDS)}
+  br label %head
+head:
   %pair = phi i64 [ 0, %entry ], [ %pair.next, %place ]
-  %cursor = phi ptr [ %pairs.at.first, %entry ], [ %cursor.next, %place ]
+  %cursor = phi ptr [ %first, %entry ], [ %cursor.next, %place ]
   %placing = icmp slt i64 %pair, %pairs
   br i1 %placing, label %place, label %placed
 place:
@@ -58,38 +91,67 @@ place:
   store i64 %temporary, ptr %where
   %pair.next = add i64 %pair, 1
   %cursor.next = getelementptr i64, ptr %cursor, i64 2
-  br label %temporaries
+  br label %head
 placed:
-  %any = icmp sgt i64 %parallel, 0
-  br i1 %any, label %ask, label %steps.begin
-ask:
-  %estimate.old = load atomic i64, ptr %estimate.at monotonic, align 8
-  %answer = call i32 @enter(ptr %pool, i64 %estimate.old)
-  br label %steps.begin
-steps.begin:
-  %mode = phi i32 [ 0, %placed ], [ %answer, %ask ]
+  ret void
+}}
+"""
+
+# The steps of a plan whose slots are filled in; the nanoseconds that parallel ones take one thread
+# where the mode asks to measure (1); a mode with 2 in it may use the pool.
+_STEPS = f"""
+define internal i64 @steps(ptr %plan, ptr %slots, ptr %pool, i32 %mode, ptr %times) {{
+entry:
+  {load_head("steps", Head.STEPS)}
+  {load_head("pairs", Head.ARENA)}
+  {load_head("widest", Head.WIDEST)}
+  %args = alloca ptr, i64 %widest
+  %pairs.words = mul i64 %pairs, 2
+  %head.words = add i64 %pairs.words, {int(Head.WORDS)}
+  %first = getelementptr i64, ptr %plan, i64 %head.words
   %pool.bit = and i32 %mode, 2
   %pooled = icmp ne i32 %pool.bit, 0
   %measure.bit = and i32 %mode, 1
   %measure = icmp ne i32 %measure.bit, 0
   %timed = icmp ne ptr %times, null
+  %clocked = or i1 %timed, %measure
   br label %head
 head:
-  %index = phi i64 [ 0, %steps.begin ], [ %index.next, %next ]
-  %step = phi ptr [ %cursor, %steps.begin ], [ %step.next, %next ]
-  %estimate = phi i64 [ 0, %steps.begin ], [ %estimate.next, %next ]
+  %index = phi i64 [ 0, %entry ], [ %index.next, %next ]
+  %step = phi ptr [ %first, %entry ], [ %step.next, %next ]
+  %estimate = phi i64 [ 0, %entry ], [ %estimate.next, %next ]
   %more = icmp slt i64 %index, %steps
-  br i1 %more, label %read, label %finish
-read:
+  br i1 %more, label %look, label %finish
+look:
   %function = load ptr, ptr %step
   %tasks.at = getelementptr i64, ptr %step, i64 1
   %tasks = load i64, ptr %tasks.at
   %grain.at = getelementptr i64, ptr %step, i64 2
   %grain = load i64, ptr %grain.at
+  %is.control = icmp eq ptr %function, null
+  br i1 %is.control, label %control, label %read
+control:
+  %control.next = getelementptr i64, ptr %step, i64 %tasks
+  %control.begin = call i64 @now()
+  %is.loop = icmp eq i64 %grain, {LOOP}
+  br i1 %is.loop, label %loops, label %branches
+loops:
+  %loop.time = call i64 @loop(ptr %step, ptr %slots, ptr %pool, i32 %mode)
+  br label %controlled
+branches:
+  %branch.time = call i64 @branch(ptr %step, ptr %slots, ptr %pool, i32 %mode)
+  br label %controlled
+controlled:
+  %inner.time = phi i64 [ %loop.time, %loops ], [ %branch.time, %branches ]
+  %control.end = call i64 @now()
+  %control.elapsed = sub i64 %control.end, %control.begin
+  %estimate.inner = add i64 %estimate, %inner.time
+  br i1 %timed, label %write, label %next
+read:
   %count.at = getelementptr i64, ptr %step, i64 3
   %count = load i64, ptr %count.at
   %names = getelementptr i64, ptr %step, i64 4
-  %step.next = getelementptr i64, ptr %names, i64 %count
+  %read.next = getelementptr i64, ptr %names, i64 %count
   br label %gather
 gather:
   %argument = phi i64 [ 0, %read ], [ %argument.next, %copy ]
@@ -106,7 +168,6 @@ copy:
   br label %gather
 gathered:
   %single = icmp sge i64 %grain, %tasks
-  %clocked = or i1 %timed, %measure
   br i1 %clocked, label %clock, label %choose
 clock:
   %before.read = call i64 @now()
@@ -134,26 +195,20 @@ clock.again:
   %estimate.more = add i64 %estimate, %counted
   br i1 %timed, label %write, label %next
 write:
+  %written = phi i64 [ %elapsed, %clock.again ], [ %control.elapsed, %controlled ]
+  %written.next = phi ptr [ %read.next, %clock.again ], [ %control.next, %controlled ]
+  %written.sum = phi i64 [ %estimate.more, %clock.again ], [ %estimate.inner, %controlled ]
   %time.at = getelementptr i64, ptr %times, i64 %index
-  store i64 %elapsed, ptr %time.at
+  store i64 %written, ptr %time.at
   br label %next
 next:
+  %step.next = phi ptr [ %read.next, %ran ], [ %read.next, %clock.again ],
+    [ %written.next, %write ], [ %control.next, %controlled ]
   %estimate.next = phi i64 [ %estimate, %ran ], [ %estimate.more, %clock.again ],
-    [ %estimate.more, %write ]
+    [ %written.sum, %write ], [ %estimate.inner, %controlled ]
   %index.next = add i64 %index, 1
   br label %head
 finish:
-  br i1 %measure, label %learn, label %leave
-learn:
-  store atomic i64 %estimate, ptr %estimate.at monotonic, align 8
-  br label %leave
-leave:
-  br i1 %pooled, label %cool, label %done
-cool:
-  %hot = getelementptr i8, ptr %pool, i64 {HOT}
-  atomicrmw sub ptr %hot, i32 1 monotonic
-  br label %done
-done:
-  ret void
+  ret i64 %estimate
 }}
 """

@@ -1,7 +1,8 @@
 """A plan as native code reads it: an array of 64-bit words.
 
-First a head (see `Head`), then the (slot, offset) pairs of the arena, then the steps, each as
-function, tasks, grain, number of arguments, and the arguments' slots.
+First a head (see `Head`), then the (slot, offset) pairs of the arena, then the steps. A kernel call
+is its function, tasks, grain, number of arguments, and the arguments' slots; loops and branches
+are in `control_words`.
 """
 
 from __future__ import annotations

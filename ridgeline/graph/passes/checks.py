@@ -1,0 +1,88 @@
+"""A flag beside a program's results: some index was out of range, in its kernels or in bodies.
+
+Kernels clamp an index they are not sure of. Loops carry the flag of their bodies, and both sides
+of a branch give one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ridgeline import dtypes
+from ridgeline.graph.body import Body, body
+from ridgeline.graph.node import PROJ, Node, TensorType, leaf, node, proj, topological
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.ops.control.branch import COND
+from ridgeline.ops.elementwise import apply, constant
+from ridgeline.ops.index_checks import index_flag
+
+_FLAG = TensorType((), dtypes.bool_)
+
+
+def with_index_flag(
+    outputs: Sequence[Node], inputs: Sequence[Node]
+) -> tuple[tuple[Node, ...], Node | None]:
+    """The outputs, over control flow that gives flags too, and a scalar that joins all flags."""
+    given = set(inputs)
+    order = topological(outputs, given.__contains__)
+    flags: list[Node] = []
+    made: dict[Node, tuple[Node, int]] = {}  # control flow with a flag, and which output that is
+
+    def change(current: Node, operands: Sequence[Node]) -> Node | None:
+        if current.op is PROJ and current.inputs[0] in made:
+            return _output(made[current.inputs[0]], current.attrs.output)
+        if current.op.family != "control":
+            return None
+        flagged = _flagged(current, operands)
+        if flagged is None:
+            return None
+        made[current] = flagged
+        flags.append(proj(*flagged))
+        return _output(flagged, 0) if len(current.types) == 1 else flagged[0]
+
+    if any(n.op.family == "control" for n in order):
+        outputs = rebuild(outputs, change, given.__contains__)
+    own = index_flag(outputs, inputs)
+    for flag in flags:
+        own = flag if own is None else apply("or", own, flag)
+    return tuple(outputs), own
+
+
+def _output(flagged: tuple[Node, int], number: int) -> Node:
+    """An output of the node as it was, now that a flag stands among them."""
+    changed, flag = flagged
+    return proj(changed, number + (number >= flag))
+
+
+def _flagged(current: Node, operands: Sequence[Node]) -> tuple[Node, int] | None:
+    """Control flow with one more output, the flag; None where no index needs one."""
+    attrs = current.attrs
+    if current.op is COND:
+        sides = [with_index_flag(b.outputs, b.inputs) for b in (attrs.on_true, attrs.on_false)]
+        if all(flag is None for _, flag in sides):
+            return None
+        on_true, on_false = (
+            body(b.inputs, [*outputs, constant(False, dtypes.bool_) if flag is None else flag])
+            for b, (outputs, flag) in zip((attrs.on_true, attrs.on_false), sides)
+        )
+        new = replace(attrs, on_true=on_true, on_false=on_false)
+        return node(COND, operands, new), len(current.types)
+    outputs, flag = with_index_flag(attrs.body.outputs, attrs.body.inputs)
+    if flag is None:
+        return None
+    count = attrs.carried
+    step = _carrying(attrs.body, outputs, flag, count)
+    changes = {"body": step, "carried": count + 1}
+    if hasattr(attrs, "test"):
+        own = attrs.test.inputs
+        changes["test"] = body([*own[:count], leaf(_FLAG), *own[count:]], attrs.test.outputs)
+    start = [*operands[:count], constant(False, dtypes.bool_), *operands[count:]]
+    return node(current.op, start, replace(attrs, **changes)), count
+
+
+def _carrying(step: Body, outputs: Sequence[Node], flag: Node, count: int) -> Body:
+    """A body that joins its flag to the one that it carries."""
+    before = leaf(_FLAG)
+    inputs = [*step.inputs[:count], before, *step.inputs[count:]]
+    return body(inputs, [*outputs[:count], apply("or", before, flag), *outputs[count:]])

@@ -1,0 +1,209 @@
+"""Loops and branches as steps of a plan: sub-plans over slots of their own, bound by tables.
+
+A sub-plan has slots that its caller fills in. *Inside* names one of those slots, *outside* one of
+the calling plan's. In words a control step begins with 0, where others have a function, then its
+length, then its kind; a table is its number of rows and the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ridgeline.runtime.cpu.executor import Plan
+
+LOOP, BRANCH = 0, 1
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A slot that shows the same memory inside and outside."""
+
+    inside: int
+    outside: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A value that goes from iteration to iteration, between two pieces of memory.
+
+    The body writes it at `made`, or it is copied from `source` after every iteration.
+    """
+
+    inside: int
+    made: int
+    source: int
+    start: int
+    result: int
+    spare: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A slot that moves along memory from iteration to iteration."""
+
+    inside: int
+    outside: int
+    first: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A result that is copied out: at `first + iteration * stride` bytes."""
+
+    source: int
+    outside: int
+    first: int
+    stride: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A slot of a test that shows a carried value, by its number."""
+
+    inside: int
+    carried: int
+
+
+@dataclass(frozen=True, slots=True)
+class TestTables:
+    """How the test of a loop is bound; `answer` is the slot of one byte, its own or given."""
+
+    __test__ = False  # not a test case
+
+    arena: int
+    bound: tuple[Bound, ...]
+    shown: tuple[Shown, ...]
+    answer: int
+    owns_answer: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTables:
+    """How a loop's body is bound. A negative count is a loop that a test ends."""
+
+    arena: int
+    count: int
+    bound: tuple[Bound, ...]
+    carried: tuple[Carried, ...]
+    streams: tuple[Stream, ...]
+    copied: tuple[Copied, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SideTables:
+    """How one side of a branch is bound."""
+
+    arena: int
+    bound: tuple[Bound, ...]
+    copied: tuple[Copied, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A step that runs a sub-plan a number of times, or while a test holds."""
+
+    body: Plan
+    tables: LoopTables
+    test: Plan | None = None
+    test_tables: TestTables | None = None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The sub-plans."""
+        return (self.body,) if self.test is None else (self.body, self.test)
+
+    def words(self) -> list[int]:
+        """The step as native code reads it."""
+        tables = self.tables
+        main = [
+            *_table(tables.bound), *_table(tables.carried), *_table(tables.streams),
+            *_table(tables.copied),
+        ]  # fmt: skip
+        test: list[int] = []
+        if self.test is not None and self.test_tables is not None:
+            own = self.test_tables
+            test = [
+                self.test.address, own.arena, own.answer, int(own.owns_answer),
+                *_table(own.bound), *_table(own.shown),
+            ]  # fmt: skip
+        head = [0, 0, LOOP, self.body.address, tables.arena, tables.count, 0]
+        head[1] = len(head) + len(main) + len(test)
+        head[6] = len(head) + len(main) if test else 0
+        return [*head, *main, *test]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A step that runs one of two sub-plans, by the byte at a slot."""
+
+    predicate: int
+    sides: tuple[tuple[Plan, SideTables], tuple[Plan, SideTables]]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The sub-plans."""
+        return tuple(plan for plan, _ in self.sides)
+
+    def words(self) -> list[int]:
+        """The step as native code reads it."""
+        first, second = (
+            [plan.address, tables.arena, *_table(tables.bound), *_table(tables.copied)]
+            for plan, tables in self.sides
+        )
+        head = [0, 0, BRANCH, self.predicate, 0]
+        head[1] = len(head) + len(first) + len(second)
+        head[4] = len(head) + len(first)
+        return [*head, *first, *second]
+
+
+Row = Bound | Carried | Stream | Copied | Shown
+
+
+def _table(rows: Sequence[Row]) -> Iterable[int]:
+    yield len(rows)
+    for row in rows:
+        yield from astuple(row)
+
+
+def check(step: Loop | Branch, slots: int) -> None:
+    """Refuse tables that would make native code read or write out of place."""
+    if isinstance(step, Branch):
+        _within([step.predicate], slots, step)
+        for plan, side in step.sides:
+            _check_rows(step, plan, slots, side.arena, [*side.bound, *side.copied])
+        return
+    tables = step.tables
+    rows: list[Row] = [*tables.bound, *tables.carried, *tables.streams, *tables.copied]
+    _check_rows(step, step.body, slots, tables.arena, rows)
+    if (tables.count < 0) != (step.test is not None):
+        raise ValueError(f"a loop has a count or a test: {step}")
+    if step.test is not None and step.test_tables is not None:
+        own = step.test_tables
+        _check_rows(step, step.test, slots, own.arena, [*own.bound, *own.shown])
+        _within([own.answer], step.test.slots, step)
+        _within([row.carried for row in own.shown], len(tables.carried), step)
+
+
+def _check_rows(
+    step: Loop | Branch, plan: Plan, slots: int, arena: int, rows: Sequence[Row]
+) -> None:
+    _within([] if arena == NOWHERE else [arena], slots, step)
+    for row in rows:
+        # one slot past the last takes what nobody reads
+        inside = [getattr(row, name, 0) for name in ("inside", "made")]
+        _within(inside, plan.slots + 1, step)
+        _within([max(getattr(row, "source", 0), 0)], plan.slots + 1, step)
+        names = ("outside", "start", "result", "spare")
+        _within([getattr(row, name, 0) for name in names if hasattr(row, name)], slots, step)
+
+
+def _within(numbers: Sequence[int], count: int, step: object) -> None:
+    if any(not 0 <= number < count for number in numbers):
+        raise ValueError(f"a control step names a slot outside 0 to {count - 1}: {step}")
