@@ -396,9 +396,9 @@ def test_explain_says_why_a_loop_is_not_native() -> None:
 
 def test_what_is_carried_must_stay_as_it_is() -> None:
     x = rl.ones(3)
-    with pytest.raises(ControlFlowError, match=r"element type of what is carried changes from int"):
+    with pytest.raises(ControlFlowError, match="element type of what is carried changes"):
         rl.scan(lambda c, x: (c + x, None), 0, x)
-    with pytest.raises(ControlFlowError, match=r"shape of carried value 2 changes from float32\[\]"):
+    with pytest.raises(ControlFlowError, match="shape of carried value 2 changes"):
         rl.scan(lambda c, x: ((c[0], c[1] + rl.ones(2)), None), (x, 0.0), x)
     with pytest.raises(ControlFlowError, match="nested differently"):
         rl.scan(lambda c, x: ((c, c), None), 0.0, x)
