@@ -229,3 +229,30 @@ def test_state_of_another_optimizer_is_refused() -> None:
     state["state"][0]["exp_avg"] = tensor([1.0, 2.0])
     with pytest.raises(RidgelineError, match="exp_avg has shape"):
         one.load_state_dict(state)
+
+
+def test_lion_and_lamb_follow_their_papers() -> None:
+    """Ten steps of the published update rules, in NumPy's float64."""
+    for rule in ("Lion", "LAMB"):
+        params, state = parameters("ours"), [a.astype(np.float64) for a in start()]
+        mean, square = ([np.zeros_like(a) for a in state] for _ in range(2))
+        lr, decay, (b1, b2), eps = 0.05, 0.1, (0.9, 0.95), 1e-6
+        optimizer = getattr(optim, rule)(params, lr=lr, betas=(b1, b2), weight_decay=decay)
+        for step in range(STEPS):
+            set_gradients(params, step)
+            optimizer.step()
+            for n, g in enumerate(g.astype(np.float64) for g in gradients(step)):
+                if rule == "Lion":
+                    move = np.sign(b1 * mean[n] + (1 - b1) * g) + decay * state[n]
+                    mean[n] = b2 * mean[n] + (1 - b2) * g
+                    state[n] = state[n] - lr * move
+                    continue
+                mean[n] = b1 * mean[n] + (1 - b1) * g
+                square[n] = b2 * square[n] + (1 - b2) * g * g
+                corrected = mean[n] / (1 - b1 ** (step + 1))
+                move = corrected / (np.sqrt(square[n] / (1 - b2 ** (step + 1))) + eps)
+                move = move + decay * state[n]
+                trust = np.linalg.norm(state[n]) / np.linalg.norm(move)
+                state[n] = state[n] - lr * trust * move
+        for mine, wanted in zip(params, state):
+            np.testing.assert_allclose(as_array(mine), wanted, rtol=1e-4, atol=1e-5)
