@@ -16,15 +16,16 @@ from benchmarks import machine
 from benchmarks.measure import measure
 from benchmarks.report import as_json, print_report, write_json
 from benchmarks.workload import CANDIDATES
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, named
 
-WIDTH = 140  # columns, where the output is no terminal
+WIDTH = 150  # columns, where the output is no terminal
+KNOWN = ", ".join(dict.fromkeys(name.partition(":")[0] for name in WORKLOADS))
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The options of a benchmark run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(WORKLOADS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {KNOWN}")
     parser.add_argument("--rounds", type=int, default=7, help="quiet rounds to measure (7)")
     parser.add_argument("--only", action="append", metavar="CANDIDATE", help="leave others out")
     parser.add_argument("--no-warm-first", action="store_true", help="skip the second first call")
@@ -37,15 +38,16 @@ def main() -> int:
     """Run the chosen workloads and print and store what they took."""
     parser = build_parser()
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in WORKLOADS]
+    unknown = [name for name in arguments.names if not named(name)]
     if unknown:
-        parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+        parser.error(f"no workload {unknown[0]!r}; there are {KNOWN}")
     wrong = [name for name in arguments.only or () if name not in CANDIDATES]
     if wrong:
         parser.error(f"no candidate {wrong[0]!r}; there are {', '.join(CANDIDATES)}")
     progress = Console(stderr=True)
     outcomes = []
-    for name in arguments.names or WORKLOADS:
+    chosen = [full for given in arguments.names for full in named(given)]
+    for name in chosen or WORKLOADS:
         workload = WORKLOADS[name]
         candidates = [
             c for c in CANDIDATES

@@ -22,7 +22,16 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: v for name in PACKAGES if (v := _version(name))},
         "commit": _commit(),
+        "ceilings": ceilings(),
     }
+
+
+def ceilings() -> dict[str, float]:
+    """The measured rates of this machine, float32 arithmetic and a copy, in units per second."""
+    from ridgeline.runtime.cpu.ceilings import ceilings as measured
+
+    found = measured()
+    return {"flops": found.fma_float32, "bytes_per_second": found.copy_bandwidth}
 
 
 def cpu_name() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,7 +19,8 @@ from benchmarks.workload import OURS, OWN
 from benchmarks.workloads import WORKLOADS
 
 HEADINGS = (
-    "median ms", "min ms", "ratio", "of minima", "first call s", "again s", "peak MiB", "error",
+    "median ms", "min ms", "ratio", "of minima", "of ceiling", "first call s", "again s",
+    "peak MiB", "error",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 
@@ -46,7 +48,23 @@ def ratio_of_minima(outcome: Outcome, candidate: str = OURS) -> float | None:
     return own.best / min(peers)
 
 
-def table(outcomes: Sequence[Outcome]) -> Table:
+def share_of_ceiling(workload: str, seconds: float, ceilings: dict[str, float]) -> float | None:
+    """The least time this machine could need, by its measured ceilings, over the time taken."""
+    work = WORKLOADS[workload]
+    least = max(
+        work.flops / ceilings["flops"] if ceilings else 0.0,
+        work.bytes / ceilings["bytes_per_second"] if ceilings else 0.0,
+    )
+    return least / seconds if least and seconds else None
+
+
+def geometric_mean(outcomes: Sequence[Outcome]) -> float | None:
+    """The geometric mean of our ratios to the best peers."""
+    ratios = [r for o in outcomes if (r := ratio(o)) is not None]
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+
+
+def table(outcomes: Sequence[Outcome], ceilings: dict[str, float]) -> Table:
     """All workloads, a row per candidate; the ratio is to the best peer of the workload."""
     shown = Table(box=None, pad_edge=False)
     shown.add_column("workload", no_wrap=True)
@@ -56,23 +74,25 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         title = WORKLOADS[outcome.workload].title
         for name, timing in outcome.timings.items():
-            shown.add_row(title, name, *_cells(outcome, name, timing))
+            shown.add_row(title, name, *_cells(outcome, name, timing, ceilings))
             title = ""
         shown.add_section()
     return shown
 
 
-def _cells(outcome: Outcome, name: str, timing: Timing) -> list[str]:
+def _cells(outcome: Outcome, name: str, timing: Timing, ceilings: dict[str, float]) -> list[str]:
     if timing.error:
         return ["[red]failed[/]", *[""] * (len(HEADINGS) - 1)]
     relative = ratio(outcome, name)
     best = name == best_peer(outcome)
     least = ratio_of_minima(outcome, name)
+    share = share_of_ceiling(outcome.workload, timing.median, ceilings)
     return [
         f"{timing.median * 1e3:.4g}",
         f"{timing.best * 1e3:.4g}",
         "" if relative is None else f"[bold]{relative:.2f}[/]" if best else f"{relative:.2f}",
         "" if least is None else f"{least:.2f}",
+        "" if share is None else f"{share:.0%}",
         f"{timing.first_call_cold:.2f}",
         f"{timing.first_call_warm:.2f}" if timing.first_call_warm else "",
         f"{timing.peak_memory / 2**20:.0f}",
@@ -84,10 +104,14 @@ def print_report(outcomes: Sequence[Outcome], machine: dict[str, Any], console: 
     """The table, what stands beside it, and what went wrong in full."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     console.print(f"{machine['cpu']}, {machine['cores']} cores; {versions}", highlight=False)
-    console.print(table(outcomes))
+    console.print(table(outcomes, machine.get("ceilings", {})))
+    mean = geometric_mean(outcomes)
+    if mean is not None and len(outcomes) > 1:
+        console.print(f"geometric mean of our ratios under jit: {mean:.2f}", highlight=False)
     console.print(
         "ratio: median over the best peer's median in the same rounds, and the same of the "
-        "fastest calls; first call in a fresh "
+        "fastest calls; of ceiling: the least time by the measured rates of arithmetic and of a "
+        "copy, over the median; first call in a fresh "
         "process with an empty cache, again in another with that cache filled; error: largest "
         "deviation from float64, relative to the largest element",
         style="dim",
@@ -115,6 +139,7 @@ def as_json(outcomes: Sequence[Outcome], machine: dict[str, Any]) -> dict[str, A
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine,
+        "geometric_mean": geometric_mean(outcomes),
         "workloads": {
             outcome.workload: {
                 "title": WORKLOADS[outcome.workload].title,
@@ -124,7 +149,13 @@ def as_json(outcomes: Sequence[Outcome], machine: dict[str, Any]) -> dict[str, A
                 "ratio": ratio(outcome),
                 "ratio_of_minima": ratio_of_minima(outcome),
                 "candidates": {
-                    name: {**asdict(timing), "median": timing.median}
+                    name: {
+                        **asdict(timing),
+                        "median": timing.median,
+                        "share_of_ceiling": share_of_ceiling(
+                            outcome.workload, timing.median, machine.get("ceilings", {})
+                        ),
+                    }
                     for name, timing in outcome.timings.items()
                 },
             }

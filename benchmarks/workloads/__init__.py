@@ -1,4 +1,7 @@
-"""The workloads, one file each: a module here with `WORKLOAD` is found by its name."""
+"""The workloads, one file each: a module here with `WORKLOAD` is found by its name.
+
+A module with `WORKLOADS` holds a set of them, named `SET:NAME`; `SET` stands for all of it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,14 @@ def _found() -> dict[str, Workload]:
     names = [module.name for module in pkgutil.iter_modules(__path__)]
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
     found = {m.WORKLOAD.name: m.WORKLOAD for m in modules if hasattr(m, "WORKLOAD")}
+    sets = {w.name: w for m in modules for w in getattr(m, "WORKLOADS", ())}
     known = [name for name in ORDER if name in found]
-    return {name: found[name] for name in [*known, *sorted(set(found) - set(known))]}
+    return {name: found[name] for name in [*known, *sorted(set(found) - set(known))]} | sets
 
 
 WORKLOADS: dict[str, Workload] = _found()
+
+
+def named(name: str) -> list[str]:
+    """The workloads that a name stands for: one, or all of a set."""
+    return [full for full in WORKLOADS if full == name or full.startswith(f"{name}:")]
