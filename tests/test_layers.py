@@ -24,7 +24,7 @@ LAYERS = (
     "cuda fft linalg masked signal special",
     "nn",
     "optim data",
-    "models",
+    "models learn",
     "profile",
     "train",
     "cli",
