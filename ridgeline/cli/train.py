@@ -18,7 +18,10 @@ from typing import Any
 NAME = "train"
 HELP = "train a model on your data or on what comes with it"
 # the keys of ridgeline.train.recipes.RECIPES, which is slow to import
-MODELS = ("lenet", "mlp", "resnet18", "resnet34", "resnet50")
+MODELS = (
+    "lenet", "mlp", "vgg11", "resnet18", "resnet34", "resnet50", "vit", "autoencoder", "vae", "gan",
+    "lstm", "gpt2", "llama", "gcn",
+)  # fmt: skip
 
 
 def _whole(text: str) -> int:
@@ -74,21 +77,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, test, report; 130 when the user stopped the run."""
     from rich.console import Console
 
-    from ridgeline.tensors.tensor import check_device
     from ridgeline.train.display import Display
     from ridgeline.train.events import SummaryWriter
     from ridgeline.train.interrupt import Interrupt
     from ridgeline.train.log import RunLog
     from ridgeline.train.loop import CHECKPOINT, drive
-    from ridgeline.train.recipes import RECIPES
+    from ridgeline.train.recipes import RECIPES, Options
 
     began = time.perf_counter()
-    check_device(arguments.device)
     out: Path = arguments.out or Path("runs") / arguments.model
     recipe = RECIPES[arguments.model]
     settings = _settings(arguments, recipe.defaults, out / CHECKPOINT)
     with RunLog(out / "log.jsonl") as log, Interrupt() as interrupt:
-        prepared = recipe.prepare(settings, arguments.workers)
+        prepared = recipe.prepare(settings, Options(arguments.workers, arguments.device))
         training = prepared.run
         if arguments.resume:
             training.restore(out / CHECKPOINT)

@@ -24,6 +24,7 @@ from ridgeline.data.sources.arrays import NumpyDataset, load_arrays
 from ridgeline.data.sources.cifar import cifar10
 from ridgeline.data.sources.idx import mnist, read_idx
 from ridgeline.data.sources.images import ImageFolder, read_image
+from ridgeline.data.sources.karate import karate_club
 from ridgeline.data.sources.tables import TableDataset, read_table
 from ridgeline.data.sources.text import TextDataset, read_text
 from ridgeline.data.tokenizers import ByteTokenizer, CharTokenizer, FileTokenizer, Tokenizer
@@ -55,6 +56,7 @@ __all__ = [
     "default_collate",
     "digits",
     "get_worker_info",
+    "karate_club",
     "load_arrays",
     "mnist",
     "random_split",

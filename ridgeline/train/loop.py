@@ -86,6 +86,7 @@ class Run:
     loader: DataLoader
     step: Any  # a Step, or a function of a batch that gives the loss and sums of metrics
     settings: Mapping[str, Any]
+    device: str = "cpu"
     progress: Progress = field(default_factory=Progress)
 
     def _parts(self) -> dict[str, Any]:
@@ -124,7 +125,8 @@ class Run:
 
     def take(self, batch: Any) -> tuple[float, dict[str, float]]:
         """One step on a batch."""
-        loss, metrics = self.step(*(batch if isinstance(batch, tuple) else (batch,)))
+        parts = batch if isinstance(batch, tuple) else (batch,)
+        loss, metrics = self.step(*(part.to(self.device) for part in parts))
         return float(loss), {name: float(value) for name, value in metrics.items()}
 
     def end_epoch(self) -> None:

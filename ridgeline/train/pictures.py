@@ -17,10 +17,10 @@ from ridgeline.errors import ShapeError
 from ridgeline.interop.safetensors import write_atomic
 
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # channels to PNG's colour types: grey, with alpha, RGB, RGBA
-# distinct colours for classes, readable by the colour-blind (Okabe and Ito)
+# distinct colours for classes: eight that the colour-blind can read (Okabe and Ito), and two more
 PALETTE = np.array([
     [230, 159, 0], [86, 180, 233], [0, 158, 115], [240, 228, 66], [0, 114, 178], [213, 94, 0],
-    [204, 121, 167], [0, 0, 0],
+    [204, 121, 167], [0, 0, 0], [140, 140, 140], [120, 60, 20],
 ], np.uint8)  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from ridgeline.data import (
     TableDataset,
     TextDataset,
     cifar10,
+    karate_club,
     mnist,
     read_idx,
     read_text,
@@ -209,6 +210,17 @@ def test_tables(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"PAR1xxxx")
     with pytest.raises(InputFileError, match="cannot read the table"):
         TableDataset(tmp_path / "t.parquet")
+
+
+def test_karate_club() -> None:
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.karate_club_graph()
+    edges, sides = karate_club()
+    assert set(map(tuple, edges.T.tolist())) == {
+        p for a, b in graph.edges for p in ((a, b), (b, a))
+    }
+    assert sides.tolist() == [int(graph.nodes[n]["club"] == "Officer") for n in range(34)]
+    assert edges.shape == (2, 156)
 
 
 # ---- text ----------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """What `ridgeline train MODEL` trains: a model, its data, optimizer and schedule, ready to run."""
 
-from ridgeline.train.recipes import images
-from ridgeline.train.recipes.base import Prepared, Recipe, Settings
+from ridgeline.train.recipes import generative, graphs, images, text
+from ridgeline.train.recipes.base import Options, Prepared, Recipe, Settings
 
-RECIPES: dict[str, Recipe] = {**images.RECIPES}
+RECIPES: dict[str, Recipe] = {
+    **images.RECIPES, **generative.RECIPES, **text.RECIPES, **graphs.RECIPES,
+}  # fmt: skip
 
-__all__ = ["RECIPES", "Prepared", "Recipe", "Settings"]
+__all__ = ["RECIPES", "Options", "Prepared", "Recipe", "Settings"]

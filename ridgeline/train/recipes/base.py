@@ -15,6 +15,16 @@ from ridgeline.train.loop import Run
 from ridgeline.train.objectives import Objective
 from ridgeline.train.step import Average, Step
 
+DEFAULT_LENGTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user may choose that does not change the run's numbers, but for rounding."""
+
+    workers: int = 0  # processes that load data
+    device: str = "cpu"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -29,7 +39,7 @@ class Settings:
     accumulate: int = 1
     clip: float = 0.0  # 0: gradients are not clipped
     ema: float = 0.0  # 0: no average of the weights is kept
-    length: int = 64  # tokens in a window of text
+    length: int = DEFAULT_LENGTH  # tokens in a window of text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +63,12 @@ class Recipe:
     """The defaults of a model and how to prepare its run."""
 
     defaults: Settings
-    prepare: Callable[[Settings, int], Prepared]  # the settings, and how many loader workers
+    prepare: Callable[[Settings, Options], Prepared]
 
 
 def make_run(
     settings: Settings,
+    options: Options,
     model: nn.Module,
     optimizer: Optimizer,
     scheduler: Any,
@@ -67,7 +78,7 @@ def make_run(
     """A run of the usual kind: one objective, one optimizer."""
     average = Average(model, settings.ema) if settings.ema else None
     step = Step(model, optimizer, objective, settings.accumulate, settings.clip or None, average)
-    return Run(model, optimizer, scheduler, loader, step, asdict(settings))
+    return Run(model, optimizer, scheduler, loader, step, asdict(settings), options.device)
 
 
 def check_batch(settings: Settings, count: int, what: str) -> None:

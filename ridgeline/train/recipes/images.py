@@ -1,4 +1,4 @@
-"""Image classifiers: LeNet-5, a perceptron, ResNets, a vision transformer.
+"""Image classifiers: LeNet-5, a perceptron, VGG, ResNets, a vision transformer.
 
 The settings of LeNet-5 were chosen on the validation images inside the training part of the
 digits; the test images were not looked at.
@@ -12,14 +12,24 @@ from typing import Any
 from ridgeline import nn
 from ridgeline.data import DataLoader
 from ridgeline.errors import RidgelineError
-from ridgeline.models import lenet5, mlp, resnet18, resnet34, resnet50
+from ridgeline.models import VGG, ViT, lenet5, mlp, resnet18, resnet34, resnet50
+from ridgeline.models.pretrained import numbered
 from ridgeline.optim import SGD, AdamW, Optimizer
 from ridgeline.optim.lr_scheduler import OneCycleLR
 from ridgeline.random import manual_seed
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tracing.jit import jit
 from ridgeline.train.objectives import classification
-from ridgeline.train.recipes.base import Prepared, Recipe, Settings, check_batch, make_run, only
+from ridgeline.train.recipes.base import (
+    DEFAULT_LENGTH,
+    Options,
+    Prepared,
+    Recipe,
+    Settings,
+    check_batch,
+    make_run,
+    only,
+)
 from ridgeline.train.recipes.pictures import Images, open_images
 
 Build = Callable[[Images], nn.Module]
@@ -41,14 +51,28 @@ def _perceptron(images: Images) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *mlp([inputs, 256, 128, images.classes]))
 
 
-def _residual(make: Callable[[int], nn.Module]) -> Build:
+def _in_colour(make: Callable[[int], nn.Module]) -> Build:
     def build(images: Images) -> nn.Module:
+        """A model for three channels, after a layer that makes them of what there are."""
         model = make(images.classes)
         if images.channels != 3:
             return nn.Sequential(nn.Conv2d(images.channels, 3, 1, bias=False), model)
         return model
 
     return build
+
+
+def _vgg(classes: int) -> nn.Module:
+    """VGG-11 with narrow linear layers, for small images."""
+    return VGG((1, 1, 2, 2, 2), classes, batch_norm=True, hidden=256)
+
+
+def _transformer(images: Images) -> nn.Module:
+    return ViT(
+        image_size=images.side, patch_size=4, num_channels=images.channels, hidden_size=96,
+        num_hidden_layers=4, num_attention_heads=4, intermediate_size=192,
+        id2label=numbered(images.classes),
+    )  # fmt: skip
 
 
 def _sgd(model: nn.Module, lr: float) -> Optimizer:
@@ -61,13 +85,13 @@ def _adamw(model: nn.Module, lr: float) -> Optimizer:
 
 def _classifier(
     title: str, build: Build, optimize: Callable[[nn.Module, float], Optimizer]
-) -> Callable[[Settings, int], Prepared]:
-    def prepare(settings: Settings, workers: int) -> Prepared:
-        only(settings, {"length": Settings.__dataclass_fields__["length"].default})
+) -> Callable[[Settings, Options], Prepared]:
+    def prepare(settings: Settings, options: Options) -> Prepared:
+        only(settings, {"length": DEFAULT_LENGTH})
         manual_seed(settings.seed)
         images = open_images(settings.data)
         check_batch(settings, len(images.train), "training images")
-        model = build(images)
+        model = build(images).to(options.device)
         loader = DataLoader(
             images.train,
             settings.batch_size,
@@ -75,23 +99,27 @@ def _classifier(
             drop_last=True,
             seed=settings.seed,
             transform=images.augment,
-            num_workers=workers,
-            persistent_workers=workers > 0,
+            num_workers=options.workers,
+            persistent_workers=options.workers > 0,
         )
         optimizer = optimize(model, settings.lr)
         steps = settings.epochs * len(loader)
         schedule = OneCycleLR(optimizer, settings.lr, total_steps=steps, pct_start=0.2)
-        run = make_run(settings, model, optimizer, schedule, loader, classification)
+        run = make_run(settings, options, model, optimizer, schedule, loader, classification)
         full = (
             f"{title} on {images.name}, {len(images.train)} images to learn, "
             f"{len(images.test)} to test"
         )
-        return Prepared(run, full, lambda kept: {"test_accuracy": accuracy(kept, images.test)})
+        return Prepared(
+            run,
+            full,
+            lambda kept: {"test_accuracy": accuracy(kept, images.test, options.device)},
+        )
 
     return prepare
 
 
-def accuracy(model: nn.Module, dataset: Any) -> float:
+def accuracy(model: nn.Module, dataset: Any, device: str) -> float:
     """The share of a dataset's images that a model recognises."""
 
     @jit
@@ -101,7 +129,9 @@ def accuracy(model: nn.Module, dataset: Any) -> float:
 
     training = model.training
     model.eval()
-    count = sum(int(correct(*batch)) for batch in DataLoader(dataset, _TESTED))
+    count = 0
+    for batch in DataLoader(dataset, _TESTED):
+        count += int(correct(*(part.to(device) for part in batch)))
     model.train(training)
     return count / len(dataset)
 
@@ -116,7 +146,9 @@ def _recipe(
 RECIPES = dict([
     _recipe("lenet", "LeNet-5", _lenet, 60, 64, 0.1),
     _recipe("mlp", "a perceptron of 3 layers", _perceptron, 30, 64, 0.05),
-    _recipe("resnet18", "ResNet-18", _residual(resnet18), 10, 64, 0.05),
-    _recipe("resnet34", "ResNet-34", _residual(resnet34), 10, 64, 0.05),
-    _recipe("resnet50", "ResNet-50", _residual(resnet50), 10, 64, 0.05),
+    _recipe("vgg11", "VGG-11", _in_colour(_vgg), 10, 64, 0.02),
+    _recipe("resnet18", "ResNet-18", _in_colour(resnet18), 10, 64, 0.05),
+    _recipe("resnet34", "ResNet-34", _in_colour(resnet34), 10, 64, 0.05),
+    _recipe("resnet50", "ResNet-50", _in_colour(resnet50), 10, 64, 0.05),
+    _recipe("vit", "a vision transformer", _transformer, 60, 64, 1e-3, _adamw),
 ])  # fmt: skip
