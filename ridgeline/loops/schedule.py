@@ -17,12 +17,16 @@ from ridgeline.loops.steps.cache_read import CacheRead
 from ridgeline.loops.steps.cache_write import CacheWrite
 from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
+from ridgeline.loops.steps.hold import Hold, Spread
 from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.online import Online
+from ridgeline.loops.steps.pad import Pad
+from ridgeline.loops.steps.partials import Partials
 from ridgeline.loops.steps.pipeline import Pipeline
 from ridgeline.loops.steps.reorder import Reorder
 from ridgeline.loops.steps.rfactor import Rfactor
+from ridgeline.loops.steps.share import Share
 from ridgeline.loops.steps.split import Split
 from ridgeline.loops.steps.step import ScheduleError, Step
 from ridgeline.loops.steps.stream import Stream
@@ -35,14 +39,19 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "Fuse",
+    "Hold",
     "Inline",
     "Online",
+    "Pad",
+    "Partials",
     "Pipeline",
     "Reorder",
     "Rfactor",
     "ScheduleError",
     "SetKind",
+    "Share",
     "Split",
+    "Spread",
     "Step",
     "Stream",
     "Tensorize",
@@ -57,6 +66,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "cache_read": CacheRead, "cache_write": CacheWrite, "stream": Stream,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
+    "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
 }  # fmt: skip
 
 

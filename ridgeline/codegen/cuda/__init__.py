@@ -10,6 +10,7 @@ of one slot get the same pointer), then a pointer to a workspace of `workspace_b
 one, then the kernel's sizes as 64-bit integers. No memory needs to be cleared beforehand.
 """
 
+from ridgeline.codegen.cuda.emit import generate
 from ridgeline.codegen.cuda.nvrtc import (
     CudaCompileError,
     NoCudaCompiler,
@@ -25,4 +26,5 @@ __all__ = [
     "NoCudaCompiler",
     "compile_all",
     "compile_source",
+    "generate",
 ]

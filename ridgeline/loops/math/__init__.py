@@ -7,7 +7,7 @@ and NaN; those of integers are exact.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
@@ -26,12 +26,12 @@ EXPANSIONS: dict[str, Callable[..., Expr]] = {
 }  # fmt: skip
 
 
-def expand(expr: Expr) -> Expr:
-    """`expr` with elementary functions written out; other operations stay as they are."""
+def expand(expr: Expr, names: Collection[str] = EXPANSIONS) -> Expr:
+    """`expr` with elementary functions of these names written out; the rest stays as it is."""
     done: dict[Expr, Expr] = {}
     for node in ir.subexpressions(expr):
         operands = tuple(done[child] for child in ir.children(node))
-        if isinstance(node, Op) and node.name in EXPANSIONS and node.dtype.kind == "float":
+        if isinstance(node, Op) and node.name in names and node.dtype.kind == "float":
             done[node] = _expanded(node.name, operands)
         elif isinstance(node, Op) and node.name == "pow":
             done[node] = integer_power(*operands)

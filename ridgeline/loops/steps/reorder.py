@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.ir import Alloc, For, If, Kernel, Seq, Stmt, Var
+from ridgeline.loops.ir import Alloc, Expr, For, If, Kernel, Seq, Stmt, Var
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.steps.scratch import widened
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
@@ -55,18 +55,27 @@ def _push_past(past: set[str], loop: For) -> Stmt:
     return _push(loop, loop.body, past)
 
 
-def _push(loop: For, body: Stmt, past: set[str]) -> Stmt:
+def _push(loop: For, body: Stmt, past: set[str], tests: tuple[Expr, ...] = ()) -> Stmt:
+    """The loop moved inside `body`, together with the tests on its variable that stood between."""
     if not any(isinstance(s, For) and s.name in past for s in ir.statements(body)):
-        return replace(loop, body=body)
+        return _innermost(loop, body, tests)
     if isinstance(body, Seq):
-        return sequence(*(_push(loop, part, past) for part in body.body))
+        return sequence(*(_push(loop, part, past, tests) for part in body.body))
     if isinstance(body, For) and body.name in past:
-        return replace(body, body=_push(loop, body.body, past))
-    if isinstance(body, If) and loop.name not in free_vars(body.guard):
-        return replace(body, body=_push(loop, body.body, past))
+        return replace(body, body=_push(loop, body.body, past, tests))
+    if isinstance(body, If):
+        if loop.name in free_vars(body.guard):
+            return _push(loop, body.body, past, (*tests, body.guard))
+        return replace(body, body=_push(loop, body.body, past, tests))
     if isinstance(body, Alloc):
         old = body.buffer
         wide = replace(old, shape=(loop.extent, *old.shape))
         variable = Var.make(loop.name)
-        return Alloc(wide, _push(loop, widened(body.body, old, wide, variable), past))
+        return Alloc(wide, _push(loop, widened(body.body, old, wide, variable), past, tests))
+    return _innermost(loop, body, tests)
+
+
+def _innermost(loop: For, body: Stmt, tests: tuple[Expr, ...]) -> Stmt:
+    for test in reversed(tests):
+        body = If(test, body)
     return replace(loop, body=body)

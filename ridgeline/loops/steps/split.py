@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, lt, mul, op
+from ridgeline.loops.build import add, floordiv, lt, mul, op
 from ridgeline.loops.ir import Expr, For, If, Kernel, Stmt, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
@@ -33,6 +33,8 @@ class Split(Step):
         return replace(kernel, body=at_loops(kernel.body, self.axis, self._split))
 
     def _split(self, loop: For) -> Stmt:
+        if self.tail == "guard":
+            return self._guarded(loop)
         length, factor = known_extent(loop), self.factor
         whole, rest = divmod(length, factor)
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
@@ -43,8 +45,6 @@ class Split(Step):
             body = replace_variables(loop.body, {loop.name: place})
             return For(inner, ir.index(size), body, loop.axis, loop.kind)
 
-        if self.tail == "guard":
-            return self._guarded(loop, length)
         if whole == 0:
             return piece(ir.index(0), rest)
         if rest == 0:
@@ -59,12 +59,14 @@ class Split(Step):
         )
         return For(outer, ir.index(whole + 1), body, loop.axis, loop.kind)
 
-    def _guarded(self, loop: For, length: int) -> Stmt:
+    def _guarded(self, loop: For) -> Stmt:
+        """Pieces of one length, also of a loop whose length is known only at run time."""
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
-        pieces = -(-length // self.factor)
-        place = add(mul(Var.make(outer), ir.index(self.factor)), Var.make(inner))
+        factor = ir.index(self.factor)
+        pieces = floordiv(add(loop.extent, ir.index(self.factor - 1)), factor)
+        place = add(mul(Var.make(outer), factor), Var.make(inner))
         body = replace_variables(loop.body, {loop.name: place})
-        if pieces * self.factor != length:
-            body = If(lt(place, ir.index(length)), body)
-        piece = For(inner, ir.index(self.factor), body, loop.axis, loop.kind)
-        return For(outer, ir.index(pieces), piece, loop.axis, loop.kind)
+        if mul(pieces, factor) != loop.extent:
+            body = If(lt(place, loop.extent), body)
+        piece = For(inner, factor, body, loop.axis, loop.kind)
+        return For(outer, pieces, piece, loop.axis, loop.kind)

@@ -1,0 +1,69 @@
+"""Where threads must wait for one another: the barriers that the IR leaves out.
+
+Between two waits, memory that several threads can see may be read by all or written by one, but
+not both. Statements that stand outside the thread loops are looked at in order; a wait is due
+before one that touches what an earlier one has written, or writes what it has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Buffer, Load, Reduce, Stmt, Store
+
+Memory = Hashable
+
+
+def memory(buffer: Buffer) -> Memory:
+    """What a buffer lies in: views of one slot are one memory."""
+    return buffer.slot if buffer.slot >= 0 else buffer
+
+
+@dataclass(slots=True)
+class Touched:
+    """Memory read and written by some statements."""
+
+    reads: set[Memory] = field(default_factory=set)
+    writes: set[Memory] = field(default_factory=set)
+
+    def clashes(self, later: Touched) -> bool:
+        """True when statements that come later must wait for these."""
+        return bool(self.writes & (later.reads | later.writes) or self.reads & later.writes)
+
+    def add(self, other: Touched) -> None:
+        """Take note of further statements."""
+        self.reads |= other.reads
+        self.writes |= other.writes
+
+    def clear(self) -> None:
+        """Everybody has waited."""
+        self.reads, self.writes = set(), set()
+
+
+def touched(statement: Stmt, written: set[Memory]) -> Touched:
+    """What a statement touches of the memory that several threads see and some write."""
+    found = Touched()
+    for inner in ir.statements(statement):
+        for expr in ir.subexpressions(*ir.expressions(inner)):
+            if isinstance(expr, Load) and memory(expr.buffer) in written:
+                found.reads.add(memory(expr.buffer))
+        if isinstance(inner, Store) and memory(inner.buffer) in written:
+            found.writes.add(memory(inner.buffer))
+        elif isinstance(inner, Reduce):
+            found.writes |= {memory(b) for b in inner.buffers} & written
+    return found
+
+
+def seen_by_several(nest: Stmt) -> set[Memory]:
+    """Shared and global memory that a launch writes to."""
+    found: set[Memory] = set()
+    for statement in ir.statements(nest):
+        buffers: tuple[Buffer, ...] = ()
+        if isinstance(statement, Store):
+            buffers = (statement.buffer,)
+        elif isinstance(statement, Reduce):
+            buffers = statement.buffers
+        found |= {memory(b) for b in buffers if b.scope in ("shared", "global", "stream")}
+    return found

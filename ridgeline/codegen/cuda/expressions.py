@@ -1,0 +1,203 @@
+"""Expressions as CUDA C++: each distinct operation becomes a constant of the innermost scope.
+
+The C++ compiler moves invariant code and shares what is equal, so operations are written where they
+are used. Index arithmetic is done in 32 bits where the ranges of the loops show that it fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from ridgeline import dtypes
+from ridgeline.codegen.cuda.scalar_ops import scalar
+from ridgeline.codegen.cuda.types import literal, register_type
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.math import expand
+from ridgeline.loops.ranges import Simplifier
+
+_INDEX_OPS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "neg", "select"})
+_EXPANDED = ("pow",)  # CUDA's own is off by up to 4 ulp
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1
+
+
+class Lines:
+    """Text under construction, indented by the depth of braces."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.depth = 1
+        self._names = 0
+
+    def line(self, text: str) -> None:
+        """Append a line."""
+        self.text.append("  " * self.depth + text)
+
+    def fresh(self, stem: str = "v") -> str:
+        """A name not used before."""
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Braces around what is written inside the `with`."""
+        self.line(f"{head} {{" if head else "{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+
+class Expressions:
+    """Writes expressions; `load` says how an element of a buffer is read."""
+
+    def __init__(
+        self, lines: Lines, ranges: Mapping[str, tuple[int, int]], load: Callable[[Load], str]
+    ) -> None:
+        self.lines = lines
+        self.variables: dict[str, str] = {}
+        self._load = load
+        self._ranges = ranges
+        self._simplifier = Simplifier(ranges)
+        self._scopes: list[dict[Expr, str]] = [{}]
+        self._fits: dict[Expr, bool] = {}
+        self._short: dict[Expr, bool] = {}
+
+    def forget(self) -> None:
+        """Begin a new statement: memory may have changed since the last one."""
+        self._scopes = [{}]
+
+    def bind(self, hole: Hole, name: str) -> None:
+        """Say what a hole stands for."""
+        self._scopes[-1][hole] = name
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names made inside are not visible outside."""
+        self._scopes.append({})
+        yield
+        self._scopes.pop()
+
+    def simplified(self, expr: Expr) -> Expr:
+        """An equal index, as simple as the ranges allow."""
+        return self._simplifier.run(expr)
+
+    def index(self, expr: Expr) -> str:
+        """The value of index arithmetic."""
+        return self.value(self.simplified(expr))
+
+    def value(self, expr: Expr) -> str:
+        """The C++ name or literal of a value, writing what it needs first."""
+        stack = [expand(expr, _EXPANDED)]
+        root = stack[0]
+        while stack:
+            current = stack[-1]
+            if self._known(current) is not None:
+                stack.pop()
+                continue
+            missing = [n for n in self._operands(current) if self._known(n) is None]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            self._scopes[-1][current] = self._written(current)
+        found = self._known(root)
+        assert found is not None
+        return found
+
+    def _operands(self, expr: Expr) -> tuple[Expr, ...]:
+        if isinstance(expr, Op) and expr.name == "guarded":
+            return (expr.args[0], expr.args[2])  # the middle one only where the condition holds
+        return ir.children(expr) if isinstance(expr, Op) else ()
+
+    def _known(self, expr: Expr) -> str | None:
+        if isinstance(expr, Const):
+            return str(expr.value) if self._is_short(expr) else literal(expr)
+        if isinstance(expr, Var):
+            return self.variables[expr.name]
+        for scope in reversed(self._scopes):
+            found = scope.get(expr)
+            if found is not None:
+                return found
+        return None
+
+    def _written(self, expr: Expr) -> str:
+        assert isinstance(expr, (Op, Load)), f"{expr!r} has no value here"
+        name = self.lines.fresh()
+        kind = self._type(expr)
+        if isinstance(expr, Load):
+            self.lines.line(f"const {kind} {name} = {self._load(expr)};")
+        elif expr.name == "guarded":
+            condition, chosen, other = expr.args
+            self.lines.line(f"{kind} {name} = {self._known(other)};")
+            with self.lines.block(f"if ({self._known(condition)})"), self.scope():
+                self.lines.line(f"{name} = {self.value(chosen)};")
+        else:
+            self.lines.line(f"const {kind} {name} = {self._operation(expr)};")
+        return name
+
+    def _operation(self, expr: Op) -> str:
+        args = [self._known(a) or "" for a in expr.args]
+        if self._is_short(expr):
+            return self._short_operation(expr, args)
+        wide = [
+            f"(long long){text}" if self._is_short(a) and a.dtype is dtypes.int64 else text
+            for a, text in zip(expr.args, args)
+        ]
+        if expr.dtype is not dtypes.int64 and expr.name not in ("bitcast",):
+            wide = args
+        return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide)
+
+    def _short_operation(self, expr: Op, args: list[str]) -> str:
+        """Index arithmetic in 32 bits; operands fit, though they may be held in 64."""
+        first = 1 if expr.name == "select" else 0
+        short = [
+            text if i < first or self._is_short(a) else f"(int){text}"
+            for i, (a, text) in enumerate(zip(expr.args, args))
+        ]
+        if expr.name in ("floordiv", "mod"):
+            low, divisor = self._interval(expr.args[0])[0], expr.args[1]
+            if isinstance(divisor, Const) and int(divisor.value) > 0 and (low or 0) >= 0:
+                sign = "/" if expr.name == "floordiv" else "%"
+                return f"(int)((unsigned int){short[0]} {sign} {int(divisor.value)}u)"
+            return f"rl_int_{expr.name}<int>({short[0]}, {short[1]})"
+        if expr.name == "neg":
+            return f"(-{short[0]})"
+        if expr.name in ("add", "sub", "mul"):
+            sign = {"add": "+", "sub": "-", "mul": "*"}[expr.name]
+            return f"({short[0]} {sign} {short[1]})"
+        return scalar(expr.name, dtypes.int32, dtypes.int32, short)
+
+    def _type(self, expr: Expr) -> str:
+        return "int" if self._is_short(expr) else register_type(expr.dtype)
+
+    def _is_short(self, expr: Expr) -> bool:
+        """True for int64 values that are held in 32 bits."""
+        if expr.dtype is not dtypes.int64:
+            return False
+        if expr not in self._short:
+            if isinstance(expr, Var):
+                self._short[expr] = expr.name in self._ranges
+            elif isinstance(expr, Const):
+                self._short[expr] = self._in_range(expr)
+            else:
+                name = expr.name if isinstance(expr, Op) else ""
+                operands = ir.children(expr)[name == "select" :]
+                self._short[expr] = name in _INDEX_OPS and all(
+                    map(self._in_range, (expr, *operands))
+                )
+        return self._short[expr]
+
+    def _in_range(self, expr: Expr) -> bool:
+        if expr not in self._fits:
+            low, high = self._interval(expr)
+            known = low is not None and high is not None
+            self._fits[expr] = known and low >= _LEAST and high <= _MOST  # type: ignore[operator]
+        return self._fits[expr]
+
+    def _interval(self, expr: Expr) -> tuple[int | None, int | None]:
+        if isinstance(expr, Const):
+            return int(expr.value), int(expr.value)
+        simplifier = self._simplifier
+        return simplifier.interval(simplifier.form(simplifier.run(expr)))

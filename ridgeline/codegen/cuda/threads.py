@@ -1,0 +1,169 @@
+"""Which bits of a thread's number each thread loop takes, and what memory each buffer gets.
+
+Thread loops come in powers of two. In a nest of them the innermost loop takes the lowest bits.
+Statements outside some thread loops run in all their threads alike; what they write to memory is
+written by the thread whose bits for the missing loops are zero. A team is the threads that differ
+only in the bits of loops further in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeline.loops import ir
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)  # fmt: skip
+
+_WARP = 32
+_MOST_THREADS = 1024
+_CLUSTER_BLOCK = 512  # threads of a block where a row takes several: leaves registers to hold it
+
+
+class CodegenError(Exception):
+    """Loops that cannot be written for a GPU: a defect of the schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The bits of a thread's number that are a loop's variable."""
+
+    divisor: int
+    extent: int
+
+    @property
+    def mask(self) -> int:
+        """These bits, set."""
+        return (self.extent - 1) * self.divisor
+
+    @property
+    def text(self) -> str:
+        """The variable, from the thread's number."""
+        shifted = f"(tid >> {self.divisor.bit_length() - 1})" if self.divisor > 1 else "tid"
+        return f"({shifted} & {self.extent - 1})"
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The thread loops of one launch, by identity, and how many threads there are in all."""
+
+    places: dict[int, Place]
+    total: int
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that work together on what one block cannot hold."""
+        return self.total // _CLUSTER_BLOCK if self.total > _MOST_THREADS else 1
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.total // self.cluster
+
+
+def arrange(nest: Stmt) -> Threads:
+    """Give every thread loop of a launch its bits."""
+    places: dict[int, Place] = {}
+
+    def width(statement: Stmt) -> int:
+        """Threads that the loops inside a statement need."""
+        if isinstance(statement, Seq):
+            return max(map(width, statement.body), default=1)
+        if isinstance(statement, For):
+            inner = width(statement.body)
+            if statement.kind != "thread":
+                return inner
+            assert isinstance(statement.extent, Const)
+            places[id(statement)] = Place(inner, int(statement.extent.value))
+            return inner * int(statement.extent.value)
+        return width(statement.body) if isinstance(statement, (If, Alloc)) else 1
+
+    return Threads(places, max(width(nest), _WARP))
+
+
+def has_threads(statement: Stmt) -> bool:
+    """True when thread loops lie inside."""
+    return any(isinstance(s, For) and s.kind == "thread" for s in ir.statements(statement))
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a register buffer lies in threads: the axes each thread keeps, with their lengths."""
+
+    kept: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Elements of each thread."""
+        total = 1
+        for size in self.shape:
+            total *= size
+        return total
+
+
+def spread(buffer: Buffer, body: Stmt, threads: Threads) -> Spread:
+    """The axes of a register buffer that are thread loops, and those that a thread has itself."""
+    places: list[set[Place | None]] = [set() for _ in buffer.shape]
+
+    def touch(index: tuple[Expr, ...], around: dict[str, Place], writes: bool) -> None:
+        used: set[Place] = set()
+        for axis, place in enumerate(index):
+            own = around.get(place.name) if isinstance(place, Var) else None
+            places[axis].add(own)
+            used |= {own} if own is not None else set()
+        if writes and not used.issuperset(around.values()):
+            raise CodegenError(f"threads share the register buffer {buffer.name!r}")
+
+    def visit(statement: Stmt, around: dict[str, Place], folding: frozenset[str]) -> None:
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(expr, Load) and expr.buffer == buffer:
+                touch(expr.index, around, False)
+        if isinstance(statement, Store) and statement.buffer == buffer:
+            touch(statement.index, around, True)
+        elif isinstance(statement, Reduce) and buffer in statement.buffers:
+            touch(statement.index, {n: p for n, p in around.items() if n not in folding}, True)
+        elif isinstance(statement, Seq):
+            for part in statement.body:
+                visit(part, around, folding)
+        elif isinstance(statement, For) and statement.kind == "thread":
+            inside = {**around, statement.name: threads.places[id(statement)]}
+            reduces = {statement.name} if statement.axis == "reduce" else set()
+            visit(statement.body, inside, folding | reduces)
+        elif isinstance(statement, (For, If, Alloc)):
+            visit(statement.body, around, folding)
+
+    visit(body, {}, frozenset())
+    if any(len(p) > 1 and p != {None} for p in places):
+        raise CodegenError(f"threads exchange elements of the register buffer {buffer.name!r}")
+    kept = tuple(a for a, p in enumerate(places) if p != set() and None in p)
+    shape = []
+    for axis in kept:
+        size = buffer.shape[axis]
+        if not isinstance(size, Const):
+            raise CodegenError(f"the size of {buffer.name!r} is known only at run time")
+        shape.append(int(size.value))
+    return Spread(kept, tuple(shape))
+
+
+def written_slots(kernel: Kernel) -> set[int]:
+    """The slots that a kernel writes to."""
+    found: set[int] = set()
+    for statement in ir.statements(kernel.body):
+        if isinstance(statement, Store):
+            found.add(statement.buffer.slot)
+        elif isinstance(statement, Reduce):
+            found.update(b.slot for b in statement.buffers)
+    return found

@@ -1,0 +1,137 @@
+"""Vector loops: unrolled loops between accesses of up to 16 bytes.
+
+What a vector loop reads side by side is read before it, what it stores side by side after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ridgeline.codegen.cuda.barriers import Memory, Touched, memory
+from ridgeline.codegen.cuda.threads import Threads
+from ridgeline.codegen.cuda.types import memory_type
+from ridgeline.codegen.cuda.writes import Writes
+from ridgeline.loops import ir
+from ridgeline.loops.build import affine, free_vars, substitute
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
+
+
+class VectorLoops(Writes):
+    """Emits vector loops."""
+
+    def __init__(
+        self, threads: Threads, ranges: dict[str, tuple[int, int]], workspaces: dict[str, int]
+    ) -> None:
+        super().__init__(threads, ranges, workspaces)
+        self.written: set[Memory] = set()
+        self.pending = Touched()
+
+    def statement(self, statement: Stmt) -> None:
+        """Emit one statement."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _untracked(self) -> Iterator[None]:
+        """Inside one statement of a team, a thread sees its own writes."""
+        saved, self.pending = self.pending, Touched()
+        written, self.written = self.written, set()
+        yield
+        self.pending, self.written = saved, written
+
+    def _vector_loop(self, loop: For) -> None:
+        assert isinstance(loop.extent, Const), "vector loops have a known length"
+        length = int(loop.extent.value)
+        parts = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
+        writes = [p for p in parts if isinstance(p, (Store, Reduce))]
+        changed = [memory(b) for s in ir.statements(loop.body) for b in _targets(s)]
+        self.values.forget()
+        with self.lines.block(""), self._untracked():
+            saved = self.packs, self.pack_stores
+            self.packs, self.pack_stores = dict(self.packs), dict(self.pack_stores)
+            for load in _plain_loads(writes):
+                if memory(load.buffer) not in changed and self._packs(load, loop.name, length):
+                    self._read_pack(load, loop.name, length)
+            stores = []
+            if self._owner() is None:
+                stores = [
+                    w for w in writes
+                    if isinstance(w, Store) and changed.count(memory(w.buffer)) == 1
+                    and self._packs(w, loop.name, length)
+                ]  # fmt: skip
+            for store in stores:
+                name = self.lines.fresh("out")
+                self.lines.line(f"Pack<{memory_type(store.buffer.dtype)}, {length}> {name};")
+                self.pack_stores[id(store)] = name
+            outside, self.lane = self.lane, loop.name
+            self.lines.line("#pragma unroll")
+            name = self._declare(loop.name)
+            with self.lines.block(f"for (int {name} = 0; {name} < {length}; ++{name})"):
+                self.statement(loop.body)
+            self.lane = outside
+            for store in stores:
+                self.values.forget()
+                kind = f"Pack<{memory_type(store.buffer.dtype)}, {length}>"
+                at = self._address(store.buffer, self._first(store.index, loop.name))
+                self.lines.line(f"*({kind} *)({at}) = {self.pack_stores[id(store)]};")
+            self.packs, self.pack_stores = saved
+
+    def _first(self, index: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
+        return tuple(substitute(i, {Var.make(lane): ir.index(0)}) for i in index)
+
+    def _read_pack(self, load: Load, lane: str, length: int) -> None:
+        kind = f"Pack<{memory_type(load.buffer.dtype)}, {length}>"
+        name = self.lines.fresh("in")
+        at = self._address(load.buffer, self._first(load.index, lane))
+        self.lines.line(f"const {kind} {name} = *(const {kind} *)({at});")
+        self.packs[load] = name
+
+    def _packs(self, access: Load | Store, lane: str, length: int) -> bool:
+        """True when the lanes of an access lie side by side at an aligned address."""
+        buffer = access.buffer
+        bytes_ = length * buffer.dtype.itemsize
+        if buffer.name in self.registers or length < 2 or bytes_ < 4 or length & (length - 1):
+            return False
+        if not buffer.shape or any(lane in free_vars(i) for i in access.index[:-1]):
+            return False
+        group = max(length // max(bytes_ // 16, 1), 1)  # elements of one access
+        form = affine(self.values.simplified(access.index[-1]))
+        if form is None or form[0].pop(lane, 0) != 1:
+            return False
+        if form[1] % group or any(c % group for c in form[0].values()):
+            return False
+        inner: int = 1
+        for position in range(len(buffer.shape) - 1, 0, -1):
+            size = buffer.shape[position]
+            if not isinstance(size, Const):
+                return False
+            inner *= int(size.value)
+            if inner % group and access.index[position - 1] != ir.index(0):
+                return False
+        return True
+
+
+def _targets(statement: Stmt) -> tuple[Buffer, ...]:
+    if isinstance(statement, Store):
+        return (statement.buffer,)
+    return statement.buffers if isinstance(statement, Reduce) else ()
+
+
+def _plain_loads(writes: list[Store | Reduce]) -> list[Load]:
+    """Loads that happen whatever the data is: not behind a guard."""
+    found: dict[Load, None] = {}
+    seen: set[Expr] = set()
+    for write in writes:
+        stack = list(ir.expressions(write))
+        while stack:
+            expr = stack.pop()
+            if expr in seen:
+                continue
+            seen.add(expr)
+            if isinstance(expr, Load):
+                found.setdefault(expr)
+                stack.extend(expr.index)
+            elif isinstance(expr, Op):
+                guarded = expr.name == "guarded"
+                stack.extend((expr.args[0], expr.args[2]) if guarded else expr.args)
+    return list(found)

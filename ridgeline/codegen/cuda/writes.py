@@ -1,0 +1,130 @@
+"""Stores and joins: into registers, into memory by one thread, into memory by many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ridgeline.codegen.cuda.access import Accesses, Registers
+from ridgeline.codegen.cuda.threads import Threads
+from ridgeline.codegen.cuda.types import is_narrow_float, loaded, memory_type, stored
+from ridgeline.loops.ir import Buffer, Expr, Hole, Op, Reduce, Store
+from ridgeline.loops.monoids import MONOIDS, Monoid
+
+_NATIVE_ATOMICS = {
+    "sum": ("Add", ("float32", "float64", "int32", "uint32", "int64", "uint64")),
+    "max": ("Max", ("int32", "uint32")),
+    "min": ("Min", ("int32", "uint32")),
+}
+
+
+class Writes(Accesses):
+    """Emits the statements that write; a vector loop may collect what they store."""
+
+    def __init__(
+        self, threads: Threads, ranges: dict[str, tuple[int, int]], workspaces: dict[str, int]
+    ) -> None:
+        super().__init__(threads, ranges, workspaces)
+        self.pack_stores: dict[int, str] = {}
+
+    def _write(self, statement: Store | Reduce) -> None:
+        self.values.forget()
+        target = statement.buffer if isinstance(statement, Store) else statement.buffers[0]
+        registers = self.registers.get(target.name)
+        if isinstance(statement, Store):
+            if registers is not None:
+                self._store_register(registers, statement)
+                return
+            name = self.pack_stores.get(id(statement))
+            if name is not None and self.lane is not None:
+                with self.lines.block(""):
+                    value = stored(statement.buffer.dtype, self.values.value(statement.value))
+                    self.lines.line(f"{name}.set({self.values.variables[self.lane]}, {value});")
+                return
+        owner = None if registers is not None else self._owner()
+        with self.lines.block(f"if ({owner})" if owner else ""):
+            if isinstance(statement, Store):
+                value = self.values.value(statement.value)
+                at = self._linear(target.shape, statement.index)
+                text = stored(target.dtype, value)
+                self.lines.line(f"{self._pointer(target)}[{at}] = {text};")
+            elif registers is None and self.folded:
+                self._atomic(statement)
+            else:
+                self._reduce(statement)
+
+    def _store_register(self, registers: Registers, statement: Store) -> None:
+        with self.lines.block(""):
+            value = self.values.value(statement.value)
+            if registers.spread.count == 1:
+                self.lines.line(f"{registers.name} = {value};")
+            else:
+                at = self._place(registers, statement.index)
+                self.lines.line(self._assigned(registers, at, value))
+
+    def _reduce(self, statement: Reduce) -> None:
+        monoid = MONOIDS[statement.monoid]
+        buffers = statement.buffers
+        places = [self._element(b, statement.index) for b in buffers]
+        term = statement.values[0]
+        if (
+            statement.monoid == "sum" and isinstance(term, Op) and term.name == "mul"
+            and buffers[0].dtype.kind == "float" and not is_narrow_float(buffers[0].dtype)
+        ):  # fmt: skip
+            factors = ", ".join(self.values.value(a) for a in term.args)
+            fused = "fma" if buffers[0].dtype.itemsize == 8 else "fmaf"
+            self.lines.line(f"{places[0]} = {fused}({factors}, {places[0]});")
+            return
+        values = [self.values.value(v) for v in statement.values]
+        self._join_element(monoid, buffers, places, values)
+
+    def _join_element(
+        self, monoid: Monoid, buffers: tuple[Buffer, ...], places: list[str], values: list[str]
+    ) -> None:
+        with self.values.scope():
+            old = tuple(
+                self._hole(p if b.name in self.registers else loaded(b.dtype, p), b)
+                for p, b in zip(places, buffers)
+            )
+            new = tuple(self._hole(v, b) for v, b in zip(values, buffers))
+            results = [self.values.value(e) for e in monoid.join(old, new)]
+            for place, buffer, result in zip(places, buffers, results):
+                text = result if buffer.name in self.registers else stored(buffer.dtype, result)
+                self.lines.line(f"{place} = {text};")
+
+    def _atomic(self, statement: Reduce) -> None:
+        """A join into memory that other threads join into as well."""
+        (buffer,), (term,) = statement.buffers, statement.values
+        value = self.values.value(term)
+        at = self._address(buffer, statement.index)
+        kind = buffer.dtype.name
+        name, kinds = _NATIVE_ATOMICS.get(statement.monoid, ("", ()))
+        if kind in kinds:
+            wrap = "(unsigned long long *)" if kind == "int64" else ""
+            number = f"(unsigned long long)({value})" if kind == "int64" else value
+            self.lines.line(f"atomic{name}({wrap}({at}), {number});")
+            return
+        element = memory_type(buffer.dtype)
+        head = f"rl_atomic({at}, [&]({element} old) -> {element}"
+        with self.lines.block(head), self.values.scope():
+            a = (self._hole(loaded(buffer.dtype, "old"), buffer),)
+            b = (self._hole(value, buffer),)
+            (result,) = MONOIDS[statement.monoid].join(a, b)
+            self.lines.line(f"return {stored(buffer.dtype, self.values.value(result))};")
+        self.lines.text[-1] += ");"
+
+    def _join(
+        self, monoid: Monoid, buffers: Sequence[Buffer], left: list[str], right: list[str]
+    ) -> None:
+        """left := left join right, for C++ values."""
+        self.values.forget()
+        with self.values.scope():
+            a = tuple(self._hole(t, b) for t, b in zip(left, buffers))
+            b = tuple(self._hole(t, b) for t, b in zip(right, buffers))
+            results = [self.values.value(e) for e in monoid.join(a, b)]
+            for target, result in zip(left, results):
+                self.lines.line(f"{target} = {result};")
+
+    def _hole(self, text: str, buffer: Buffer) -> Expr:
+        hole = Hole.make(buffer.dtype, self.lines.fresh("h"))
+        self.values.bind(hole, text)
+        return hole

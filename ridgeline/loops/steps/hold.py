@@ -1,0 +1,161 @@
+"""Hold and Spread: what a row needs more than once stays in registers, spread over threads.
+
+`Hold` reads a parameter once and keeps it for all later stages; `Spread` lays scratch out by the
+loops that index it. Where one of these loops is bound to threads, every thread keeps its own part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import affine, free_vars, substitute
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from ridgeline.loops.rewrite import map_children, map_expressions, sequence
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
+
+Chain = tuple[For | If, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold(Step):
+    """Read a parameter once at the start of a loop's body, and keep what was read in registers."""
+
+    buffer: str
+    inside: str
+    name: ClassVar[str] = "hold"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Put the copy in front, and read from it."""
+        loops_named(kernel, self.inside)
+        return replace(kernel, body=at_loops(kernel.body, self.inside, self._held))
+
+    def _held(self, loop: For) -> Stmt:
+        found = _reads(loop.body, self.buffer)
+        loads = {load for load, _ in found}
+        if len(loads) != 1:
+            raise ScheduleError(f"{self.buffer!r} is read in {len(loads)} ways, not in one")
+        if len({_outline(chain) for _, chain in found}) != 1:
+            raise ScheduleError(f"{self.buffer!r} is read in loops of different lengths")
+        load, chain = found[0]
+        axes = [c for c in chain if isinstance(c, For)]
+        if {a.name for a in axes} - {n for i in load.index for n in free_vars(i)}:
+            raise ScheduleError(f"{self.buffer!r} is read again and again in one stage")
+        place = tuple(Var.make(a.name) for a in axes)
+        shape = tuple(ir.index(known_extent(a)) for a in axes)
+        held = Buffer(f"{self.buffer}_held", shape, load.dtype, "reg")
+        copy: Stmt = Store(held, place, load)
+        for part in reversed(chain):
+            copy = (
+                If(part.guard, copy)
+                if isinstance(part, If)
+                else replace(part, body=copy, axis="spatial")
+            )
+        known = {load: Load.make(held, place)}
+        body = map_expressions(loop.body, lambda e: substitute(e, known))
+        return replace(loop, body=Alloc(held, sequence(copy, body)))
+
+
+def _reads(body: Stmt, name: str) -> list[tuple[Load, Chain]]:
+    """Reads of a parameter, with the loops and tests around each."""
+    found: list[tuple[Load, Chain]] = []
+
+    def visit(statement: Stmt, chain: Chain) -> None:
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(expr, Load) and expr.buffer.name == name:
+                found.append((expr, chain))
+        if isinstance(statement, Seq):
+            for part in statement.body:
+                visit(part, chain)
+        elif isinstance(statement, (For, If)):
+            visit(statement.body, (*chain, statement))
+        elif isinstance(statement, Alloc):
+            visit(statement.body, chain)
+
+    visit(body, ())
+    return found
+
+
+def _outline(chain: Chain) -> tuple[object, ...]:
+    return tuple((c.name, c.extent) if isinstance(c, For) else c.guard for c in chain)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Step):
+    """Lay scratch out by loops: one axis for each, so that an element belongs to an iteration."""
+
+    buffer: str
+    axes: tuple[str, ...]
+    name: ClassVar[str] = "spread"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Replace the scratch and every access to it."""
+        extents = [ir.index(max(map(known_extent, loops_named(kernel, a)))) for a in self.axes]
+        if not any(
+            isinstance(s, Alloc) and s.buffer.name == self.buffer
+            for s in ir.statements(kernel.body)
+        ):
+            raise ScheduleError(f"there is no scratch {self.buffer!r}")
+
+        def visit(statement: Stmt) -> Stmt:
+            if isinstance(statement, Alloc) and statement.buffer.name == self.buffer:
+                return self._laid_out(statement, extents)
+            return map_children(statement, visit)
+
+        return replace(kernel, body=visit(kernel.body))
+
+    def _laid_out(self, statement: Alloc, extents: list[ir.Const]) -> Stmt:
+        old = statement.buffer
+        new = replace(old, shape=tuple(extents), scope="reg")
+        place = tuple(Var.make(a) for a in self.axes)
+        indices: set[tuple[Expr, ...]] = set()
+        for inner in ir.statements(statement.body):
+            for expr in ir.subexpressions(*ir.expressions(inner)):
+                if isinstance(expr, Load) and expr.buffer == old:
+                    indices.add(expr.index)
+            if isinstance(inner, Store) and inner.buffer == old:
+                indices.add(inner.index)
+            elif isinstance(inner, Reduce) and old in inner.buffers:
+                raise ScheduleError(f"{self.buffer!r} is folded into")
+        if len(indices) != 1:
+            raise ScheduleError(f"{self.buffer!r} is used in {len(indices)} ways, not in one")
+        (index,) = indices
+        if not _tells_apart(index, dict(zip(self.axes, (int(e.value) for e in extents)))):
+            raise ScheduleError(f"{self.buffer!r} is not indexed by {', '.join(self.axes)} alone")
+        known = {Load.make(old, index): Load.make(new, place)}
+        body = map_expressions(statement.body, lambda e: substitute(e, known))
+
+        def visit(current: Stmt) -> Stmt:
+            inner = map_children(current, visit)
+            if isinstance(inner, Store) and inner.buffer == old:
+                return Store(new, place, inner.value)
+            return inner
+
+        return Alloc(new, visit(body))
+
+
+def _tells_apart(index: tuple[Expr, ...], extents: dict[str, int]) -> bool:
+    """True when different values of the loops give different indices, and nothing else does."""
+    forms = [affine(i) for i in index]
+    if len(forms) != 1 or forms[0] is None or set(forms[0][0]) != set(extents):
+        return False
+    reach = 0
+    for name, step in sorted(forms[0][0].items(), key=lambda item: item[1]):
+        if step <= reach:
+            return False
+        reach += step * (extents[name] - 1)
+    return True

@@ -1,0 +1,87 @@
+"""Share: the threads of a block fetch together what they all read, into shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, floordiv, free_vars, mod, mul, substitute
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_expressions, sequence
+from ridgeline.loops.steps.pad import is_guarded_read
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Step):
+    """Copy what a loop reads of a buffer into shared memory before the loop.
+
+    The memory has a row for every iteration of the first loop of `axes`, `pad` elements longer than
+    needed so that columns fall into different banks; the other loops of `axes` lie along a row.
+    One loop, `buffer.s`, does the copying; it walks the loops of `walk` with the last one fastest.
+    """
+
+    buffer: str
+    before: str
+    axes: tuple[str, ...]
+    walk: tuple[str, ...]
+    pad: int = 0
+    name: ClassVar[str] = "share"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Wrap every loop of that name."""
+        loops_named(kernel, self.before)
+        return replace(kernel, body=at_loops(kernel.body, self.before, self._shared))
+
+    def _shared(self, loop: For) -> Stmt:
+        folds = any(isinstance(s, Reduce) for s in ir.statements(loop))
+        read = self._read(loop) if folds else None
+        if read is None:
+            return loop
+        lengths = {s.name: known_extent(s) for s in ir.statements(loop) if isinstance(s, For)}
+        used = free_vars(read) & set(lengths)
+        if used != set(self.axes) or set(self.walk) != used:
+            raise ScheduleError(f"{self.buffer!r} is read by the loops {', '.join(sorted(used))}")
+        along = [(a, lengths[a]) for a in self.axes[1:]]
+        width = prod(size for _, size in along)
+        shape = (ir.index(lengths[self.axes[0]]), ir.index(width + self.pad))
+        shared = Buffer(f"{self.buffer}_shared", shape, read.dtype, "shared")
+        rest: Expr = Var.make(f"{self.buffer}.s")
+        places: dict[str, Expr] = {}
+        for axis in reversed(self.walk[1:]):
+            places[axis] = mod(rest, ir.index(lengths[axis]))
+            rest = floordiv(rest, ir.index(lengths[axis]))
+        places[self.walk[0]] = rest
+        moved = substitute(read, {Var.make(a): places[a] for a in self.walk})
+        copy = For(
+            f"{self.buffer}.s",
+            ir.index(prod(lengths[a] for a in self.walk)),
+            Store(shared, (places[self.axes[0]], _along(along, places)), moved),
+        )
+        inside: dict[str, Expr] = {a: Var.make(a) for a in self.axes}
+        place = (inside[self.axes[0]], _along(along, inside))
+        known = {read: Load.make(shared, place)}
+        return Alloc(shared, sequence(copy, map_expressions(loop, lambda e: substitute(e, known))))
+
+    def _read(self, loop: For) -> Expr | None:
+        found: set[Expr] = set()
+        for statement in ir.statements(loop):
+            nodes = ir.subexpressions(*ir.expressions(statement))
+            guarded = [n for n in nodes if is_guarded_read(n)]
+            covered = {ir.children(n)[1] for n in guarded}
+            for node in (*guarded, *(n for n in nodes if n not in covered)):
+                load = ir.children(node)[1] if node in guarded else node
+                if isinstance(load, Load) and load.buffer.name == self.buffer:
+                    found.add(node)
+        if len(found) > 1:
+            raise ScheduleError(f"{self.buffer!r} is read in {len(found)} ways, not in one")
+        return next(iter(found), None)
+
+
+def _along(axes: list[tuple[str, int]], places: dict[str, Expr]) -> Expr:
+    total: Expr = ir.index(0)
+    for axis, size in axes:
+        total = add(mul(total, ir.index(size)), places[axis])
+    return total

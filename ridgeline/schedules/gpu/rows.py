@@ -1,0 +1,229 @@
+"""Row kernels: reductions with the pointwise work around them.
+
+Where columns lie side by side, the threads of a row are a few lanes of a warp, a block, or a
+cluster of blocks, as long as the row is; what several stages read stays in registers. Where rows
+lie side by side, the threads are rows. Few rows are cut into pieces that are joined afterwards.
+"""
+
+from __future__ import annotations
+
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Alloc, For, Load, Stmt, Store
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import (
+    Bind,
+    Hold,
+    Partials,
+    Reorder,
+    ScheduleError,
+    SetKind,
+    Split,
+    Spread,
+    Step,
+)
+from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most, vector_width
+from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.pointwise import collapse
+
+_WARP = 32
+_BLOCK = 128  # threads of a block that holds several short rows
+_TURNS = 4  # vectors of a thread, so that several loads are in flight
+_HELD_BYTES = 192  # registers that a thread may fill with its part of a row
+_COLUMN_BLOCK = 256
+_COLUMN_LANES = 64
+_WAVES = 8  # blocks for each multiprocessor when a reduction is cut into pieces
+
+
+def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
+    """Steps for a kernel with folds over columns."""
+    draft = Draft(lowered.kernel)
+    draft.kernel, inner = collapse(draft.kernel, [a.name for a in lowered.inner], draft.steps)
+    rows = [a.name for a in lowered.rows]
+    if any(draft.length(name) is None for name in (*rows, *inner)):
+        _unknown_lengths(draft, rows, inner)
+        return draft.steps
+    touched = accesses(draft.kernel)
+    wide = [a for a in touched if any(a.stride(name) != 0 for name in inner)]
+    by_rows = bool(rows) and _contiguity(wide, rows[-1]) > _contiguity(wide, inner[-1])
+    if by_rows:
+        _threads_are_rows(draft, rows, inner, gpu)
+    else:
+        _threads_are_columns(draft, rows, inner, gpu)
+    return draft.steps
+
+
+def _contiguity(touched: list[Access], axis: str) -> int:
+    return sum(a.stride(axis) == 1 for a in touched if not a.is_store)
+
+
+def _unknown_lengths(draft: Draft, rows: list[str], inner: list[str]) -> None:
+    last = inner[-1]
+    draft.do(Split(last, _COLUMN_BLOCK, "guard"))
+    draft.do(Reorder((f"{last}.1", *inner[:-1], f"{last}.0")), Bind(f"{last}.1", "thread"))
+    draft.grid(rows)
+
+
+# ---- threads are columns ------------------------------------------------------------------------
+
+
+def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: GpuMachine) -> None:
+    last = inner[-1]
+    over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
+    columns = draft.fuse([*inner[:-1], *[over] * bool(over)]) if over or inner[:-1] else ""
+    row = [draft.fuse(rows)] if rows else []
+    if not columns:  # a row is one vector: a thread each
+        if lane:
+            draft.do(SetKind(lane, "vector"))
+        if row:
+            _rows_to_threads(draft, row[0], _BLOCK)
+        return
+    count = draft.length(columns) or 1
+    row_count = draft.length(row[0]) or 1 if row else 1
+    lanes = draft.length(lane) or 1 if lane else 1
+    pieces = _pieces(row_count, count // (_BLOCK * _TURNS), gpu)
+    if pieces > 1 and _cut(draft, columns, pieces):
+        count = draft.length(columns) or 1
+        draft.do(Bind(f"{columns}.q", "thread"))
+    else:
+        pieces = 1
+    held = _held(draft.kernel, row[0]) if row and pieces == 1 else []
+    scratch = [
+        s.buffer for s in ir.statements(draft.kernel.body)
+        if isinstance(s, Alloc) and s.buffer.scope == "local"
+    ]  # fmt: skip
+    scratch_bytes = sum(b.dtype.itemsize for b in scratch) * lanes
+    held_bytes = sum(size for _, size in held) * lanes
+    threads = _thread_count(count, scratch_bytes, held_bytes, gpu)
+    turns = -(-count // threads)
+    if turns * (held_bytes + scratch_bytes) > _HELD_BYTES:
+        held = []
+    turn, thread = f"{columns}.0", f"{columns}.1"
+    draft.do(Split(columns, threads, "guard"), Reorder((thread, turn)))
+    inside = row[0] if row else ""
+    several = row and pieces == 1 and threads <= _WARP  # rows of one warp or less share a block
+    per_block = _BLOCK // threads if several else 1
+    per_block = min(per_block, power_at_least(row_count))
+    if per_block > 1:
+        draft.do(Split(row[0], per_block, "guard"))
+        inside = f"{row[0]}.1"
+    for name, _ in held:
+        _attempt(draft, Hold(name, inside))
+    axes = (thread, turn, lane) if lane else (thread, turn)
+    for buffer in scratch:
+        draft.do(Spread(buffer.name, axes))
+    if lane:
+        draft.do(SetKind(lane, "vector"))
+    if held or scratch or turns <= _TURNS:
+        draft.do(SetKind(turn, "unroll"))
+    draft.do(Bind(thread, "thread"))
+    if per_block > 1:
+        draft.do(Bind(inside, "thread"))
+        row = [f"{row[0]}.0"]
+    draft.grid([*[f"{columns}.p"] * (pieces > 1), *row])
+
+
+def _thread_count(count: int, scratch: int, held: int, gpu: GpuMachine) -> int:
+    """Threads of a row of `count` vectors, given the bytes that each vector keeps in registers."""
+    if count <= _WARP:
+        return power_at_least(count)
+    threads = min(max(power_at_least(-(-count // _TURNS)), _WARP), gpu.block_threads)
+    most = gpu.block_threads if gpu.cluster == 1 else 512 * gpu.cluster
+    kept = held + scratch
+    wanted = threads
+    while wanted < most and -(-count // wanted) * kept > _HELD_BYTES:
+        wanted *= 2
+    fits = -(-count // wanted) * kept <= _HELD_BYTES
+    return wanted if fits or wanted <= gpu.block_threads else gpu.block_threads
+
+
+def _pieces(blocks: int, most: int, gpu: GpuMachine) -> int:
+    """Into how many pieces to cut a reduction that gives too few blocks."""
+    if blocks >= gpu.multiprocessors:
+        return 1
+    return min(power_at_most(gpu.multiprocessors * _WAVES // blocks), power_at_most(most), 512)
+
+
+def _cut(draft: Draft, axis: str, pieces: int) -> bool:
+    return _attempt(draft, Partials(axis, pieces))
+
+
+def _attempt(draft: Draft, step: Step) -> bool:
+    try:
+        draft.do(step)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _held(kernel: ir.Kernel, row: str) -> list[tuple[str, int]]:
+    """Parameters that several stages of a row read along it, with the size of an element."""
+    stages: dict[str, set[int]] = {}
+    sizes: dict[str, int] = {}
+    for number, stage in enumerate(_stages(kernel.body, row)):
+        for statement in ir.statements(stage):
+            for expr in ir.subexpressions(*ir.expressions(statement)):
+                if isinstance(expr, Load) and expr.buffer.slot >= 0:
+                    name = expr.buffer.name
+                    sizes[name] = expr.buffer.dtype.itemsize
+                    loops = isinstance(stage, For)
+                    stages.setdefault(name, set()).update({number} if loops else ())
+    written = {s.buffer.slot for s in ir.statements(kernel.body) if isinstance(s, Store)}
+    views = {b.name: b.slot for b in kernel.params}
+    return [
+        (name, sizes[name])
+        for name, used in stages.items()
+        if len(used) > 1 and views.get(name) not in written
+    ]
+
+
+def _stages(body: Stmt, row: str) -> tuple[Stmt, ...]:
+    while not isinstance(body, ir.Seq):
+        if not isinstance(body, (For, Alloc)):
+            return (body,)
+        body = body.body
+    return body.body
+
+
+# ---- threads are rows ---------------------------------------------------------------------------
+
+
+def _rows_to_threads(draft: Draft, row: str, block: int) -> None:
+    count = draft.length(row) or 1
+    threads = min(block, power_at_least(count))
+    draft.do(Split(row, threads, "guard"), Bind(f"{row}.1", "thread"))
+    draft.grid([f"{row}.0"])
+
+
+def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuMachine) -> None:
+    last = rows[-1]
+    over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
+    columns = draft.fuse(inner)
+    outer = list(rows[:-1])
+    if not over:  # the whole axis is one vector
+        over, outer = (draft.fuse(outer), []) if outer else ("", [])
+    if not over:
+        draft.do(Reorder((columns, lane or last)), SetKind(lane or last, "vector"))
+        return
+    count, depth = draft.length(over) or 1, draft.length(columns) or 1
+    threads = min(power_at_least(count), _COLUMN_LANES)
+    helpers = min(_COLUMN_BLOCK // threads, power_at_most(depth))
+    blocks = -(-count // threads)
+    for axis in outer:
+        blocks *= draft.length(axis) or 1
+    pieces = _pieces(blocks, depth // (helpers * 2 * _TURNS), gpu)
+    cut = pieces > 1 and _cut(draft, columns, pieces)
+    draft.do(Split(over, threads, "guard"))
+    lanes = (f"{over}.1", lane) if lane else (f"{over}.1",)
+    draft.do(Split(columns, helpers, "guard"))
+    order = [f"{columns}.1", f"{columns}.0"]
+    if cut:
+        draft.do(Split(f"{columns}.q", min(helpers, pieces), "guard"))
+        order += [f"{columns}.q.1", f"{columns}.q.0"]
+    draft.do(Reorder((*order, *lanes)))
+    if lane:
+        draft.do(SetKind(lane, "vector"))
+    draft.do(Bind(f"{over}.1", "thread"), Bind(f"{columns}.1", "thread"))
+    if cut:
+        draft.do(Bind(f"{columns}.q.1", "thread"))
+    draft.grid([*[f"{columns}.p"] * cut, *outer, f"{over}.0"])

@@ -1,0 +1,67 @@
+"""From a graph to the kernels of a GPU, as the compiler does it, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline.compiler import roofline
+from ridgeline.fusion.groups import fuse
+from ridgeline.fusion.values import choose_values
+from ridgeline.graph.copying import onto_fresh_leaves
+from ridgeline.graph.node import Node, topological
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import replay
+from ridgeline.schedules.gpu.default import steps
+from ridgeline.schedules.gpu.machine import GpuMachine
+
+# few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
+SMALL_GPU = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A kernel before and after its schedule."""
+
+    lowered: Lowered
+    kernel: Kernel
+
+
+def schedule(outputs: Sequence[Node], inputs: Sequence[Node], gpu: GpuMachine) -> list[Scheduled]:
+    """The kernels of a graph that has loops throughout."""
+    known = set(inputs).__contains__
+    groups = fuse(choose_values(outputs, known), known, roofline()).groups
+    found = []
+    for group in groups:
+        assert group.lowered is not None, f"{group.name} has no loops"
+        found.append(Scheduled(group.loops, replay(group.loops.kernel, steps(group.loops, gpu))))
+    return found
+
+
+def closed(
+    outputs: Sequence[Node], inputs: Sequence[Node]
+) -> tuple[list[Node], list[Node], list[Any]]:
+    """The same graph with the constants it holds as further inputs, and their values."""
+    given = set(inputs)
+    held = [n for n in topological(outputs, given.__contains__) if n.buffer is not None]
+    held = [n for n in held if n not in given]
+    values = [n.buffer.array(n.dtype, n.shape) for n in held]  # type: ignore[union-attr, arg-type]
+    fresh_outputs, fresh_inputs = onto_fresh_leaves(outputs, [*inputs, *held])
+    return list(fresh_outputs), list(fresh_inputs), values
+
+
+def random_inputs(inputs: Sequence[Node], seed: int) -> list[np.ndarray[Any, Any]]:
+    """Values for inputs: numbers around zero, and small non-negative integers."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for node in inputs:
+        shape = tuple(int(s) for s in node.shape)  # type: ignore[arg-type]
+        if node.dtype.kind == "float":
+            found.append(rng.standard_normal(shape).astype(node.dtype.numpy))
+        else:
+            found.append(rng.integers(0, 5, shape).astype(node.dtype.numpy))
+    return found

@@ -1,0 +1,124 @@
+"""Every GPU schedule means what the loops mean, without races, and compiles for old and new GPUs.
+
+No GPU is needed: the loop interpreter runs the scheduled loops with its race detector, and NVRTC
+compiles the generated text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.loops.interpret import interpret
+from ridgeline.loops.parser import parse_kernel
+from ridgeline.loops.printer import print_kernel
+from ridgeline.schedules.gpu.machine import A100, H200, GpuMachine
+from tests.compiler.programs import catalogue, evaluate, inputs_for
+from tests.compiler.random_graphs import random_graph
+from tests.cuda.lowering import SMALL_GPU, closed, random_inputs, schedule
+from tests.cuda.programs import FAMILIES
+
+TOLERANCE = {dtypes.float32: 3e-5, dtypes.bfloat16: 3e-2, dtypes.float64: 1e-9}
+
+
+def check(outputs: Any, inputs: Any, arrays: Any, tolerance: float) -> None:
+    """Run the scheduled loops of a graph one kernel after another, and compare each result."""
+    truth = dict(zip(inputs, arrays))
+    values = dict(truth)
+    for scheduled in schedule(outputs, inputs, SMALL_GPU):
+        lowered = scheduled.lowered
+        assert parse_kernel(print_kernel(scheduled.kernel)) == scheduled.kernel
+        memory = {i: np.ascontiguousarray(values[n]) for i, n in enumerate(lowered.slots)
+                  if i < lowered.reads}  # fmt: skip
+        for i, node in enumerate(lowered.slots[lowered.reads :], lowered.reads):
+            memory[i] = np.zeros(node.shape, node.dtype.numpy)  # type: ignore[arg-type]
+        interpret(scheduled.kernel, memory, {})
+        for i, node in enumerate(lowered.slots[lowered.reads :], lowered.reads):
+            values[node] = memory[i]
+            (expected,) = evaluate([node], truth)
+            np.testing.assert_allclose(
+                memory[i].astype(np.float64), expected.astype(np.float64),
+                rtol=tolerance, atol=tolerance,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_in_the_interpreter(name: str, dtype: DType) -> None:
+    outputs, inputs = FAMILIES[name](24, 40, dtype)
+    outputs, inputs, held = closed(outputs, inputs)
+    arrays = [*random_inputs(inputs[: len(inputs) - len(held)], 1), *held]
+    check(outputs, inputs, arrays, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_catalogue_in_the_interpreter(name: str) -> None:
+    outputs, inputs = catalogue()[name]
+    check(outputs, inputs, inputs_for(inputs, seed=2), 3e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_graphs_in_the_interpreter(seed: int) -> None:
+    outputs, inputs = random_graph(seed)
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(-3, 4, n.shape).astype(n.dtype.numpy) for n in inputs]
+    check(outputs, inputs, arrays, 0.0)
+
+
+SHAPES = {  # small rows, rows of a warp, of a block, of a cluster; and rows of odd length
+    "small": (64, 96), "block": (300, 8192), "cluster": (200, 128256), "odd": (33, 1001),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gpu", [A100, H200], ids=lambda g: g.arch)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_compile(name: str, gpu: GpuMachine) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all, generate
+
+    texts = []
+    square = ("matmul", "matmul_backward", "convolution", "max_pool")
+    for rows, columns in [(64, 96)] if name in square else SHAPES.values():
+        outputs, inputs = FAMILIES[name](rows, columns, dtypes.bfloat16)
+        outputs, inputs, _ = closed(outputs, inputs)
+        for scheduled in schedule(outputs, inputs, gpu):
+            source = generate(scheduled.kernel)
+            assert all(launch.block <= 1024 for launch in source.launches)
+            assert all(launch.shared_bytes <= gpu.shared_bytes for launch in source.launches)
+            texts.append(source.text)
+    assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, gpu.arch))
+
+
+CASTS = """kernel casts(x: float32[64] @0, y: {0}[64] @1, z: float32[64] @2)
+for i < 64 thread:
+  y[i] = {0}(x[i])
+  z[i] = float32(y[i])
+"""
+LOOPED = [d for d in dtypes.ALL if d.kind != "complex" and not d.name.startswith("float8")]
+
+
+@pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "complex"], ids=str)
+def test_conversions_compile(dtype: DType) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_source, generate
+
+    compile_source(generate(parse_kernel(CASTS.format(dtype.name))).text, "sm_75")
+
+
+@pytest.mark.parametrize("dtype", LOOPED, ids=str)
+def test_element_types_compile(dtype: DType) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all, generate
+
+    names = ["column_sum", "argmax"] if dtype.kind == "float" else ["argmax"]
+    if dtype.kind == "float":
+        names += ["matmul", "softmax"]
+    texts = []
+    for name in names:
+        outputs, inputs, _ = closed(*FAMILIES[name](32, 40, dtype))
+        texts += [generate(s.kernel).text for s in schedule(outputs, inputs, SMALL_GPU)]
+    compile_all(texts, "sm_75")
