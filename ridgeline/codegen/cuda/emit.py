@@ -37,6 +37,8 @@ from ridgeline.loops.ir import (
     For,
     If,
     Kernel,
+    Mma,
+    Pipe,
     Reduce,
     Seq,
     Stmt,
@@ -171,6 +173,8 @@ class LaunchEmitter(VectorLoops):
             self._alloc(statement)
         elif isinstance(statement, For):
             self._for(statement)
+        elif isinstance(statement, (Mma, Pipe)):  # run as the loops that they mean
+            self.statement(statement.body)
         elif isinstance(statement, If):
             self._ordered(statement)
             self.values.forget()

@@ -20,6 +20,8 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Load,
+    Mma,
+    Pipe,
     Reduce,
     Seq,
     Stmt,
@@ -88,7 +90,7 @@ def arrange(nest: Stmt) -> Threads:
             assert isinstance(statement.extent, Const)
             places[id(statement)] = Place(inner, int(statement.extent.value))
             return inner * int(statement.extent.value)
-        return width(statement.body) if isinstance(statement, (If, Alloc)) else 1
+        return width(statement.body) if isinstance(statement, (If, Alloc, Mma, Pipe)) else 1
 
     return Threads(places, max(width(nest), _WARP))
 
@@ -142,7 +144,7 @@ def spread(buffer: Buffer, body: Stmt, threads: Threads) -> Spread:
             inside = {**around, statement.name: threads.places[id(statement)]}
             reduces = {statement.name} if statement.axis == "reduce" else set()
             visit(statement.body, inside, folding | reduces)
-        elif isinstance(statement, (For, If, Alloc)):
+        elif isinstance(statement, (For, If, Alloc, Mma, Pipe)):
             visit(statement.body, around, folding)
 
     visit(body, {}, frozenset())
