@@ -18,7 +18,6 @@ from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.printer import print_kernel
 from ridgeline.schedules.gpu.machine import A100, H200, GpuMachine
 from tests.compiler.programs import catalogue, evaluate, inputs_for
-from tests.compiler.random_graphs import random_graph
 from tests.cuda.lowering import SMALL_GPU, closed, random_inputs, schedule
 from tests.cuda.programs import FAMILIES
 
@@ -59,14 +58,6 @@ def test_families_in_the_interpreter(name: str, dtype: DType) -> None:
 def test_catalogue_in_the_interpreter(name: str) -> None:
     outputs, inputs = catalogue()[name]
     check(outputs, inputs, inputs_for(inputs, seed=2), 3e-5)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_random_graphs_in_the_interpreter(seed: int) -> None:
-    outputs, inputs = random_graph(seed)
-    rng = np.random.default_rng(seed)
-    arrays = [rng.integers(-3, 4, n.shape).astype(n.dtype.numpy) for n in inputs]
-    check(outputs, inputs, arrays, 0.0)
 
 
 SHAPES = {  # small rows, rows of a warp, of a block, of a cluster; and rows of odd length
