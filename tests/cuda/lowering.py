@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.compiler import roofline
-from ridgeline.fusion.groups import fuse
+from ridgeline.fusion.groups import Roofline, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, topological
@@ -21,6 +20,8 @@ from ridgeline.schedules.gpu.machine import GpuMachine
 
 # few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
 SMALL_GPU = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8)
+
+ROOFLINE = Roofline(bytes_per_second=4e12, flops_per_second=50e12, launch_seconds=2e-6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Scheduled:
 def schedule(outputs: Sequence[Node], inputs: Sequence[Node], gpu: GpuMachine) -> list[Scheduled]:
     """The kernels of a graph that has loops throughout."""
     known = set(inputs).__contains__
-    groups = fuse(choose_values(outputs, known), known, roofline()).groups
+    groups = fuse(choose_values(outputs, known), known, ROOFLINE).groups
     found = []
     for group in groups:
         assert group.lowered is not None, f"{group.name} has no loops"
