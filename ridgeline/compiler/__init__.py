@@ -1,6 +1,6 @@
 """The compiler: a graph in, a program out. Its body is the list of its stages.
 
-    graph → stored values → fused groups → loops → schedule → code → plan
+    graph → simplified → stored values → fused groups → loops → schedule → code → plan
 
 Programs are kept by structure, in the process and on disk; a warm start loads the plan and the
 machine code without any of the stages above. What differs between kinds of devices is behind

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ridgeline.graph.node import Node, topological
+from ridgeline.graph.passes.simplify import simplify
 from ridgeline.graph.sizes import Size
 from ridgeline.scalars import Array
 
@@ -18,8 +19,9 @@ class Graph:
 
     @cached_property
     def order(self) -> list[Node]:
-        """The nodes, by which library calls are numbered."""
-        return topological(self.outputs, stop=set(self.inputs).__contains__)
+        """The nodes of the simplified graph, by which library calls are numbered."""
+        is_input = set(self.inputs).__contains__
+        return topological(simplify(self.outputs, is_input), is_input)
 
     def call(self, place: int, operands: Sequence[Array]) -> tuple[Array, ...]:
         """A library call: the NumPy value of its node."""

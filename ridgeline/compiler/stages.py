@@ -12,6 +12,7 @@ from ridgeline.fusion.groups import Fusion, Group, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, topological
+from ridgeline.graph.passes.simplify import simplify
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
@@ -52,12 +53,9 @@ def lower_graph(
 ) -> Stages:
     """Graph to scheduled kernels, for this machine unless told otherwise."""
     target = target or backend(device_of(outputs, inputs))
-    given = set(inputs)
-
-    def is_input(node: Node) -> bool:
-        return node in given
-
-    values = choose_values(outputs, is_input)
+    is_input = set(inputs).__contains__
+    simple = simplify(outputs, is_input)
+    values = choose_values(simple, is_input)
     fusion = fuse(values, is_input, target.roofline(), target.apart)
     facts = facts or target.facts()
     kernels = []
@@ -70,7 +68,7 @@ def lower_graph(
         elif group.apart is not None and target.runs(group.apart):
             parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
             inner[group.apart] = tuple(parts)
-    order = tuple(topological(outputs, is_input))
+    order = tuple(topological(simple, is_input))
     return Stages(fusion, kernels, values.results, order, inner)
 
 

@@ -111,8 +111,9 @@ def _changed(function: FunctionType, fault: Fault) -> Any:
 
 def _forget_compiled() -> None:
     from ridgeline import compiler
+    from ridgeline.compiler import cpu
     from ridgeline.tensors import tiers
 
     compiler._programs.clear()
-    compiler._addresses.clear()
+    cpu._addresses.clear()
     tiers._pieces.clear()

@@ -208,9 +208,15 @@ def perturbed(seed: int) -> Any:
         def noisy(node: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
             if node.op.family in ("movement", "leaf") or node.op.name in ("constant", "select"):
                 return plain(node, operands)
+            values = plain(node, operands)
+            sizes = values
+            if node.op.name in _SUMS:  # a sum is off by roundings of its parts, however small it is
+                sizes = plain(
+                    node, [np.abs(o) if o.dtype.kind not in "iub" else o for o in operands]
+                )
             return tuple(
-                _jittered(v, t.dtype.name, rng) if t.dtype.kind == "float" else v
-                for v, t in zip(plain(node, operands), node.types)
+                _jittered(v, size, t.dtype.name, rng) if t.dtype.kind == "float" else v
+                for v, size, t in zip(values, sizes, node.types)
             )
 
         return noisy
@@ -221,6 +227,6 @@ def perturbed(seed: int) -> Any:
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def _jittered(value: Array, dtype: str, rng: np.random.Generator) -> Array:
-    noise = 1 + rng.uniform(-1, 1, value.shape) * _EPS.get(dtype, 2.0**-23)
-    return (value.astype(np.float64) * noise).astype(value.dtype)
+def _jittered(value: Array, size: Array, dtype: str, rng: np.random.Generator) -> Array:
+    noise = rng.uniform(-1, 1, value.shape) * _EPS.get(dtype, 2.0**-23)
+    return (value.astype(np.float64) + size.astype(np.float64) * noise).astype(value.dtype)

@@ -1,0 +1,167 @@
+"""Movement cancellation: chains of reshape, permute, slice, pad, broadcast and concat made short.
+
+%1 = permute %0 [order=(1, 0)]       becomes   %0
+%2 = permute %1 [order=(1, 0)]
+
+What stays is the single step that reads memory; values that need no step of their own are not
+written to memory by fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from ridgeline.graph.node import Node, Op
+from ridgeline.ops.movement import (
+    BROADCAST,
+    CONCAT,
+    PAD,
+    PERMUTE,
+    RESHAPE,
+    SLICE,
+    broadcast,
+    concat,
+    pad,
+    permute,
+    reshape,
+    slice_,
+)
+
+
+def _increasing(numbers: tuple[int, ...]) -> bool:
+    return all(a < b for a, b in pairwise(numbers))
+
+
+def _reshape(node: Node) -> Node | None:
+    inner = node.inputs[0]
+    if inner.shape == node.shape:
+        return inner
+    return reshape(inner.inputs[0], node.shape) if inner.op is RESHAPE else None
+
+
+def _permute(node: Node) -> Node | None:
+    inner, order = node.inputs[0], node.attrs.order
+    if inner.op is PERMUTE:
+        return permute(inner.inputs[0], tuple(inner.attrs.order[a] for a in order))
+    if inner.op is BROADCAST:
+        axes = tuple(order.index(a) for a in inner.attrs.axes)
+        return broadcast(inner.inputs[0], node.shape, axes) if _increasing(axes) else None
+    if _increasing(tuple(a for a in order if inner.shape[a] != 1)):
+        return reshape(inner, node.shape)  # only axes of size 1 move
+    return None
+
+
+def _broadcast(node: Node) -> Node | None:
+    inner, attrs = node.inputs[0], node.attrs
+    if inner.op is BROADCAST:
+        axes = tuple(attrs.axes[a] for a in inner.attrs.axes)
+        return broadcast(inner.inputs[0], attrs.shape, axes)
+    kept = dict(zip(attrs.axes, inner.shape))
+    if _increasing(attrs.axes) and all(kept.get(a, 1) == s for a, s in enumerate(attrs.shape)):
+        return reshape(inner, attrs.shape)  # nothing is repeated
+    return None
+
+
+def _slice(node: Node) -> Node | None:
+    inner, attrs = node.inputs[0], node.attrs
+    if inner.shape == node.shape and not any(attrs.starts) and all(s == 1 for s in attrs.steps):
+        return inner
+    if inner.op is SLICE:
+        below = inner.attrs
+        starts = tuple(b + s * t for b, s, t in zip(below.starts, attrs.starts, below.steps))
+        steps = tuple(s * t for s, t in zip(attrs.steps, below.steps))
+        return slice_(inner.inputs[0], starts, attrs.sizes, steps)
+    if inner.op is BROADCAST and not inner.inputs[0].shape:
+        return broadcast(inner.inputs[0], node.shape, ())
+    if inner.op is PAD:
+        return _slice_of_pad(node, inner)
+    return _slice_of_concat(node, inner) if inner.op is CONCAT else None
+
+
+def _slice_of_pad(node: Node, inner: Node) -> Node | None:
+    """A slice that takes no padding reads the source."""
+    source, attrs = inner.inputs[0], node.attrs
+    if any(inner.attrs.interior) or 0 in attrs.sizes:
+        return None
+    starts = tuple(start - low for start, low in zip(attrs.starts, inner.attrs.low))
+    for start, size, step, length in zip(starts, attrs.sizes, attrs.steps, source.shape):
+        if not (isinstance(size, int) and isinstance(length, int)):
+            return None
+        ends = (start, start + (size - 1) * step)
+        if min(ends) < 0 or max(ends) >= length:
+            return None
+    return slice_(source, starts, attrs.sizes, attrs.steps)
+
+
+def _slice_of_concat(node: Node, inner: Node) -> Node | None:
+    """A slice of one part only is a slice of that part."""
+    axis, attrs = inner.attrs.axis, node.attrs
+    start, size, step = attrs.starts[axis], attrs.sizes[axis], attrs.steps[axis]
+    if not isinstance(size, int) or size == 0:
+        return None
+    first, last = sorted((start, start + (size - 1) * step))
+    begin = 0
+    for part in inner.inputs:
+        length = part.shape[axis]
+        if not isinstance(length, int):
+            return None
+        if begin <= first and last < begin + length:
+            starts = (*attrs.starts[:axis], start - begin, *attrs.starts[axis + 1 :])
+            return slice_(part, starts, attrs.sizes, attrs.steps)
+        begin += length
+    return None
+
+
+def _pad(node: Node) -> Node | None:
+    inner, attrs = node.inputs[0], node.attrs
+    if not any(attrs.low) and not any(attrs.high) and not any(attrs.interior):
+        return inner
+    if inner.op is not PAD or any(attrs.interior) or inner.attrs.value != attrs.value:
+        return None
+    if any(w < 0 for w in (*attrs.low, *attrs.high, *inner.attrs.low, *inner.attrs.high)):
+        return None  # cutting off and adding again is not adding less
+    low = tuple(a + b for a, b in zip(attrs.low, inner.attrs.low))
+    high = tuple(a + b for a, b in zip(attrs.high, inner.attrs.high))
+    return pad(inner.inputs[0], low, high, inner.attrs.interior, attrs.value)
+
+
+def _concat(node: Node) -> Node | None:
+    """Neighbouring slices of one tensor, joined again, are one slice of it."""
+    axis, parts = node.attrs.axis, list(node.inputs)
+    kept = [p for p in parts if p.shape[axis] != 0]
+    joined: list[Node] = []
+    for part in kept:
+        whole = _continued(joined[-1], part, axis) if joined else None
+        if whole is None:
+            joined.append(part)
+        else:
+            joined[-1] = whole
+    if not joined or len(joined) == len(parts):
+        return None
+    return concat(joined, axis)
+
+
+def _continued(before: Node, after: Node, axis: int) -> Node | None:
+    if before.op is not SLICE or after.op is not SLICE or before.inputs != after.inputs:
+        return None
+    a, b = before.attrs, after.attrs
+    elsewhere = [d for d in range(len(a.starts)) if d != axis]
+    apart = a.steps != b.steps or any(a.starts[d] != b.starts[d] for d in elsewhere)
+    if apart or a.starts[axis] + a.sizes[axis] * a.steps[axis] != b.starts[axis]:
+        return None
+    sizes = (*a.sizes[:axis], a.sizes[axis] + b.sizes[axis], *a.sizes[axis + 1 :])
+    made = slice_(before.inputs[0], a.starts, sizes, a.steps)
+    return _slice(made) or made if made.op is SLICE else made
+
+
+_MOVES: dict[Op, Callable[[Node], Node | None]] = {
+    RESHAPE: _reshape, PERMUTE: _permute, BROADCAST: _broadcast, SLICE: _slice, PAD: _pad,
+    CONCAT: _concat,
+}  # fmt: skip
+
+
+def simplify_moves(node: Node) -> Node | None:
+    """A movement of less, or of something nearer to memory."""
+    rule = _MOVES.get(node.op)
+    return rule(node) if rule is not None else None
