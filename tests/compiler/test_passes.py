@@ -95,6 +95,11 @@ def test_folding_gives_what_the_definition_gives() -> None:
     assert fold(R.sum_(E.full_like(x, 0.1), (1,))) is None, "a sum of floats is rounded"
 
 
+def test_a_number_over_single_elements_has_one_form() -> None:
+    one = E.full_like(f32(1, 1), 1)
+    assert simplify([one, M.reshape(one, (1,))], lambda n: False) == [one, E.full_like(f32(1), 1)]
+
+
 # ---- algebra ------------------------------------------------------------------------------------
 
 

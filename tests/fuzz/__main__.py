@@ -7,12 +7,14 @@ a finding like any other. A disagreement is shrunk and printed as a program to r
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import subprocess
 import sys
 import time
 
 BATCH = 200
+LONGEST = 300  # seconds a program may take, shrinking included
 
 
 def main() -> int:
@@ -64,7 +66,9 @@ def run_batch(first: int, count: int, size: int) -> int:
 
     for seed in range(first, first + count):
         print(f"seed {seed}", flush=True)
+        faulthandler.dump_traceback_later(LONGEST, exit=True)  # a program that hangs is a fault
         fault = examine(seed, size)
+        faulthandler.cancel_dump_traceback_later()
         if fault is not None:
             print(f"fault: seed {seed}, {fault}", flush=True)
     return 0

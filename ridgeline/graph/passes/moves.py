@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from ridgeline.graph.node import Node, Op
+from ridgeline.graph.passes.uniform import number_in
 from ridgeline.ops.movement import (
     BROADCAST,
     CONCAT,
@@ -57,6 +58,8 @@ def _broadcast(node: Node) -> Node | None:
     if inner.op is BROADCAST:
         axes = tuple(attrs.axes[a] for a in inner.attrs.axes)
         return broadcast(inner.inputs[0], attrs.shape, axes)
+    if number_in(node) is not None:
+        return None  # the one form of a number over a shape
     kept = dict(zip(attrs.axes, inner.shape))
     if _increasing(attrs.axes) and all(kept.get(a, 1) == s for a, s in enumerate(attrs.shape)):
         return reshape(inner, attrs.shape)  # nothing is repeated
