@@ -109,16 +109,37 @@ class Fuser:
     # ---- groups -------------------------------------------------------------------------------
 
     def _units(self) -> list[tuple[Node, ...]]:
+        """What starts as one kernel: the parts of a value, and single numbers that wait for none.
+
+        An optimizer counts steps for every parameter: their kernels would cost more to start than
+        to run, and each alone has no neighbour to merge with.
+        """
         units: list[tuple[Node, ...]] = []
-        by_source: dict[Node, list[Node]] = {}
+        together: dict[object, list[Node]] = {}
         for node in self.values.order:
             if node not in self.values.stored:
                 continue
             if node.op is PROJ:
-                by_source.setdefault(node.inputs[0], []).append(node)
+                together.setdefault(node.inputs[0], []).append(node)
+            elif elements(node) == 1 and self._waits_for_none(node):
+                together.setdefault(node.shape, []).append(node)
             else:
                 units.append((node,))
-        return units + [tuple(nodes) for nodes in by_source.values()]
+        return units + [tuple(nodes) for nodes in together.values()]
+
+    def _waits_for_none(self, value: Node) -> bool:
+        """True for pointwise work on single numbers that the program is given."""
+        stack, seen = [value], {value}
+        while stack:
+            node = stack.pop()
+            if is_apart(node) or node.op.family != "pointwise" or elements(node) != 1:
+                return False
+            fresh = [i for i in node.inputs if not self.is_input(i) and i not in seen]
+            if any(i in self.values.stored for i in fresh):
+                return False
+            seen.update(fresh)
+            stack += fresh
+        return True
 
     def _group(self, values: tuple[Node, ...], stored: Sequence[Node]) -> Group:
         ordered = tuple(sorted(values, key=self.position.__getitem__))

@@ -289,8 +289,28 @@ def mapped(m: Maker) -> Statement | None:
     return m.let(f"rl.vmap(lambda r: {body})({a.name})")
 
 
+def control_flow(m: Maker) -> Statement | None:
+    """Branches and loops that are part of the graph."""
+    a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half and v.size > 0)
+    if a is None:
+        return None
+    n = a.name
+    forms = [f"rl.cond({n}.sum() > 0, lambda r: r + 1, lambda r: r * 2, {n})"]
+    step = "rl.tanh(c + r)" if m.flavour == "smooth" else "(c + r) % 5"
+    if a.rank >= 1:
+        back = m.rng.random() < 0.3
+        part = m.rng.randrange(2)
+        scanned = f"rl.scan(lambda c, r: ({step}, c - r), {n}[0] * 0, {n}, reverse={back})"
+        forms += [f"{scanned}[{part}]"] * 2
+    if not a.tracked:
+        times = f"lambda s: (s[0] + 1, s[1] + {n})"
+        forms.append(f"rl.while_loop(lambda s: s[0] < K, {times}, (rl.tensor(0), {n} * 0))[1]")
+    return m.let(m.rng.choice(forms), portable=False)
+
+
 COMMON = {
     permute: 3, reshape: 3, unsqueeze: 2, index: 4, flip: 2, join: 3, pad: 2, triangle: 1, split: 2,
     gather: 4, scatter: 3, write: 4, view_then_write: 2, masked_write: 2, begin_gradient: 3,
     end_gradient: 5, python_state: 2, python_branch: 1, mapped: 1,
+    control_flow: 2,
 }  # fmt: skip

@@ -1,0 +1,153 @@
+"""What shares a kernel: the compositions of deep learning, optimizers, and the memory of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn, optim
+from ridgeline.compiler import Stages, lay_out, lower_graph
+from ridgeline.compiler.backend import backend
+from ridgeline.graph.node import Node
+from ridgeline.models.gpt2 import GPT2
+from ridgeline.models.lenet import lenet5
+from ridgeline.tracing import trace
+from tests.compiler.programs import f32, softmax
+
+F = nn.functional
+
+
+class _Captured(Exception):
+    """Ends a call once its graph is known: nothing is compiled."""
+
+
+def traced(
+    function: Callable[..., Any], args: tuple[Any, ...], patch: pytest.MonkeyPatch
+) -> tuple[list[Node], list[Node]]:
+    """The graph that jit would compile for a call."""
+    found: list[tuple[list[Node], list[Node]]] = []
+
+    def keep(outputs: list[Node], inputs: list[Node]) -> None:
+        found.append((list(outputs), list(inputs)))
+        raise _Captured
+
+    patch.setattr(trace, "program_for", keep)
+    with pytest.raises(_Captured):
+        rl.jit(function)(*args)
+    patch.undo()
+    return found[0]
+
+
+def kernels(stages: Stages) -> list[str]:
+    return [group.name for group in stages.fusion.groups]
+
+
+def _with_gradient(function: Callable[..., rl.Tensor]) -> Callable[..., Any]:
+    def both(x: rl.Tensor, *rest: rl.Tensor) -> Any:
+        leaf = x.detach().clone().requires_grad_()
+        value = function(leaf, *rest)
+        (value * value).sum().backward()
+        return value, leaf.grad
+
+    return both
+
+
+def _rows() -> rl.Tensor:
+    return rl.randn(64, 512)
+
+
+CASES: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "softmax": (lambda x, w: rl.softmax(x, -1), 1, 1),
+    "log_softmax": (lambda x, w: rl.log_softmax(x, -1), 1, 1),
+    "logsumexp": (lambda x, w: rl.logsumexp(x, -1), 1, 1),
+    "layer_norm": (lambda x, w: F.layer_norm(x, [512], w, w), 1, 1),
+    "rms_norm": (lambda x, w: F.rms_norm(x, [512], w), 1, 1),
+    "gelu": (lambda x, w: F.gelu(x) * w, 1, 1),
+    # the rows' mean, and the number of rows that count, fold over rows: a second kernel
+    "cross_entropy": (lambda x, w: F.cross_entropy(x, rl.arange(64)), 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_a_composition_is_as_few_kernels_as_its_rows_allow(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function, forward, both = CASES[name]
+    args = (_rows(), rl.randn(512))
+    assert len(kernels(lower_graph(*traced(function, args, monkeypatch)))) <= forward
+    graph = traced(_with_gradient(function), args, monkeypatch)
+    assert len(kernels(lower_graph(*graph))) <= both
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "RMSprop"])
+def test_an_optimizer_passes_over_each_parameter_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = [(64, 32), (64,), (32, 64), (32,), (10, 32), (10,)]
+    parameters = [rl.randn(*shape).requires_grad_() for shape in shapes]
+    for parameter in parameters:
+        parameter.grad = rl.ones_like(parameter)
+    optimizer = getattr(optim, kind)(parameters, lr=0.1)
+    optimizer.step()
+    stages = lower_graph(*traced(optimizer.step, (), monkeypatch))
+    # and one kernel for all the step counts
+    assert len(kernels(stages)) <= len(parameters) + 1
+
+
+def test_a_refusal_has_its_reason() -> None:
+    x = f32(8, 16)
+    from ridgeline.ops import contract as C
+
+    stages = lower_graph([C.matmul(softmax(x), f32_b := f32(16, 4))], [x, f32_b])
+    reasons = [refusal.reason for refusal in stages.fusion.refusals]
+    assert "a contraction shares a kernel with pointwise work only" in reasons
+
+
+# ---- memory -------------------------------------------------------------------------------------
+
+
+def _lenet_step() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    model = lenet5()
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(x: rl.Tensor, y: rl.Tensor) -> rl.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, (rl.randn(16, 1, 32, 32), rl.randint(0, 10, (16,)))
+
+
+def _gpt_step() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    model = GPT2(vocab_size=64, n_positions=32, n_embd=32, n_layer=2, n_head=2, embd_pdrop=0.0,
+                 attn_pdrop=0.0, resid_pdrop=0.0)  # fmt: skip
+    optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step(x: rl.Tensor, y: rl.Tensor) -> rl.Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x).reshape(-1, 64), y.reshape(-1))
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step, (rl.randint(0, 64, (2, 32)), rl.randint(0, 64, (2, 32)))
+
+
+def _attention() -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    attend = F.scaled_dot_product_attention
+    return attend, tuple(rl.randn(2, 4, 64, 16) for _ in range(3))
+
+
+@pytest.mark.parametrize("made", [_lenet_step, _gpt_step, _attention])
+def test_the_arena_is_hardly_larger_than_what_is_alive(
+    made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function, args = made()
+    outputs, inputs = traced(function, args, monkeypatch)
+    layout = lay_out(lower_graph(outputs, inputs), inputs, backend("cpu").launch)
+    assert layout.arena_bytes <= 1.05 * layout.peak_live
