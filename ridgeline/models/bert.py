@@ -19,7 +19,7 @@ from ridgeline.models.transformer import (
     seen,
 )
 from ridgeline.nn.functional import linear
-from ridgeline.tensors.public import arange, zeros_like
+from ridgeline.tensors.public import arange, zeros, zeros_like
 from ridgeline.tensors.tensor import Tensor
 
 MODEL, MASKED, CLASSIFIER = "BertModel", "BertForMaskedLM", "BertForSequenceClassification"
@@ -77,7 +77,7 @@ class BERT(Pretrained):
         self.transform = nn.Linear(width, width) if form == MASKED else None
         if form == MASKED:
             self.transform_norm = nn.LayerNorm(width, config.layer_norm_eps)
-            self.word_bias = nn.Parameter(nn.init.zeros_(self.tokens.weight.detach()[:, 0].clone()))
+            self.word_bias = nn.Parameter(zeros((config.vocab_size,)))
         self.activation = activation(config.hidden_act)
         initialise(self, config.initializer_range)
 

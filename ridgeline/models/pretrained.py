@@ -79,8 +79,11 @@ class Config:
         for name, value in cls.fixed.items():
             if values.get(name, value) != value:
                 raise InputFileError(f"{where}: {name} can only be {value!r}, not {values[name]!r}")
-        known = {field.name for field in fields(cls)} - {"architecture"}
-        chosen = {key: value for key, value in values.items() if key in known}
+        chosen = {}
+        for setting in fields(cls):
+            if setting.name in values and setting.name != "architecture":
+                chosen[setting.name] = values[setting.name]
+                _check_kind(setting.name, setting.default, values[setting.name], where)
         return cls(architecture=named[0], **chosen)
 
     def written(self) -> dict[str, Any]:
@@ -98,6 +101,14 @@ class Config:
     def labels(self) -> int:
         """How many classes a classifier tells apart."""
         return len(getattr(self, "id2label", ()))
+
+
+def _check_kind(name: str, default: Any, value: Any, where: str) -> None:
+    """Raise where a setting whose default is a number or text is of another kind."""
+    kinds = {bool: bool, int: int, float: (int, float), str: str}
+    kind: Any = kinds.get(type(default))
+    if kind is not None and (not isinstance(value, kind) or (value is True and kind is int)):
+        raise InputFileError(f"{where}: {name} is {value!r}, expected a {type(default).__name__}")
 
 
 class Pretrained(nn.Module):

@@ -21,9 +21,13 @@ _numbers = count()
 class RemovableHandle:
     """Takes a hook out of the table it was put into."""
 
-    def __init__(self, table: dict[int, Any], hook: Any) -> None:
+    def __init__(self, table: dict[int, Any], hook: Any, first: bool = False) -> None:
         self._table, self._number = table, next(_numbers)
+        others = dict(table) if first else {}
+        if first:
+            table.clear()
         table[self._number] = hook
+        table.update(others)
 
     def remove(self) -> None:
         """Take the hook out; a second call does nothing. Jitted functions notice."""

@@ -48,17 +48,20 @@ class Module(Tree):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with guards.module_scope(self._name, self):
-            for pre in tuple(self._forward_pre_hooks.values()):
-                replaced = pre(self, args)
-                if replaced is not None:
+            for pre, named in tuple(self._forward_pre_hooks.values()):
+                replaced = pre(self, args, kwargs) if named else pre(self, args)
+                if replaced is not None and named:
+                    args, kwargs = replaced
+                elif replaced is not None:
                     args = replaced if isinstance(replaced, tuple) else (replaced,)
             if self._backward_hooks or self._backward_pre_hooks:
                 watched = BackwardPass(self)
                 result = watched.leave(self.forward(*watched.enter(args), **kwargs))
             else:
                 result = self.forward(*args, **kwargs)
-            for hook in tuple(self._forward_hooks.values()):
-                replaced = hook(self, args, result)
+            for hook, named in tuple(self._forward_hooks.values()):
+                given = (args, kwargs, result) if named else (args, result)
+                replaced = hook(self, *given)
                 result = result if replaced is None else replaced
         return result
 
@@ -256,15 +259,25 @@ class Module(Tree):
 
     # Hooks and printing.
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(module, args)` runs before forward and may replace the arguments."""
-        guards.bump()
-        return RemovableHandle(self._forward_pre_hooks, hook)
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, args)` runs before forward and may replace the arguments.
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """`hook(module, args, output)` runs after forward and may replace the output."""
+        With `with_kwargs` it is `hook(module, args, kwargs)` and gives both back.
+        """
         guards.bump()
-        return RemovableHandle(self._forward_hooks, hook)
+        return RemovableHandle(self._forward_pre_hooks, (hook, with_kwargs), prepend)
+
+    def register_forward_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """`hook(module, args, output)` runs after forward and may replace the output.
+
+        With `with_kwargs` it is `hook(module, args, kwargs, output)`.
+        """
+        guards.bump()
+        return RemovableHandle(self._forward_hooks, (hook, with_kwargs), prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, grad_output)` sees the gradients of the outputs and may replace them."""

@@ -161,6 +161,17 @@ def test_a_padding_mask_counts_as_in_transformers(tmp_path: Path) -> None:
     np.testing.assert_allclose(as_array(found), wanted, rtol=1e-4, atol=1e-3)
 
 
+def test_bfloat16_is_as_good_as_theirs(tmp_path: Path) -> None:
+    theirs = llama().to(torch.bfloat16).eval()
+    theirs.save_pretrained(tmp_path)
+    mine, data = models.from_pretrained(tmp_path), inputs("llama")
+    with torch.no_grad():
+        peer = theirs(torch.tensor(data)).logits.double().numpy()
+        exact = theirs.double()(torch.tensor(data)).logits.numpy()
+    found = as_array(mine(tensor(data)).to(dtype=float64))
+    assert np.linalg.norm(found - exact) < 2 * np.linalg.norm(peer - exact)
+
+
 def test_files_in_shards(tmp_path: Path) -> None:
     theirs = saved("llama", tmp_path / "theirs", max_shard_size="20KB")
     assert (tmp_path / "theirs" / "model.safetensors.index.json").exists()
@@ -224,6 +235,8 @@ def settings(folder: Path, **values: Any) -> None:
         (lambda f: (f / "model.safetensors").write_bytes(b"x" * 99), "not a whole safetensors"),
         (lambda f: settings(f, model_type="mamba"), "unknown type 'mamba'"),
         (lambda f: settings(f, architectures=["GPT2ForTokens"]), "unknown architecture"),
+        (lambda f: settings(f, n_embd="wide"), "n_embd is 'wide', expected a int"),
+        (lambda f: settings(f, n_layer=None), "n_layer is None, expected a int"),
         (lambda f: settings(f, scale_attn_weights=False), "scale_attn_weights can only be True"),
     ],
 )

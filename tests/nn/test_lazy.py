@@ -57,6 +57,34 @@ def test_lazy_layers_need_a_call_before_jit() -> None:
     assert not model[0].training and model[0].in_features == 4
 
 
+def hooked(lib: Any, make: Any) -> list[Any]:
+    """The order in which forward hooks run, and what they make of a call."""
+
+    class Scaled(lib.Module):  # type: ignore[misc]
+        def forward(self, x: Any, factor: float = 1.0) -> Any:
+            return x * factor
+
+    layer, order = Scaled(), []
+
+    def before(module: Any, args: Any, kwargs: Any) -> Any:
+        order.append("before")
+        return (args[0] + 1,), {"factor": kwargs["factor"] * 2}
+
+    def after(module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        order.append(f"after {kwargs['factor']}")
+        return output - 1
+
+    layer.register_forward_pre_hook(lambda module, args: order.append("second"))
+    layer.register_forward_pre_hook(before, with_kwargs=True, prepend=True)
+    layer.register_forward_hook(lambda module, args, output: order.append("last"))
+    layer.register_forward_hook(after, with_kwargs=True, prepend=True)
+    return [*layer(make([1.0, 2.0]), factor=3.0).tolist(), *order]
+
+
+def test_forward_hooks_with_keyword_arguments() -> None:
+    assert hooked(nn, tensor) == hooked(torch.nn, torch.tensor)
+
+
 def seen_gradients(lib: Any, make: Any, replace: bool) -> list[Any]:
     """What backward hooks are given, and the gradients that result."""
     layer = lib.Linear(3, 2)
