@@ -1,7 +1,8 @@
 """Recurrent layers: plain, LSTM and GRU, as cells and over whole sequences.
 
-A sequence is walked step by step while the graph is recorded; all input products of a layer are
-one contraction before that, so a step only multiplies by the hidden weights.
+A sequence is one `scan` in the graph, so recording and compiling take the same time however long it
+is; all input products of a layer are one contraction before it, and a step only multiplies by the
+hidden weights.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
 from ridgeline.tensors.public import cat, sigmoid, stack, tanh, zeros
 from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.control_flow import scan
 
 # From the products of input and hidden state with their weights, and the state, the next state.
 Cell = Callable[[Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
@@ -226,21 +228,22 @@ class RNNBase(Module):
         self, x: Tensor, suffix: str, state: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """One layer in one direction: all hidden states, and the last state."""
-        step, biases = _CELLS[self.mode], [None, None]
+        cell, biases = _CELLS[self.mode], [None, None]
         if self.bias:
             biases = [getattr(self, f"bias_{kind}{suffix}") for kind in ("ih", "hh")]
         given = functional.linear(x, getattr(self, "weight_ih" + suffix), biases[0])
         weight = getattr(self, "weight_hh" + suffix)
-        back = suffix.endswith("_reverse")
-        length, seen = int(x.shape[0]), []
-        for place in range(length - 1, -1, -1) if back else range(length):
+        narrow = getattr(self, "weight_hr" + suffix) if self.proj_size else None
+
+        def step(state: tuple[Tensor, ...], given: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
             hidden = functional.linear(state[0], weight, biases[1])
-            state = step(given[place], hidden, state)
-            if self.proj_size:
-                narrow = functional.linear(state[0], getattr(self, "weight_hr" + suffix))
-                state = (narrow, *state[1:])
-            seen.append(state[0])
-        return stack(seen[::-1] if back else seen), state
+            state = cell(given, hidden, state)
+            if narrow is not None:
+                state = (functional.linear(state[0], narrow), *state[1:])
+            return state, state[0]
+
+        last, seen = scan(step, state, given, reverse=suffix.endswith("_reverse"))
+        return seen, last
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """All outputs of the last layer, and the last state of every layer."""
