@@ -1,4 +1,4 @@
-"""Nested structures: tuples, lists, dicts and named tuples of values, flattened and rebuilt.
+"""Nested structures: tuples, lists, dicts, named tuples and dataclasses, flattened and rebuilt.
 
 A structure is described by a hashable key, so that two calls with equally built arguments compare
 equal. Nothing here recurses deeper than the user's own nesting.
@@ -6,8 +6,11 @@ equal. Nothing here recurses deeper than the user's own nesting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+from ridgeline.dtypes import DType
 
 
 def flatten(tree: Any, leaves: list[Any]) -> Hashable:
@@ -19,8 +22,26 @@ def flatten(tree: Any, leaves: list[Any]) -> Hashable:
         return (dict, tuple(tree), tuple([flatten(item, leaves) for item in tree.values()]))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return (kind, tuple([flatten(item, leaves) for item in tree]))
+    if hasattr(kind, "__dataclass_fields__") and kind is not DType:
+        names = tuple([f.name for f in fields(tree)])
+        return (kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
     leaves.append(tree)
     return None
+
+
+def objects(tree: Any) -> Iterator[Any]:
+    """The dataclass instances among the nodes of a structure."""
+    if isinstance(tree, list | tuple):
+        inner: Iterable[Any] = tree
+    elif isinstance(tree, dict):
+        inner = tree.values()
+    elif is_dataclass(tree) and not isinstance(tree, type | DType):
+        yield tree
+        inner = [getattr(tree, f.name) for f in fields(tree)]
+    else:
+        return
+    for item in inner:
+        yield from objects(item)
 
 
 def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
@@ -35,6 +56,11 @@ def _build(part: Any, remaining: Iterator[Any]) -> Any:
     kind = part[0]
     if kind is dict:
         return dict(zip(part[1], [_build(p, remaining) for p in part[2]]))
+    if len(part) == 3:  # a dataclass, as it was: nothing of its own runs again
+        made = object.__new__(kind)
+        for name, inner in zip(part[1], part[2]):
+            object.__setattr__(made, name, _build(inner, remaining))
+        return made
     items = [_build(p, remaining) for p in part[1]]
     return kind(items) if kind in (tuple, list) else kind(*items)
 

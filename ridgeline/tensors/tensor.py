@@ -722,8 +722,23 @@ def tensor(
         made = wanted.clone() if wanted._cell is data._cell else wanted
     else:
         array, found = execute.array_from(data, dtype)
-        made = from_array(array, found, place or CPU)
+        traced = _traced_array(data, found)
+        if traced is None:
+            made = from_array(array, found, place or CPU)
+        else:
+            made = traced if place is None else traced.to(place)
     return made.requires_grad_() if requires_grad else made
+
+
+def _traced_array(data: Any, dtype: DType) -> Tensor | None:
+    """Inside jit, a large array that later calls read again; None for all else."""
+    if modes.capture is None or not isinstance(data, np.ndarray):
+        return None
+    node = modes.capture.array(data, dtype)
+    if node is None:
+        return None
+    stamp(node, here(3))
+    return wrap(node, PLAIN)
 
 
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
@@ -742,7 +757,8 @@ def from_numpy(array: Array) -> Tensor:
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:
         raise DTypeError(f"arrays of {array.dtype} have no element type here")
-    made = wrap(execute.leaf_over(array, dtype), PLAIN)
+    traced = _traced_array(array, dtype)
+    made = wrap(execute.leaf_over(array, dtype), PLAIN) if traced is None else traced
     if modes.capture is None:
         execute.share(made._cell, execute.Shared(dtype, array.shape, array=array))
     return made

@@ -23,6 +23,7 @@ from ridgeline.tracing.guards import Lifted
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
     from ridgeline.random import Generator
+    from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
 
 _WORD = TensorType((), dtypes.uint64)
@@ -65,7 +66,15 @@ class RandomInput:
     part: str  # "seed" or "offset"
 
 
-Source = CellInput | ArgumentInput | GradientInput | NumberInput | RandomInput
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayInput:
+    """A NumPy array of somebody else's, too large to guard by value: read on every call."""
+
+    array: Array
+    dtype: DType
+
+
+Source = CellInput | ArgumentInput | GradientInput | NumberInput | RandomInput | ArrayInput
 
 
 @dataclass(slots=True)
@@ -206,6 +215,14 @@ class Capture:
             self.inputs[made] = NumberInput(number.getter, dtype)
             found = self._number_inputs[key] = (number, made)  # the number keeps its id
         return found[1]
+
+    def array(self, array: Array, dtype: DType) -> Node | None:
+        """A large array as an input; None for one that guards compare by value."""
+        if array.nbytes <= guards.SMALL_ARRAY:
+            return None
+        made = leaf(TensorType(array.shape, dtype))
+        self.inputs[made] = ArrayInput(array, dtype)
+        return made
 
     def random_blocks(self, generator: Generator, count: int) -> tuple[Node, Node]:
         """The key and the offset of the next blocks of a generator's stream."""

@@ -12,11 +12,13 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.scalars import cast
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Track, filled_leaf, rare
 from ridgeline.tensors.tensor import Tensor, alias, read, wrap
 from ridgeline.tracing.capture import (
     ArgumentInput,
+    ArrayInput,
     Capture,
     CellInput,
     GradientInput,
@@ -135,6 +137,8 @@ def live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
     """The value of an input in this call."""
     if isinstance(source, NumberInput):
         return Buffer.borrow(np.array(source.getter(), source.dtype.numpy))
+    if isinstance(source, ArrayInput):
+        return Buffer.borrow(np.ascontiguousarray(cast(source.array, source.dtype)))
     if isinstance(source, RandomInput):
         seed, offset = source.generator.get_state()
         return Buffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
@@ -157,6 +161,9 @@ def settled(cell: Cell) -> Buffer:
 
 def live_node(source: Source, leaves: Sequence[Any]) -> Node:
     """The node that stands for an input in this call."""
+    if isinstance(source, ArrayInput):
+        buffer = execute.adopt(live_buffer(source, leaves).array(source.dtype, source.array.shape))
+        return filled_leaf(TensorType(source.array.shape, source.dtype), buffer)
     if isinstance(source, NumberInput | RandomInput):
         kind = source.dtype if isinstance(source, NumberInput) else None
         buffer = live_buffer(source, leaves)

@@ -22,6 +22,7 @@ from ridgeline.tracing.guards import Lifted
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
     from ridgeline.random import Generator
+    from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
 
 
@@ -148,6 +149,10 @@ class Enclosure(Capture):
         if self.outer is not None:
             return self.outer.lifted(number, dtype)
         return lift(float(number.getter()), dtype)
+
+    def array(self, array: Array, dtype: DType) -> Node | None:
+        """Outside of jit an array is what it is now."""
+        return None if self.outer is None else self.outer.array(array, dtype)
 
     def watch(self, obj: Any) -> None:
         """Only jit has to know what a function depends on."""

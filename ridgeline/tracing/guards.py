@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ridgeline.graph.node import Node
 
 
-_SMALL_ARRAY = 4096  # arrays of at most so many bytes are compared by value
+SMALL_ARRAY = 4096  # arrays of at most so many bytes are compared by value
 
 
 class Epoch:
@@ -240,8 +240,10 @@ def snapshot(obj: Any) -> Any:
     An object may define `_guard_state()` to say what counts; otherwise its attributes do.
     """
     if hasattr(obj, "_guard_state"):
-        return freeze(obj._guard_state())
-    return freeze({k: v for k, v in vars(obj).items() if not k.startswith(JITTED)})
+        kept = obj._guard_state()
+    else:
+        kept = {k: v for k, v in vars(obj).items() if not k.startswith(JITTED)}
+    return freeze({**kept, "__class__": type(obj)})
 
 
 def freeze(value: Any) -> Any:
@@ -260,7 +262,7 @@ def freeze(value: Any) -> Any:
         return (type(value).__name__, tuple(freeze(v) for v in value))
     if isinstance(value, set | frozenset):
         return ("set", frozenset(freeze(v) for v in value))
-    if isinstance(value, np.ndarray) and value.nbytes <= _SMALL_ARRAY:
+    if isinstance(value, np.ndarray) and value.nbytes <= SMALL_ARRAY:
         return ("array", value.dtype.str, value.shape, value.tobytes())
     return Same(value)
 

@@ -4,10 +4,10 @@ Python runs while tracing only: side effects such as print happen then and not o
 trace depends on is guarded (see `trace.py`); when a guard breaks, the function is traced again,
 and `explain()` says why. A branch on a tensor's value raises an error that names the line.
 
-What guards cannot see: a NumPy array over 4 KB that the function copies with `tensor(array)` and
-that changes later (use `from_numpy`), a replaced `__class__`, and values that Python makes while
-tracing, such as `random.random()` or `next(iterator)`. `jit(function, check=True)` compares every
-call with the plain function.
+What guards cannot see: a NumPy array over 4 KB that Python computes with (one that the function
+gives to `tensor()` or `from_numpy()` is read anew on every call), and what Python asks the world
+while tracing, such as the time. Iterators, Python's random numbers and changes to containers among
+the arguments are refused. `jit(function, check=True)` compares every call with the plain function.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import numpy as np
 
 from ridgeline.graph.origins import PACKAGE
 from ridgeline.tracing.guards import freeze
+from ridgeline.tracing.hazards import Hazards, loads_global
 
 _MISSING = object()
 _CONTAINERS = (list, dict, set, tuple, np.ndarray)  # their contents can change
@@ -119,12 +120,14 @@ def _contents(cell: types.CellType) -> Any:
 class Scopes:
     """Collects guards from the functions that a trace enters."""
 
-    def __init__(self, watch: Callable[[Any], None]) -> None:
+    def __init__(self, watch: Callable[[Any], None], given: Iterable[Any] = ()) -> None:
         self._watch = watch  # told of modules and optimizers, which have an epoch of their own
+        self._given = {id(value) for value in given}  # arguments, whose parts the signature holds
         self._guards: dict[tuple[int, str], Guard] = {}
         self._codes: set[tuple[types.CodeType, int]] = set()
         self._functions: set[int] = set()
         self._held: list[Any] = []  # keeps ids unique for as long as this collects
+        self.hazards = Hazards()
 
     @property
     def guards(self) -> list[Guard]:
@@ -168,8 +171,10 @@ class Scopes:
     def _closure(self, cell: types.CellType, name: str) -> None:
         key = (id(cell), name)
         if key not in self._guards:
-            self._guards[key] = ClosureGuard(cell, f"the captured variable {name!r}")
+            text = f"the captured variable {name!r}"
+            self._guards[key] = ClosureGuard(cell, text)
             self.value(_contents(cell))
+            self.hazards.value(_contents(cell), text)
 
     def value(self, value: Any) -> None:
         """A value that the trace can reach: modules (with all below them) and optimizers."""
@@ -188,6 +193,8 @@ class Scopes:
             for name in nested.co_names:
                 if name in namespace:
                     self._name(namespace, name, f"the global {name!r}")
+                    if loads_global(nested, name):
+                        self.hazards.value(namespace[name], f"the global {name!r}")
                     found.append(namespace[name])
                     self._object(namespace[name], nested)
         return found
@@ -213,12 +220,14 @@ class Scopes:
                 seen.update(map(id, inner))
                 continue
             module = hasattr(type(current), "register_parameter")
-            if not module and not _is_plain(current):
+            if id(current) in self._given or (not module and not _is_plain(current)):
                 continue
             namespace: dict[str, Any] = getattr(current, "__dict__", {})
             label = getattr(current, "__name__", type(current).__name__)
             names = _names(code)
             shared = self._class(type(current), names | {"forward"} if module else names)
+            if not module:
+                self._read(current, "__class__", functools.partial(type, current))
             for name in names:
                 if isinstance(getattr(type(current), name, None), types.MemberDescriptorType):
                     self._read(current, name, functools.partial(getattr, current, name, _MISSING))
@@ -256,9 +265,12 @@ class Scopes:
         code = frame.f_code
         if not is_users(code):
             return
+        self.hazards.entered(code)
         for value in self._code(code, frame.f_globals):
             self.function(value)
-        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
+        # what __init__ gets first is born in this trace: nobody outside can change it
+        born = code.co_name == "__init__"
+        for name in code.co_varnames[born : code.co_argcount + code.co_kwonlyargcount]:
             self._object(frame.f_locals.get(name), code)
 
 
@@ -308,6 +320,8 @@ def observing(scopes: Scopes) -> Iterator[None]:
     def hook(frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call":
             scopes.entered(frame)
+        elif event == "c_call":
+            scopes.hazards.called(frame, argument)
 
     sys.setprofile(hook)
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence, Set
 from typing import Any
 from weakref import ref
 
 from ridgeline.config import config
+from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.prepare import prepare
@@ -17,7 +18,7 @@ from ridgeline.runtime.spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes
-from ridgeline.tensors.pytree import flatten, unflatten
+from ridgeline.tensors.pytree import flatten, objects, unflatten
 from ridgeline.tensors.tensor import Tensor, _special
 from ridgeline.tensors.tiers import Runnable, program_for
 from ridgeline.tracing import guards
@@ -54,6 +55,23 @@ def _settings() -> dict[str, Any]:
 _NOTHING: dict[int, Node] = {}
 
 
+def _check_unchanged(
+    structure: Hashable, leaves: Sequence[Any], arguments: Any, lifted: bool
+) -> None:
+    """A call that changes containers among its arguments could not do so again on a replay."""
+    after: list[Any] = []
+    nested = flatten(arguments, after)
+    kept = all(
+        a is b or (lifted and isinstance(b, Lifted)) for a, b in zip(leaves, after, strict=False)
+    )
+    if nested != structure or not kept:
+        raise execute.CaptureError(
+            "the function changes an argument: it puts other values into a list, a dict or an "
+            "object that it was given, which a replay would not do",
+            help="return the new values, or write into the tensors in place",
+        )
+
+
 class Trace:
     """A compiled call and the conditions under which it stands for the function."""
 
@@ -74,20 +92,23 @@ class Trace:
             args, kwargs = unflatten(structure, self._lifted(leaves))
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.epoch, self.config_epoch = guards.epoch.value, config.epoch
-        self.settings = _settings()
+        self.settings, self.default_dtype = _settings(), defaults.dtype
         capture = Capture()
-        scopes = Scopes(capture.watch)
+        scopes = Scopes(capture.watch, objects((args, kwargs)))
         scopes.function(function)
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 capture.argument(leaf._cell, place)
             else:
                 scopes.value(leaf)
+                scopes.hazards.value(leaf, f"argument {place + 1}")
         outputs: list[Node] = []
         modes.capture = capture
         try:
             with observing(scopes):
                 result = function(*args, **kwargs)
+            scopes.hazards.check()
+            _check_unchanged(structure, leaves, (args, kwargs), self.lifts)
             self._describe(capture, result, leaves, outputs)
             del result
             self._keep_leaked(capture, outputs)
@@ -256,6 +277,8 @@ class Trace:
             if _settings() != self.settings:
                 return "a setting of ridgeline.config changed"
             self.config_epoch = config.epoch
+        if defaults.dtype is not self.default_dtype:
+            return "the default element type changed"
         if guards.epoch.value != self.epoch:
             reason = self._changed_object()
             if reason is not None:
