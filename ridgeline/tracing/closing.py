@@ -8,7 +8,7 @@ from ridgeline.graph.body import Body, body
 from ridgeline.graph.node import LEAF, Node, leaf, node, topological
 from ridgeline.graph.passes.rebuild import rebuild, substitute
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
-from ridgeline.ops.tracking import TAG, VARIABLE, TagAttrs
+from ridgeline.ops.tracking import ERASED, TAG, VARIABLE, TagAttrs
 
 _VIEWS = (BROADCAST, PERMUTE, RESHAPE, SLICE)
 
@@ -17,7 +17,7 @@ def invariant(outputs: Sequence[Node], own: set[Node]) -> set[Node]:
     """What does not depend on `own` and is computed once, outside a loop.
 
     Constants stay inside, where they cost nothing, and so do views, so that what they show is
-    read from where it lies.
+    read from where it lies. Variables are outside even if they are constants: gradients go there.
     """
     outside: set[Node] = set()
     moving: set[Node] = set()
@@ -26,7 +26,7 @@ def invariant(outputs: Sequence[Node], own: set[Node]) -> set[Node]:
         if current in own or any(i in moving for i in current.inputs):
             moving.add(current)
         elif current.buffer is None and current.op is not LEAF:
-            if all(i in literal for i in current.inputs):
+            if current.op not in ERASED and all(i in literal for i in current.inputs):
                 literal.add(current)
             elif current.op not in _VIEWS:
                 outside.add(current)

@@ -12,12 +12,12 @@ the arguments are refused. `jit(function, check=True)` compares every call with 
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Hashable, Set
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ridgeline.graph.printer import format_graph
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten
@@ -25,6 +25,7 @@ from ridgeline.tensors.tensor import Tensor
 from ridgeline.tensors.tiers import Interpreted
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.guards import JITTED
+from ridgeline.tracing.report import Explanation, History, explanation, in_notebook, not_called
 from ridgeline.tracing.signatures import Signature, signature_of
 from ridgeline.tracing.trace import Trace
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES = 32
 _NONE: frozenset[int] = frozenset()
-_GRAPH_LINES = 200  # of a graph that explain() prints
 _DETAILS = ("kernels", "loops", "code")
 
 
@@ -45,7 +45,7 @@ class JitFunction:
     def __init__(self, function: Callable[..., Any], check: bool = False) -> None:
         self.function, self._check = function, check
         self._traces: list[Trace] = []  # the last used first
-        self._history: list[str] = []
+        self._history = History()
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
         self._lock = threading.RLock()
         update_wrapper(self, function, updated=())
@@ -104,7 +104,7 @@ class JitFunction:
                 reason = self._traces[0].broken(signature, leaves) or "no trace fits"
             changing = self._changing_floats(signature)
             trace = self._capture(args, kwargs, signature, changing)
-            self._history.append(f"{signature}: {reason}")
+            self._history.add(str(signature), reason)
             self._traces.insert(0, trace)
             del self._traces[MOST_TRACES:]
             return trace
@@ -164,38 +164,40 @@ class JitFunction:
 
     @property
     def history(self) -> list[str]:
-        """The signature of every trace, and why it was made."""
-        return list(self._history)
+        """The signatures of the last traces, and why each was made."""
+        return [f"{signature}: {reason}" for _, signature, reason in self._history.numbered()]
 
     @property
     def traces(self) -> int:
         """How many times the function was traced."""
-        return len(self._history)
+        return self._history.count
 
     def explain(self, *args: Any, detail: str = "loops", **kwargs: Any) -> None:
-        """Print every signature and why it was traced, and how the latest one is computed.
+        """Show every signature and why it was traced, and how the latest one is computed.
 
         With arguments, how a call with them is computed; nothing runs. `detail` says how far down
-        the text goes: "kernels", "loops", or "code" for the LLVM IR as well.
+        the text goes: "kernels", "loops", or "code" for the generated code as well.
         """
         if args or kwargs:
             self._prepared(args, kwargs)
-        print(self.explanation(detail))
+        shown = self.explanation(detail)
+        if in_notebook():
+            importlib.import_module("IPython.display").display(shown)
+        else:
+            print(shown)
 
-    def explanation(self, detail: str = "loops") -> str:
-        """What `explain` prints."""
+    def explanation(self, detail: str = "loops") -> Explanation:
+        """What `explain` shows, as a text that notebooks show as tables."""
         if detail not in _DETAILS:
             raise CaptureError(f"detail is one of {', '.join(_DETAILS)}, not {detail!r}")
         name = getattr(self.function, "__qualname__", repr(self.function))
-        if not self._traces:
-            return f"{name}: not called yet; call it, or give explain() the arguments of a call"
-        count = len(self._history)
-        lines = [f"{name}: {count} trace{'s' if count != 1 else ''}"]
-        lines += [f"  {number}. {entry}" for number, entry in enumerate(self._history, 1)]
-        latest = self._traces[0]
-        lines += ["", "graph", format_graph(latest.graph, at_most=_GRAPH_LINES), ""]
-        lines.append(latest.program.explain(detail))
-        return "\n".join(lines)
+        with self._lock:
+            if not self._traces:
+                return not_called(name)
+            return explanation(name, self._history, self._traces[0], detail)
+
+    def _repr_html_(self) -> str:
+        return self.explanation("kernels").page
 
     def clear(self) -> None:
         """Forget all traces."""

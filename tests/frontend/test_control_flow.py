@@ -277,6 +277,23 @@ def test_a_large_batch_sums_weight_gradients_in_the_loop(run: Callable[..., Any]
     close(run(rl.grad(loss), rl.tensor(w)), theirs.grad)
 
 
+def test_gradients_by_tensors_that_are_literals(run: Callable[..., Any]) -> None:
+    """A tensor made of constants and not computed yet is a variable all the same."""
+    w = rl.ones(3, requires_grad=True)
+
+    def step() -> None:
+        carry, _ = rl.scan(lambda c, x: (c * w + x, None), rl.zeros(3), rl.ones(4, 3))
+        carry.sum().backward()
+
+    run(step)
+    assert w.grad is not None and w.grad.tolist() == [6, 6, 6]
+    total = lambda w: rl.scan(lambda c, x: (c * w + x, None), 0.0, rl.ones(4))[0]  # noqa: E731
+    by_argument = run(rl.grad(total), rl.ones(()))
+    assert by_argument.item() == 6
+    chosen = rl.grad(lambda w: rl.cond(w > 0, lambda: w * 3, lambda: w))
+    assert run(chosen, rl.ones(())).item() == 3
+
+
 def test_second_derivatives_and_forward_mode() -> None:
     def f(h: rl.Tensor, xs: rl.Tensor) -> rl.Tensor:
         return rl.scan(lambda c, x: (rl.sin(c * x) + c, c * c * x), h, xs)[1]

@@ -831,3 +831,15 @@ def test_a_view_of_a_whole_argument_follows_the_argument() -> None:
             assert result.tolist() == given.tolist()
             result.add_(1)
             assert given.tolist() == result.tolist()
+
+
+def test_notebooks_show_tables() -> None:
+    f = rl.jit(lambda x: (x * 2).sum())
+    assert "not called yet" in f._repr_html_()
+    f(rl.ones(2))
+    f(rl.ones(3))
+    page = f.explanation("kernels")._repr_html_()
+    assert page.count("<tr>") >= 4 and "argument 1 was float32[2] and is float32[3]" in page
+    assert "<th>why it was traced</th>" in page and "<details><summary>graph" in page
+    assert "&lt;lambda&gt;" in page and "<lambda>" not in page
+    assert f.explanation("kernels").startswith(f.function.__qualname__)

@@ -1,0 +1,88 @@
+"""Nothing grows: buffers, nodes, traces and programs over many steps and many traces."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import compiler, nn, optim
+from ridgeline.graph import node
+from ridgeline.runtime.buffer import pool
+from ridgeline.tracing.report import MOST_REASONS
+
+
+def counts() -> tuple[int, int]:
+    gc.collect()
+    return pool.in_use, len(node._table)
+
+
+def trainer() -> Callable[[], Any]:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = optim.Adam(model.parameters(), lr=1e-3)
+    x, y = rl.tensor(np.ones((5, 4), np.float32)), rl.tensor(np.zeros(5, np.int64))
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+@pytest.mark.parametrize("wrap", [rl.jit, lambda f: f], ids=["jit", "deferred"])
+def test_steps_leave_nothing_behind(wrap: Callable[..., Any]) -> None:
+    step = wrap(trainer())
+    for _ in range(30):
+        step()
+    before = counts()
+    for _ in range(300):
+        step()
+    after = counts()
+    assert after[0] == before[0]
+    assert after[1] <= before[1] + 200  # expressions over learning rates and step counts
+
+
+def test_a_loop_of_scans_leaves_nothing_behind() -> None:
+    w = rl.ones(3, requires_grad=True)
+
+    def step() -> None:
+        rl.scan(lambda c, x: (c * w + x, c), rl.zeros(3), rl.ones(4, 3))[1].sum().backward()
+        assert w.grad is not None and w.grad[0].item() == 4.0
+        w.grad = None
+
+    for _ in range(10):
+        step()
+    before = counts()
+    for _ in range(50):
+        step()
+    assert counts() == before
+
+
+def test_old_traces_go_away() -> None:
+    rl.config.tier = "interpreter"
+    try:
+        f = rl.jit(lambda x, k: x * k + 1)
+        f(rl.ones(2), 0)
+        first = weakref.ref(f._traces[0])
+        for k in range(1, MOST_REASONS + 50):
+            f(rl.ones(2), k)
+        gc.collect()
+        assert first() is None and len(f._traces) <= 32
+        assert len(f.history) == MOST_REASONS and f.traces == MOST_REASONS + 50
+    finally:
+        rl.config.tier = "auto"
+
+
+def test_programs_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "MOST_PROGRAMS", 3)
+    for k in range(6):
+        assert rl.jit(lambda x, k: x + k)(rl.ones(2), k).tolist() == [1 + k] * 2
+        assert len(compiler._programs) <= 3
