@@ -6,6 +6,7 @@ from ridgeline.train.checkpoint import (
     save_checkpoint,
     save_weights,
 )
+from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.events import SummaryWriter
 from ridgeline.train.fit import Fitted, fit
 from ridgeline.train.loop import CheckpointMismatchError, DivergedError, Run, drive
@@ -17,6 +18,7 @@ __all__ = [
     "Average",
     "CheckpointMismatchError",
     "DivergedError",
+    "Evaluator",
     "Fitted",
     "Run",
     "Step",

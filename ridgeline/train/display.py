@@ -34,7 +34,7 @@ class Reading:
 def shown(metrics: Mapping[str, float]) -> str:
     """Metrics as text; an accuracy is a share."""
     return "  ".join(
-        f"{name} {value:.1%}" if name == "accuracy" else f"{name} {value:.4f}"
+        name.replace("_", " ") + (f" {value:.1%}" if name.endswith("accuracy") else f" {value:.4f}")
         for name, value in metrics.items()
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ridgeline.data import DataLoader
 from ridgeline.nn import Module
 from ridgeline.optim import Optimizer
 from ridgeline.train.display import Display
+from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.events import SummaryWriter
 from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
@@ -38,6 +40,7 @@ def fit(
     epochs: int,
     out: str | Path,
     scheduler: Any = None,
+    validation: DataLoader | None = None,
     accumulate: int = 1,
     clip: float | None = None,
     ema: float | None = None,
@@ -47,14 +50,18 @@ def fit(
     """Train `model` for `epochs` passes over `loader`, writing into the folder `out`.
 
     The folder gets a checkpoint, a log (`log.jsonl`) and TensorBoard events. The scheduler steps
-    once a batch. Ctrl-C saves and returns; with `resume=True` a checkpoint in the folder is gone
-    on from, and the numbers are those of a run that was never stopped.
+    once a batch. After every epoch the objective is measured on `validation`, with the average of
+    the weights where `ema` keeps one. Ctrl-C saves and returns; with `resume=True` a checkpoint in
+    the folder is gone on from, and the numbers are those of a run that was never stopped.
     """
     folder = Path(out)
     average = None if ema is None else Average(model, ema)
     step = Step(model, optimizer, objective, accumulate, clip, average)
     settings = {"accumulate": accumulate, "clip": clip, "ema": ema}
     run = Run(model, optimizer, scheduler, loader, step, settings)
+    if validation is not None:
+        evaluator = Evaluator(model if average is None else average.model, objective)
+        run.validate = partial(evaluator, validation)
     if resume and (folder / CHECKPOINT).exists():
         run.restore(folder / CHECKPOINT)
     display = Display(Console(stderr=True), epochs, len(loader), quiet)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,7 @@ class Run:
     step: Any  # a Step, or a function of a batch that gives the loss and sums of metrics
     settings: Mapping[str, Any]
     device: str = "cpu"
+    validate: Callable[[], Mapping[str, float]] | None = None  # after every epoch
     progress: Progress = field(default_factory=Progress)
 
     def _parts(self) -> dict[str, Any]:
@@ -221,6 +222,9 @@ def _report_epoch(
     events: SummaryWriter | None,
 ) -> None:
     reading = run.progress.reading(speed)
+    if run.validate is not None:
+        found = {f"validation_{name}": value for name, value in run.validate().items()}
+        reading = replace(reading, metrics={**reading.metrics, **found})
     rate = run.optimizer.param_groups[0]["lr"]
     shown = {"loss": reading.loss, **reading.metrics}
     log.write(

@@ -24,6 +24,7 @@ from ridgeline.interop.safetensors import pack_tensors
 from ridgeline.nn.state import StateDictError
 from ridgeline.optim.lr_scheduler import StepLR
 from ridgeline.random import manual_seed
+from ridgeline.tensors.tensor import tensor
 from ridgeline.train import (
     CheckpointMismatchError,
     Fitted,
@@ -145,6 +146,22 @@ def test_a_signal_saves_and_the_run_goes_on_exactly(number: int, tmp_path: Path)
     lines = (out / "log.jsonl").read_text().splitlines()
     names = [json.loads(line)["event"] for line in lines]
     assert names == ["start", "epoch", "interrupted", "start", "epoch", "epoch", "epoch"]
+
+
+def test_validation_after_every_epoch(tmp_path: Path) -> None:
+    held_out = DataLoader(data().dataset, 16)  # batches of unequal size
+    done = train(tmp_path, 2, dropout=0.5, validation=held_out, ema=0.5)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    points, labels = (tensor(array) for array in data().dataset.tensors)
+    done.model.eval()
+    scores = done.model(points)
+    loss = float(nn.functional.cross_entropy(scores, labels))
+    assert abs(lines[-1]["validation_loss"] - loss) < 1e-5
+    right = float((scores.argmax(1) == labels).sum()) / 40
+    assert lines[-1]["validation_accuracy"] == right
+    plain = train(tmp_path / "plain", 2, dropout=0.5, ema=0.5)
+    assert values(plain.model) == values(done.model), "validation changes nothing"
+    assert done.model.training is False and [e["event"] for e in lines].count("epoch") == 2
 
 
 # ---- failures ------------------------------------------------------------------------------------

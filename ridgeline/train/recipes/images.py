@@ -17,8 +17,7 @@ from ridgeline.models.pretrained import numbered
 from ridgeline.optim import SGD, AdamW, Optimizer
 from ridgeline.optim.lr_scheduler import OneCycleLR
 from ridgeline.random import manual_seed
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tracing.jit import jit
+from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.objectives import classification
 from ridgeline.train.recipes.base import (
     DEFAULT_LENGTH,
@@ -106,6 +105,10 @@ def _classifier(
         steps = settings.epochs * len(loader)
         schedule = OneCycleLR(optimizer, settings.lr, total_steps=steps, pct_start=0.2)
         run = make_run(settings, options, model, optimizer, schedule, loader, classification)
+
+        def held_out(kept: nn.Module, data: Any) -> dict[str, float]:
+            return Evaluator(kept, classification, options.device)(DataLoader(data, _TESTED))
+
         full = (
             f"{title} on {images.name}, {len(images.train)} images to learn, "
             f"{len(images.test)} to test"
@@ -113,27 +116,10 @@ def _classifier(
         return Prepared(
             run,
             full,
-            lambda kept: {"test_accuracy": accuracy(kept, images.test, options.device)},
+            lambda kept: {"test_accuracy": held_out(kept, images.test)["accuracy"]},
         )
 
     return prepare
-
-
-def accuracy(model: nn.Module, dataset: Any, device: str) -> float:
-    """The share of a dataset's images that a model recognises."""
-
-    @jit
-    def correct(images: Any, labels: Any) -> Any:
-        with no_grad():
-            return (model(images).argmax(1) == labels).sum()
-
-    training = model.training
-    model.eval()
-    count = 0
-    for batch in DataLoader(dataset, _TESTED):
-        count += int(correct(*(part.to(device) for part in batch)))
-    model.train(training)
-    return count / len(dataset)
 
 
 def _recipe(

@@ -14,7 +14,7 @@ from ridgeline.optim.lr_scheduler import OneCycleLR
 from ridgeline.random import manual_seed
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor, tensor
-from ridgeline.tracing.jit import jit
+from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.objectives import Objective, next_token
 from ridgeline.train.recipes.base import (
     Options,
@@ -95,19 +95,8 @@ def _recipe(
 
 
 def mean_loss(model: nn.Module, dataset: Any, objective: Objective, device: str) -> float:
-    """The mean loss over a dataset, without training."""
-
-    @jit
-    def loss(*batch: Any) -> Any:
-        with no_grad():
-            return objective(model, *batch)[0]
-
-    model.eval()
-    total = 0.0
-    for batch in DataLoader(dataset, 32):
-        total += float(loss(*(part.to(device) for part in batch))) * len(batch[0])
-    model.train()
-    return total / len(dataset)
+    """The mean loss over a dataset."""
+    return Evaluator(model, objective, device)(DataLoader(dataset, 32))["loss"]
 
 
 def _sample(model: nn.Module, tokenizer: CharTokenizer, out: Path, seed: int) -> str:
