@@ -46,7 +46,7 @@ _lock = threading.RLock()
 def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
     """The program for a graph on one device; compiled once per structure, settings and machine."""
     target = backend(device_of(outputs, inputs))
-    key = (structure(outputs, inputs), target.facts())
+    key = (structure(outputs, inputs), target.key())
     with _lock:
         program = _programs.get(key)
         if program is None:
@@ -75,6 +75,6 @@ def _load_or_compile(
     else:
         stages = lower_graph(outputs, inputs, target=target)
         layout = replace(lay_out(stages, inputs, target.launch), checked=flag is not None)
-        code = target.compile([k.kernel for k in stages.all_kernels()])
+        code = target.compile(list(stages.all_kernels()))
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
     return Program(layout, target, Graph(outputs, inputs), stages)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import Layout
 from ridgeline.devices import device
-from ridgeline.errors import DeviceError
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
+
+if TYPE_CHECKING:
+    from ridgeline.compiler.stages import CompiledKernel
 
 
 class Executable(Protocol):
@@ -36,6 +38,9 @@ class Backend(Protocol):
 
     def facts(self) -> Any:
         """What schedules depend on, as data that compares and prints."""
+
+    def key(self) -> Any:
+        """The facts and settings that decide what a graph becomes."""
 
     def roofline(self) -> Roofline:
         """What fusion reckons with: round figures, so that decisions do not depend on noise."""
@@ -55,7 +60,7 @@ class Backend(Protocol):
     def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
         """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
 
-    def compile(self, kernels: Sequence[Kernel]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
         """Machine code of some kernels, ready in this process."""
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
@@ -76,4 +81,6 @@ def backend(name: str) -> Backend:
         from ridgeline.compiler.cpu import CpuBackend  # loads LLVM
 
         return CpuBackend()
-    raise DeviceError(f"no programs can be made for {place}")
+    from ridgeline.compiler.cuda import CudaBackend  # loads the driver
+
+    return CudaBackend(place.index or 0)

@@ -15,7 +15,7 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
-from ridgeline.compiler.stages import named
+from ridgeline.compiler.stages import CompiledKernel, named
 from ridgeline.config import config
 from ridgeline.dtypes import bool_
 from ridgeline.fusion.groups import Group, Roofline
@@ -60,7 +60,7 @@ def compile_kernel(kernel: Kernel) -> tuple[int, Kernel]:
     final = named(kernel)
     with _lock:
         if final.name not in _addresses:
-            CpuBackend().compile([final])
+            CpuBackend().compile_loops([final])
     return _addresses[final.name], final
 
 
@@ -69,6 +69,10 @@ class CpuBackend:
 
     def facts(self) -> Machine:
         """The facts of this machine that schedules use."""
+        return machine()
+
+    def key(self) -> Machine:
+        """The facts of this machine, which hold the number of threads."""
         return machine()
 
     def roofline(self) -> Roofline:
@@ -96,8 +100,12 @@ class CpuBackend:
         tasks = task_count(kernel)
         return (tasks, _grain(tasks, group.seconds, machine().threads)) if tasks else None
 
-    def compile(self, kernels: Sequence[Kernel]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
+        return self.compile_loops([compiled.kernel for compiled in kernels])
+
+    def compile_loops(self, kernels: Sequence[Kernel]) -> bytes:
+        """Object code for scheduled loops."""
         unique = list({k.name: k for k in kernels}.values())
         if not unique:
             return b""

@@ -17,7 +17,6 @@ from math import gcd
 from pathlib import Path
 from typing import Any
 
-from ridgeline.config import config
 from ridgeline.runtime.cuda.driver import DeviceFailure
 from ridgeline.runtime.cuda.steps import Words
 
@@ -27,14 +26,13 @@ _NAMES = ("libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so")
 
 _REAL = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
-_FLOAT_32, _FLOAT_32_PEDANTIC, _FLOAT_64, _FAST_TF32 = 68, 69, 70, 77
+_FLOAT_32, _FLOAT_64, _FAST_TF32 = 68, 70, 77
 _TRANSPOSE = 1
 # attributes of matmul descriptions, layouts and preferences
 _DESC_TRANSA, _DESC_TRANSB = 3, 4
 _LAYOUT_BATCH_COUNT, _LAYOUT_BATCH_STRIDE = 5, 6
 _PREF_WORKSPACE = 1
 _PREF_ALIGNMENT = (5, 6, 7, 8)
-_ALGORITHM_WORDS = 8 + 1 + 1 + 1 + 4  # the algorithm, its workspace, state, waves, reserved
 
 
 class _Heuristic(ctypes.Structure):
@@ -91,10 +89,10 @@ def _handle(device: int) -> c_void_p:
     return made
 
 
-def _compute_type(dtype: str) -> int:
+def _compute_type(dtype: str, shortened: bool) -> int:
     if dtype == "float64":
         return _FLOAT_64
-    return _FAST_TF32 if dtype == "float32" and config.allow_tf32 else _FLOAT_32
+    return _FAST_TF32 if dtype == "float32" and shortened else _FLOAT_32
 
 
 class MatmulStep:
@@ -106,9 +104,10 @@ class MatmulStep:
         dtype: str,
         sizes: tuple[int, int, int, int],
         outer: tuple[int, ...],
-        operands: tuple[Operand, Operand, Operand],
+        operands: Sequence[Operand],
         workspace_slot: int,
         words: Words,
+        shortened: bool,
     ) -> None:
         left, right, result = operands
         m, n, k, batch = sizes
@@ -121,17 +120,16 @@ class MatmulStep:
         self._operands = (left, right, result)
         self._scale = c_double if dtype == "float64" else c_float
         self._one, self._zero = self._scale(1.0), self._scale(0.0)
-        self._describe(dtype, m, n, k, batch)
+        self._describe(dtype, _compute_type(dtype, shortened), (m, n, k, batch))
         self._offsets = [_offsets(operand, outer, _BYTES[dtype]) for operand in self._operands]
         self._choose(dtype)
 
-    def _describe(self, dtype: str, m: int, n: int, k: int, batch: int) -> None:
+    def _describe(self, dtype: str, compute: int, sizes: tuple[int, int, int, int]) -> None:
         left, right, result = self._operands
+        m, n, k, batch = sizes
         scale_type = _REAL["float64" if dtype == "float64" else "float32"]
         self._description = c_void_p()
-        made = self._library.cublasLtMatmulDescCreate(
-            byref(self._description), _compute_type(dtype), scale_type
-        )
+        made = self._library.cublasLtMatmulDescCreate(byref(self._description), compute, scale_type)
         _check(made, "cublasLtMatmulDescCreate")
         self._layouts = []
         for operand, rows, columns, attribute in (

@@ -1,0 +1,201 @@
+"""The CUDA backend: CUDA C++ through NVRTC for code, plans of launches to run it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from typing import Any
+
+from ridgeline.codegen.cuda import compile_all, generate
+from ridgeline.codegen.cuda.nvrtc import version
+from ridgeline.codegen.llvm.native import sources_fingerprint
+from ridgeline.compiler.graph import Graph, known
+from ridgeline.compiler.layout import HostCall, KernelCall, Layout
+from ridgeline.compiler.matmul import Matmul, recognise, suits_library
+from ridgeline.compiler.stages import CompiledKernel
+from ridgeline.config import config
+from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.graph.node import Node
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.index_checks import index_inputs, report_index
+from ridgeline.runtime.cuda import cublaslt, device as devices
+from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
+from ridgeline.runtime.cuda.flags import watch
+from ridgeline.runtime.cuda.module import Modules
+from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
+from ridgeline.runtime.cuda.space import DeviceSpace
+from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
+from ridgeline.schedules.gpu.default import steps as gpu_steps
+from ridgeline.schedules.gpu.machine import GpuMachine
+
+_CLUSTER = 8  # blocks that can share memory from Hopper on
+
+
+class CudaBackend:
+    """Compiles for one GPU."""
+
+    def __init__(self, number: int) -> None:
+        self.device = devices.device(number)
+        self.modules = Modules(self.device)
+        found = self.device.properties
+        self._facts = GpuMachine(
+            self.device.architecture,
+            found.multi_processor_count,
+            found.shared_memory_per_block_optin,
+            found.l2_cache_size,
+            _CLUSTER if found.major >= 9 else 1,
+        )
+
+    def facts(self) -> GpuMachine:
+        """The facts of the device that schedules use."""
+        return self._facts
+
+    def key(self) -> Any:
+        """The device's facts, and whether float32 products may be shortened."""
+        return self._facts, config.allow_tf32, cublaslt.library() is not None
+
+    def roofline(self) -> Roofline:
+        """Round figures of a data-centre GPU."""
+        return Roofline(bytes_per_second=3e12, flops_per_second=40e12, launch_seconds=2e-6)
+
+    def fingerprint(self) -> str:
+        """The compiler's sources, NVRTC and the architecture."""
+        return f"{sources_fingerprint()} {version()} {self.device.architecture}"
+
+    def schedule(self, lowered: Lowered, facts: GpuMachine) -> list[ScheduleStep]:
+        """The default schedule of a kernel."""
+        return gpu_steps(lowered, facts)
+
+    def apart(self, node: Node) -> bool:
+        """Contractions that cuBLASLt computes."""
+        return suits_library(node) and cublaslt.library() is not None
+
+    def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
+        """What is started, the workspace it needs, and how: launches, or a matrix product."""
+        product = _product(group)
+        if product is not None:
+            return ("matmul", cublaslt.WORKSPACE, (*astuple(product), config.allow_tf32))
+        source = generate(kernel)
+        launches = tuple(
+            (one.symbol, one.blocks(), one.block, one.shared_bytes, one.cluster)
+            for one in source.launches
+            if one.blocks()
+        )
+        return ("kernel", source.workspace_bytes, launches) if launches else None
+
+    def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
+        """One image for every kernel, one after the other behind a line that names them."""
+        own = {k.kernel.name: k.kernel for k in kernels if _product(k.group) is None}
+        made = [generate(kernel) for kernel in own.values()]
+        images = compile_all([source.text for source in made], self.device.architecture)
+        rows = [
+            [len(image), [[one.symbol, one.shared_bytes] for one in source.launches]]
+            for source, image in zip(made, images)
+        ]
+        code = json.dumps(rows).encode() + b"\n" + b"".join(images)
+        self.load(code, ())
+        return code
+
+    def load(self, code: bytes, symbols: Sequence[str]) -> None:
+        """Load the images whose functions the device does not have yet."""
+        head, _, images = code.partition(b"\n")
+        offset = 0
+        for size, launches in json.loads(head):
+            if any(symbol not in self.modules for symbol, _ in launches):
+                self.modules.load(images[offset : offset + size], launches)
+            offset += size
+
+    def source(self, kernels: Sequence[Kernel]) -> str:
+        """CUDA C++."""
+        return "\n".join(generate(kernel).text for kernel in kernels)
+
+    def executable(self, layout: Layout, graph: Graph) -> CudaExecutable:
+        """A plan of launches, with library calls in NumPy between them."""
+        return CudaExecutable(layout, graph, self)
+
+
+class CudaExecutable:
+    """A layout on a GPU."""
+
+    def __init__(self, layout: Layout, graph: Graph, target: CudaBackend) -> None:
+        self.layout, self._graph, self._target = layout, graph, target
+        self._space = DeviceSpace(target.device.number)
+        workspace = max((c.launch[1] for c in layout.calls if isinstance(c, KernelCall)), default=0)
+        slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
+        self._workspace = slots.workspace
+        self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
+        self._results = layout.returns[:-1] if layout.checked else layout.returns
+        self._watched = index_inputs(graph.outputs[-1], graph.inputs) if layout.checked else ()
+
+    def _steps(self, words: Words) -> Iterator[Step]:
+        for call in self.layout.calls:
+            if isinstance(call, HostCall):
+                yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]
+                continue
+            kind, workspace, started = call.launch
+            if kind == "matmul":
+                yield self._matmul(call.slots, started, words)
+                continue
+            slots = (*call.slots, self._workspace) if workspace else call.slots
+            for symbol, blocks, threads, shared, cluster in started:
+                function = self._target.modules[symbol]
+                yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
+
+    def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
+        dtype, m, n, k, batch, outer, *matrices, shortened = started
+        operands = [Operand(slots[place], *strides) for place, *strides in matrices]
+        number = self._target.device.number
+        return MatmulStep(
+            number, dtype, (m, n, k, batch), outer, operands, self._workspace, words, shortened
+        )
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Enqueue everything; every output is memory that nobody else has."""
+        held = self.plan.run(inputs)
+        if self.layout.checked:
+            kept = [(self._graph.inputs[n], inputs[n]) for n in self._watched]
+            flag = held[self.layout.returns[-1]]
+            watch(flag, self._target.device.stream, lambda: self._report(kept))
+        results = [held[slot] for slot in self._results]
+        seen = {id(memory) for memory in inputs}
+        for place, memory in enumerate(results):
+            if id(memory) in seen:
+                results[place] = self._space.copy(memory)
+            seen.add(id(memory))
+        return results
+
+    def profile(self, inputs: Sequence[Any]) -> list[float]:
+        """Run once; the seconds of every call, in order."""
+        seconds = iter(self.plan.profile(inputs))
+        return [sum(next(seconds) for _ in range(_steps_of(c))) for c in self.layout.calls]
+
+    def _report(self, kept: Sequence[tuple[Node, Any]]) -> None:
+        given = {node: memory.array(node.dtype, known(node.shape)) for node, memory in kept}
+        report_index(self._graph.outputs, given)
+
+    def _call(self, call: HostCall, held: Sequence[Any]) -> None:
+        """A library call in NumPy: its operands come to the host, its results go back."""
+        node = self._graph.order[call.node]
+        operands = [
+            held[slot].array(source.dtype, known(source.shape))
+            for slot, source in zip(call.inputs, node.inputs)
+        ]
+        values = self._graph.call(call.node, operands)
+        for slot, value, made in zip(call.outputs, values, node.types):
+            if slot >= 0:
+                self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))
+
+
+def _steps_of(call: KernelCall | HostCall) -> int:
+    """How many steps of a plan a call is."""
+    own = isinstance(call, KernelCall) and call.launch[0] == "kernel"
+    return len(call.launch[2]) if own else 1  # type: ignore[union-attr]
+
+
+def _product(group: Group) -> Matmul | None:
+    """The matrix product that a group is, where the library can compute it."""
+    alone = len(group.values) == 1 and suits_library(group.values[0])
+    return recognise(group.loops.kernel) if alone and cublaslt.library() is not None else None
