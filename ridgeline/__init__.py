@@ -50,6 +50,11 @@ from ridgeline.random import (
     set_rng_state as set_rng_state,
 )
 from ridgeline.tensors import dispatch as dispatch
+from ridgeline.tensors.autocast import (
+    autocast as autocast,
+    get_autocast_dtype as get_autocast_dtype,
+    is_autocast_enabled as is_autocast_enabled,
+)
 from ridgeline.tensors.modes import (
     eager as eager,
     enable_grad as enable_grad,
@@ -84,7 +89,7 @@ dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
 
 _SUBMODULES = frozenset((
-    "array_api", "cuda", "data", "fft", "learn", "linalg", "masked", "models", "nn", "optim",
+    "amp", "array_api", "cuda", "data", "fft", "learn", "linalg", "masked", "models", "nn", "optim",
     "profile", "signal", "special", "train",
 ))  # fmt: skip
 _LAZY = {

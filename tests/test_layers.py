@@ -24,6 +24,7 @@ LAYERS = (
     "cuda fft linalg masked signal special",
     "nn",
     "optim data",
+    "amp",
     "models learn",
     "profile",
     "train",

@@ -44,7 +44,11 @@ class TwoMoments(Optimizer):
             self._between("betas", beta)
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
-        return {"step": counter(), "exp_avg": zeros(parameter), self.second: zeros(parameter)}
+        return {
+            "step": counter(parameter),
+            "exp_avg": zeros(parameter),
+            self.second: zeros(parameter),
+        }
 
     def _advanced(self, state: State) -> Tensor:
         """Count one step; the count in float64."""

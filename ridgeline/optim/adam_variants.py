@@ -63,7 +63,7 @@ class NAdam(TwoMoments):
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         state = super()._start(parameter, group)
-        return {"step": state.pop("step"), "mu_product": scalar(1.0), **state}
+        return {"step": state.pop("step"), "mu_product": scalar(parameter, 1.0), **state}
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
         step = self._advanced(state)

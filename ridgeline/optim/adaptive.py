@@ -47,7 +47,7 @@ class Adagrad(Optimizer):
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         first = float(group["initial_accumulator_value"])
-        return {"step": counter(), "sum": zeros(parameter, first)}
+        return {"step": counter(parameter), "sum": zeros(parameter, first)}
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:
         gradient = decayed(parameter, gradient, group)
@@ -85,7 +85,7 @@ class Adadelta(Optimizer):
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         return {
-            "step": counter(),
+            "step": counter(parameter),
             "square_avg": zeros(parameter),
             "acc_delta": zeros(parameter),
         }
@@ -129,7 +129,7 @@ class RMSprop(Optimizer):
             self._at_least(name, group[name], 0.0)
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
-        state: State = {"step": counter(), "square_avg": zeros(parameter)}
+        state: State = {"step": counter(parameter), "square_avg": zeros(parameter)}
         if group["momentum"] > 0:
             state["momentum_buffer"] = zeros(parameter)
         if group["centered"]:

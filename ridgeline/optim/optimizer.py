@@ -17,7 +17,7 @@ from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.parameter import trained
 from ridgeline.tensors.execute import flush
-from ridgeline.tensors.modes import enable_grad, no_grad
+from ridgeline.tensors.modes import enable_grad, modes, no_grad
 from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import ParamGroup
@@ -121,6 +121,7 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; a closure computes the loss again first."""
         guards.watch(self)
+        self.follow()
         loss = None
         if closure is not None:
             with enable_grad():
@@ -135,6 +136,20 @@ class Optimizer:
                         self._update(parameter, parameter.grad, state, group)
         flush()
         return loss
+
+    def follow(self) -> None:
+        """Bring the state to the devices of its parameters, which may have moved."""
+        for parameter, state in self.state.items():
+            place = parameter.device
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.device != place:
+                    if modes.capture is not None:
+                        raise OptimizerError(
+                            f"the optimizer's state is on {value.device}, a parameter on {place}",
+                            help="move the model before you make the optimizer, or before the "
+                            "first step outside jit",
+                        )
+                    state[name] = value.to(place)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
@@ -202,20 +217,20 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def scalar(value: float) -> Tensor:
-    """A number that is state: a float32 scalar, as torch keeps it."""
-    return tensor(value, dtype=dtypes.float32)
+def scalar(parameter: Tensor, value: float) -> Tensor:
+    """A number that is state: a float32 scalar beside its parameter."""
+    return tensor(value, dtype=dtypes.float32, device=parameter.device)
 
 
-def counter() -> Tensor:
+def counter(parameter: Tensor) -> Tensor:
     """A count of steps, zero to begin with."""
-    return scalar(0.0)
+    return scalar(parameter, 0.0)
 
 
 def zeros(parameter: Tensor, value: float = 0.0) -> Tensor:
     """State in the shape and type of a parameter, with one value everywhere."""
     filled = np.full(tuple(parameter.shape), value, parameter.dtype.numpy)
-    return tensor(filled, dtype=parameter.dtype)
+    return tensor(filled, dtype=parameter.dtype, device=parameter.device)
 
 
 def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
@@ -278,4 +293,5 @@ def _fitted(parameter: Tensor, expected: State, key: str, value: Any) -> Any:
             note=f"the parameter has shape {list(parameter.shape)}",
         )
     array = value if isinstance(value, Tensor) else np.asarray(value)
-    return tensor(array, dtype=own.dtype if own is not None else parameter.dtype)
+    dtype = own.dtype if own is not None else parameter.dtype
+    return tensor(array, dtype=dtype, device=parameter.device)

@@ -48,9 +48,9 @@ class ASGD(Optimizer):
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         return {
-            "step": counter(),
-            "eta": scalar(float(group["lr"])),
-            "mu": scalar(1.0),
+            "step": counter(parameter),
+            "eta": scalar(parameter, float(group["lr"])),
+            "mu": scalar(parameter, 1.0),
             "ax": zeros(parameter),
         }
 
@@ -91,7 +91,7 @@ class Rprop(Optimizer):
 
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         return {
-            "step": counter(),
+            "step": counter(parameter),
             "prev": zeros(parameter),
             "step_size": zeros(parameter, float(group["lr"])),
         }
@@ -140,12 +140,12 @@ class Adafactor(Optimizer):
     def _start(self, parameter: Tensor, group: ParamGroup) -> State:
         shape = tuple(parameter.shape)
         if len(shape) < 2:
-            return {"step": counter(), "variance": zeros(parameter)}
-        kind = parameter.dtype.numpy
+            return {"step": counter(parameter), "variance": zeros(parameter)}
+        kind, place = parameter.dtype.numpy, parameter.device
         return {
-            "step": counter(),
-            "row_var": tensor(np.zeros((*shape[:-1], 1), kind)),
-            "col_var": tensor(np.zeros((*shape[:-2], 1, shape[-1]), kind)),
+            "step": counter(parameter),
+            "row_var": tensor(np.zeros((*shape[:-1], 1), kind), device=place),
+            "col_var": tensor(np.zeros((*shape[:-2], 1, shape[-1]), kind), device=place),
         }
 
     def _update(self, parameter: Tensor, gradient: Tensor, state: State, group: ParamGroup) -> None:

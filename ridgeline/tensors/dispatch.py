@@ -37,6 +37,7 @@ from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
 from ridgeline.tensors import execute
 from ridgeline.tensors.arguments import SLIPS, check_sizes, explained
+from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor, as_view, check_device, owned, read, wrap, write
@@ -211,6 +212,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             if starred in kwargs:
                 args = (*args, kwargs.pop(starred))
         values, named = operands.nodes(args, kwargs)
+        if modes.autocast:
+            values, named = narrowed(name, operands.device, values, named)
         try:
             result = body(*values, **named)
             if operands.device != CPU:
@@ -370,6 +373,8 @@ def make_operator(entry: Entry, swapped: bool) -> Callable[[Tensor, Any], Any]:
                 return NotImplemented
         operands = Operands()
         (a, b), _ = operands.nodes((self, other), {})
+        if modes.autocast:
+            (a, b), _ = narrowed(name, operands.device, (a, b), {})
         try:
             result = body(b, a) if swapped else body(a, b)
         except RidgelineError as error:
@@ -383,7 +388,12 @@ def _ordinary(first: Tensor, second: Any) -> tuple[Any, Any, int]:
     """Two operands as the body takes them, and the result's mode; a mode of -1 where it is not
     as simple as that: variables, detached handles, foreign memory, other kinds of values."""
     capture, cell = modes.capture, first._cell
-    if first._track is not cell or cell.rare is not None or cell.capture is not capture:
+    if (
+        modes.autocast
+        or first._track is not cell
+        or cell.rare is not None
+        or cell.capture is not capture
+    ):
         return None, None, -1
     mode = cell.mode
     kind = type(second)

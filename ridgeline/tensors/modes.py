@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from ridgeline.dtypes import DType
     from ridgeline.tensors.anomaly import Anomaly
     from ridgeline.tracing.capture import Capture
 
@@ -27,6 +28,7 @@ class Modes(threading.local):
     on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
     capture: Capture | None = None  # the jit capture that this thread is inside of
     anomaly: Anomaly | None = None  # looks for the op that makes a NaN
+    autocast: tuple[tuple[str, DType], ...] = ()  # narrow types by kind of device, see autocast.py
 
     def __init__(self) -> None:
         # weak references to the cells recorded and not yet computed, in program order

@@ -521,7 +521,10 @@ class Tensor(TensorMethods, Exchange):
         if not self.is_leaf:
             raise GradientError("only leaf tensors can be pickled", help="detach() it first")
         array = np.ascontiguousarray(execute.read_array(self.detach(), "pickle"))
-        state = (type(self), array.tobytes(), self.dtype, tuple(self.shape), self.requires_grad)
+        state = (
+            type(self), array.tobytes(), self.dtype, tuple(self.shape), self.requires_grad,
+            self.device,
+        )  # fmt: skip
         return (_unpickle, state)
 
     def _resolved(self) -> tuple[Cell, Track]:
@@ -533,10 +536,15 @@ class Tensor(TensorMethods, Exchange):
 
 
 def _unpickle(
-    cls: type[T], values: bytes, dtype: DType, shape: tuple[int, ...], requires_grad: bool
+    cls: type[T],
+    values: bytes,
+    dtype: DType,
+    shape: tuple[int, ...],
+    requires_grad: bool,
+    place: str = CPU,
 ) -> T:
     array = np.frombuffer(values, dtype.numpy).reshape(shape).copy()
-    return from_array(array, dtype).as_subclass(cls).requires_grad_(requires_grad)
+    return from_array(array, dtype, place).as_subclass(cls).requires_grad_(requires_grad)
 
 
 def python_values(array: Array, dtype: DType) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Hashable, Set
+from dataclasses import replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -114,7 +115,7 @@ class JitFunction:
         known = self._changing.setdefault(signature.structure, set())
         for trace in self._traces:
             before = trace.signature
-            if (before.structure, before.gradients) != (signature.structure, signature.gradients):
+            if replace(before, leaves=()) != replace(signature, leaves=()):
                 continue
             differing = [
                 place
@@ -214,6 +215,8 @@ def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:
     signature = trace.signature
     specs = signature.leaves
     if len(specs) != len(args) or modes.gradients != signature.gradients:
+        return False
+    if modes.autocast != signature.autocast:
         return False
     for place, (arg, spec) in enumerate(zip(args, specs)):
         if not isinstance(arg, Tensor):

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+from ridgeline.dtypes import DType
 from ridgeline.graph.node import TensorType
 from ridgeline.tensors.cells import GRAPH, Cell, Step
 from ridgeline.tensors.modes import modes
@@ -38,6 +39,7 @@ class Signature:
     structure: Hashable
     leaves: tuple[Any, ...]  # TensorSpec, or the image of another value
     gradients: bool
+    autocast: tuple[tuple[str, DType], ...] = ()
 
     def __str__(self) -> str:
         parts = [str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf) for leaf in self.leaves]
@@ -69,13 +71,15 @@ def signature_of(
             described.append(CHANGING)
         else:
             described.append(guards.freeze(leaf))
-    return Signature(structure, tuple(described), modes.gradients)
+    return Signature(structure, tuple(described), modes.gradients, modes.autocast)
 
 
 def difference(before: Signature, after: Signature) -> str:
     """What differs between two signatures, in words."""
     if before.gradients != after.gradients:
         return "gradients were switched " + ("on" if after.gradients else "off")
+    if before.autocast != after.autocast:
+        return "autocast was switched " + ("on or to another type" if after.autocast else "off")
     if before.structure != after.structure or len(before.leaves) != len(after.leaves):
         return "the arguments are nested differently"
     for place, (old, new) in enumerate(zip(before.leaves, after.leaves)):

@@ -10,8 +10,10 @@ from typing import Any
 from rich.table import Table
 
 from ridgeline.config import config
+from ridgeline.devices import CPU, device
 from ridgeline.nn import Module
 from ridgeline.runtime.cpu.ceilings import Ceilings, ceilings
+from ridgeline.runtime.cuda.ceilings import GpuCeilings
 from ridgeline.train.loop import Run
 from ridgeline.train.roofline import KernelRow, time_table
 
@@ -19,7 +21,9 @@ ROUNDS = 9  # profiled steps; each kernel shows its median
 _HASH = re.compile(r"_[0-9a-f]{16}$")  # keeps equal kernels apart, says nothing to a reader
 
 
-def rows_against(profile: Iterable[Any], roof: Ceilings, model: Module) -> list[KernelRow]:
+def rows_against(
+    profile: Iterable[Any], roof: Ceilings | GpuCeilings, model: Module
+) -> list[KernelRow]:
     """Profile rows with the least time the machine allows each, and the layers they belong to."""
     return [
         KernelRow(
@@ -51,14 +55,24 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
     if profile is None or config.tier == "interpreter":  # no kernels to speak of
         return None
     rows = profile(*inputs, rounds=ROUNDS)
-    roof = ceilings()
+    roof, said = _limits(device(run.device))
     wall = _median_step(run, inputs)
     title = (
         f"one step of {len(inputs[0])} samples against this machine's limit: "
-        f"{roof.copy_bandwidth / 1e9:.0f} GB/s copied, {roof.fma_float32 / 1e9:.0f} GFLOP/s "
-        f"with {roof.threads} threads (measured)"
+        f"{roof.copy_bandwidth / 1e9:.0f} GB/s copied, {roof.fma_float32 / 1e9:.0f} GFLOP/s {said}"
     )
     return time_table(rows_against(rows, roof, run.model), wall, title)
+
+
+def _limits(place: device) -> tuple[Ceilings | GpuCeilings, str]:
+    """The ceilings of where a model is, and how they were found."""
+    if place == CPU:
+        found = ceilings()
+        return found, f"with {found.threads} threads (measured)"
+    from ridgeline.runtime.cuda.ceilings import ceilings as of_gpu
+
+    limits = of_gpu(place.index or 0)
+    return limits, f"on {limits.name} (copies measured, arithmetic by its clock)"
 
 
 def _median_step(run: Run, inputs: tuple[Any, ...]) -> float:

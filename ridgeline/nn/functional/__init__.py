@@ -23,6 +23,7 @@ from ridgeline.nn.functional import (
 )
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
 from ridgeline.tensors.arguments import guarded
+from ridgeline.tensors.autocast import autocasting
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.tensor import Tensor
 
@@ -64,7 +65,7 @@ def _find(name: str) -> Callable[..., Tensor]:
     found = FUNCTIONS.get(name)
     for module in _MODULES:
         if name in vars(module):
-            found = guarded(vars(module)[name])
+            found = autocasting(name, guarded(vars(module)[name]))
     if found is None:
         raise KeyError(name)
     return with_inplace(found, PLACES[name]) if name in PLACES else found

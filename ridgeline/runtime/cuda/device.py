@@ -102,7 +102,7 @@ class Device:
         title = call("cuDeviceGetName", 256, self.handle)
         text = title.decode() if isinstance(title, bytes) else str(title)
         return Properties(
-            name=text.rstrip("\0"),
+            name=text.partition("\0")[0].strip(),
             total_memory=int(call("cuDeviceTotalMem", self.handle)),
             driver_version=int(call("cuDriverGetVersion")),
             **found,

@@ -1,0 +1,142 @@
+"""Compare ridgeline with its peers on a GPU: `python -m benchmarks.gpu [NAMES…]`.
+
+Every candidate is checked against torch in float32 (eager), then all are timed in turn. The first
+call, which compiles, and the peak of device memory are reported too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.frameworks import jax_candidate, ridgeline_candidate, torch_candidate
+from benchmarks.gpu.measure import Candidate, Timing, block, first
+from benchmarks.gpu.workloads import WORKLOADS, Workload
+
+OURS, TORCH, COMPILED, JAX = "ridgeline", "torch", "torch.compile", "jax"
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def candidates(workload: Workload, inputs: list[Any]) -> dict[str, Callable[[], Candidate]]:
+    """How to build each candidate of a workload."""
+    made: dict[str, Callable[[], Candidate]] = {
+        OURS: lambda: ridgeline_candidate(workload.make, inputs, workload.dtype),
+        TORCH: lambda: torch_candidate(workload.make, inputs, workload.dtype),
+        COMPILED: lambda: torch_candidate(
+            workload.make, inputs, workload.dtype, workload.compile
+        ),
+    }  # fmt: skip
+    if workload.jax is not None:
+        make = workload.jax
+        made[JAX] = lambda: jax_candidate(make, inputs, workload.dtype)
+    return made
+
+
+def difference(values: list[Any], reference: list[Any]) -> float:
+    """The largest relative error of a result in the Euclidean norm; NaN counts as infinite."""
+    worst = 0.0
+    for got, wanted in zip(values, reference, strict=True):
+        error = float(np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30))
+        worst = max(worst, error if np.isfinite(error) else np.inf)
+    return worst
+
+
+def measure(workload: Workload, rounds: int, only: set[str]) -> dict[str, Timing]:
+    """All candidates of a workload, in interleaved rounds."""
+    inputs = workload.inputs()
+    reference = first(lambda: torch_candidate(workload.make, inputs, "float32"), Timing())[1]
+    timings: dict[str, Timing] = {}
+    ready: dict[str, Candidate] = {}
+    for name, make in candidates(workload, inputs).items():
+        if only and name not in only:
+            continue
+        timing = timings[name] = Timing()
+        try:
+            made, values = first(make, timing)
+            timing.difference = difference(values, reference)
+            if not timing.difference <= workload.limit:
+                raise ArithmeticError(f"wrong result: error {timing.difference:.2g}")
+            ready[name] = made
+        except Exception as error:  # a candidate that cannot do the work is reported, not fatal
+            timing.error = f"{type(error).__name__}: {error}"[:200]
+    for _ in range(rounds if ready else 0):
+        for name, made in ready.items():
+            timings[name].rounds.append(block(made))
+    return timings
+
+
+def row(workload: Workload, timings: dict[str, Timing]) -> str:
+    """One line of the table: milliseconds, our time over the best peer's, share of the limit."""
+    ours = timings[OURS].median if OURS in timings else 0.0
+    peers = [t.median for name, t in timings.items() if name != OURS and t.median]
+    parts = [f"{workload.name:<20}"]
+    for name in (OURS, TORCH, COMPILED, JAX):
+        timing = timings.get(name)
+        parts.append(f"{timing.median * 1e3:>9.3f}" if timing and timing.median else f"{'–':>9}")
+    parts.append(f"{ours / min(peers):>7.2f}" if ours and peers else f"{'–':>7}")
+    if ours and workload.bytes:
+        parts.append(f"{workload.bytes / ours / 1e12:>6.2f} TB/s")
+    elif ours and workload.flops:
+        parts.append(f"{workload.flops / ours / 1e12:>6.0f} TFLOP/s")
+    notes = [f"{name}: {t.error}" for name, t in timings.items() if t.error]
+    return " ".join(parts) + ("" if not notes else "\n    " + "\n    ".join(notes))
+
+
+def as_data(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
+    """The results as plain data."""
+    import torch
+
+    import ridgeline as rl
+
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": rl.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "workloads": {
+            name: {
+                candidate: {
+                    "median_ms": timing.median * 1e3,
+                    "best_ms": min(timing.rounds, default=0.0) * 1e3,
+                    "first_call_s": timing.first_call,
+                    "peak_memory": timing.peak_memory,
+                    "difference": timing.difference,
+                    "error": timing.error,
+                }
+                for candidate, timing in timings.items()
+            }
+            for name, timings in outcomes.items()
+        },
+    }
+
+
+def main() -> int:
+    """Run the chosen workloads, print a table, store the figures."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(WORKLOADS)}")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds to measure (5)")
+    parser.add_argument("--only", action="append", metavar="CANDIDATE", help="leave others out")
+    parser.add_argument("--out", type=Path, help="where to store the figures")
+    arguments = parser.parse_args()
+    outcomes: dict[str, dict[str, Timing]] = {}
+    print(f"{'ms':<20} {OURS:>9} {TORCH:>9} {'compile':>9} {JAX:>9} {'ratio':>7}", flush=True)
+    for name in arguments.names or WORKLOADS:
+        outcomes[name] = measure(WORKLOADS[name], arguments.rounds, set(arguments.only or ()))
+        print(row(WORKLOADS[name], outcomes[name]), flush=True)
+    data = as_data(outcomes)
+    path = arguments.out or RESULTS / f"{data['date'][:10]}-{data['device'].replace(' ', '-')}.json"
+    path.write_text(json.dumps(data, indent=1) + "\n")
+    print(f"stored in {path}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""torch, torch.compile, JAX and ridgeline behind one interface, for functions of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.measure import Candidate
+
+Function = Callable[..., Any]
+
+
+def torch_candidate(
+    make: Callable[[Any], Function], inputs: Sequence[Any], dtype: str, compiled: str = ""
+) -> Candidate:
+    """A function of torch tensors, run as it is or through torch.compile in a mode."""
+    import torch
+
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    tensors = [_torch_tensor(torch, array, dtype) for array in inputs]
+    function = make(torch)
+    run = torch.compile(function, mode=compiled) if compiled else function
+    return Candidate(
+        lambda: run(*tensors),
+        torch.cuda.synchronize,
+        lambda result: _flat(result, lambda t: t.detach().double().cpu().numpy()),
+        torch.cuda.max_memory_allocated,
+    )
+
+
+def _torch_tensor(torch: Any, array: Any, dtype: str) -> Any:
+    made = torch.from_numpy(array).cuda()
+    return made.to(getattr(torch, dtype)) if array.dtype.kind == "f" else made
+
+
+def ridgeline_candidate(
+    make: Callable[[Any], Function], inputs: Sequence[Any], dtype: str
+) -> Candidate:
+    """A function of ridgeline tensors under jit."""
+    import ridgeline as rl
+
+    rl.cuda.empty_cache()
+    rl.cuda.reset_peak_memory_stats()
+    tensors = [_own_tensor(rl, array, dtype) for array in inputs]
+    run = rl.jit(make(rl))
+    return Candidate(
+        lambda: run(*tensors),
+        rl.cuda.synchronize,
+        lambda result: _flat(result, lambda t: t.detach().double().cpu().numpy()),
+        rl.cuda.max_memory_allocated,
+    )
+
+
+def _own_tensor(rl: Any, array: Any, dtype: str) -> Any:
+    made = rl.tensor(array, device="cuda")
+    return made.to(getattr(rl, dtype)) if array.dtype.kind == "f" else made
+
+
+def jax_candidate(make: Callable[[Any], Function], inputs: Sequence[Any], dtype: str) -> Candidate:
+    """A function of JAX arrays under jit."""
+    import jax
+
+    arrays = [
+        jax.numpy.asarray(a, getattr(jax.numpy, dtype) if a.dtype.kind == "f" else None)
+        for a in inputs
+    ]
+    run = jax.jit(make(jax))
+    last: list[Any] = [None]
+
+    def call() -> Any:
+        last[0] = run(*arrays)
+        return last[0]
+
+    return Candidate(
+        call,
+        lambda: jax.block_until_ready(last[0]),
+        lambda result: _flat(result, lambda t: np.asarray(t, np.float64)),
+    )
+
+
+def _flat(result: Any, as_array: Callable[[Any], Any]) -> list[Any]:
+    parts = result if isinstance(result, tuple | list) else (result,)
+    return [as_array(part) for part in parts]

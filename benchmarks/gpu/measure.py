@@ -1,0 +1,74 @@
+"""Timing on a GPU: calls back to back until about a tenth of a second, all candidates in turn.
+
+A call only enqueues; a block of calls ends with waiting for the device, so what is measured is the
+larger of the host's and the device's time, as a training loop sees it.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+BLOCK_SECONDS = 0.1
+WARM_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to do the work: `call` enqueues it, `wait` waits, `read` gives float64 results."""
+
+    call: Callable[[], Any]
+    wait: Callable[[], None]
+    read: Callable[[Any], Any]
+    peak: Callable[[], int] = lambda: 0  # bytes of device memory at the peak
+
+
+@dataclass
+class Timing:
+    """Seconds of one candidate; `error` says why there are none."""
+
+    error: str = ""
+    difference: float = 0.0
+    first_call: float = 0.0
+    peak_memory: int = 0
+    rounds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        """The median over rounds; 0 without any."""
+        return statistics.median(self.rounds) if self.rounds else 0.0
+
+
+def first(make: Callable[[], Candidate], timing: Timing) -> tuple[Candidate, Any]:
+    """Build a candidate and make its first call, which compiles."""
+    gc.collect()
+    made = make()
+    begin = time.perf_counter()
+    result = made.call()
+    made.wait()
+    timing.first_call = time.perf_counter() - begin
+    value = made.read(result)
+    del result
+    for _ in range(WARM_UP):
+        made.call()
+    made.wait()
+    timing.peak_memory = made.peak()
+    return made, value
+
+
+def block(candidate: Candidate, seconds: float = BLOCK_SECONDS) -> float:
+    """Seconds of one call, over a block of them."""
+    begin = time.perf_counter()
+    candidate.call()
+    candidate.wait()
+    once = time.perf_counter() - begin
+    count = max(1, min(int(seconds / once), 2000))
+    begin = time.perf_counter()
+    for _ in range(count):
+        candidate.call()
+    candidate.wait()
+    return (time.perf_counter() - begin) / count

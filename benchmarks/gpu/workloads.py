@@ -1,0 +1,199 @@
+"""What is measured on a GPU: memory-bound kernels, products, attention, steps of whole models.
+
+A workload is a function written once for torch and ridgeline, the same for JAX where that is
+short, NumPy inputs, an element type, and the bytes or operations it cannot do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workloads import lenet_step
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One piece of work; `limit` bounds the error against torch in float64 or the widest there is.
+
+    `compile` is torch.compile's mode.
+    """
+
+    name: str
+    inputs: Callable[[], list[Any]]
+    make: Callable[[Any], Function]
+    dtype: str = "bfloat16"
+    jax: Callable[[Any], Function] | None = None
+    compile: str = "max-autotune-no-cudagraphs"
+    limit: float = 2e-2
+    bytes: float = 0.0
+    flops: float = 0.0
+
+
+def _normal(*shape: int) -> Any:
+    return np.random.default_rng(20).standard_normal(shape, np.float32)
+
+
+ROWS, COLUMNS = 16384, 8192
+_PLANE = 2.0 * 2 * ROWS * COLUMNS
+
+
+def _layer_norm(jax: Any) -> Function:
+    def norm(x: Any, w: Any, b: Any) -> Any:
+        wide = x.astype("float32")
+        mean = wide.mean(1, keepdims=True)
+        centred = wide - mean
+        scale = jax.lax.rsqrt((centred * centred).mean(1, keepdims=True) + 1e-5)
+        return (centred * scale * w + b).astype(x.dtype)
+
+    return norm
+
+
+def _gradients(function: Callable[[Any], Function], count: int) -> Callable[[Any], Function]:
+    """A function followed by the gradients of its first `count` operands; the last is the seed."""
+
+    def make(lib: Any) -> Function:
+        forward = function(lib)
+
+        def run(*operands: Any) -> Any:
+            leaves = [x.detach().requires_grad_() for x in operands[:count]]
+            result = forward(*leaves, *operands[count:-1])
+            return lib.autograd.grad(result, leaves, operands[-1])
+
+        return run
+
+    return make
+
+
+def _cross_entropy(lib: Any) -> Function:
+    def run(scores: Any, labels: Any) -> Any:
+        leaf = scores.detach().requires_grad_()
+        loss = lib.nn.functional.cross_entropy(leaf.float(), labels)
+        return loss, lib.autograd.grad(loss, leaf)[0]
+
+    return run
+
+
+def _linear_gelu(lib: Any) -> Function:
+    return lambda x, w, b: lib.nn.functional.gelu(
+        lib.nn.functional.linear(x, w, b), approximate="tanh"
+    )
+
+
+def _attention(lib: Any) -> Function:
+    return lambda q, k, v: lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def _labels() -> Any:
+    return np.random.default_rng(3).integers(0, 128256, 4096)
+
+
+def _product(name: str, m: int, n: int, k: int) -> Workload:
+    return Workload(
+        name, lambda: [_normal(m, k), _normal(n, k)], lambda lib: lambda x, w: x @ w.T,
+        jax=lambda jax: lambda x, w: x @ w.T, flops=2.0 * m * n * k, compile="default",
+    )  # fmt: skip
+
+
+def _heads(*shape: int) -> list[Any]:
+    return [_normal(*shape) for _ in range(3)]
+
+
+def _lenet_inference(lib: Any) -> Function:
+    model = lenet_step.network(lib.nn)
+    weights = lenet_step.inputs()
+    as_tensor = lib.from_numpy
+    model.load_state_dict({name: as_tensor(weights[name]) for name in lenet_step.SHAPES})
+    model.to("cuda")
+
+    def run(x: Any) -> Any:
+        with lib.no_grad():
+            return model(x)
+
+    return run
+
+
+def _lenet_step(lib: Any) -> Function:
+    model = lenet_step.network(lib.nn)
+    weights = lenet_step.inputs()
+    model.load_state_dict({name: lib.from_numpy(weights[name]) for name in lenet_step.SHAPES})
+    model.to("cuda")
+    optimizer = lib.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        loss = lib.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def _lenet_inputs() -> list[Any]:
+    arrays = lenet_step.inputs()
+    return [arrays["images"], arrays["labels"]]
+
+
+_ALL = [
+    Workload(
+        "gelu", lambda: [_normal(1 << 26), _normal(1 << 26), _normal(1 << 26)],
+        lambda lib: lambda x, a, b: lib.nn.functional.gelu(x * a + b, approximate="tanh"),
+        "float32", lambda jax: lambda x, a, b: jax.nn.gelu(x * a + b), limit=1e-5,
+        bytes=16.0 * (1 << 26),
+    ),
+    Workload(
+        "softmax", lambda: [_normal(ROWS, COLUMNS)], lambda lib: lambda x: x.softmax(-1),
+        jax=lambda jax: lambda x: jax.nn.softmax(x, -1), bytes=_PLANE,
+    ),
+    Workload(
+        "layer_norm", lambda: [_normal(ROWS, COLUMNS), _normal(COLUMNS), _normal(COLUMNS)],
+        lambda lib: lambda x, w, b: lib.nn.functional.layer_norm(x, (COLUMNS,), w, b),
+        jax=_layer_norm, bytes=_PLANE,
+    ),
+    Workload(
+        "rms_norm", lambda: [_normal(ROWS, COLUMNS), _normal(COLUMNS)],
+        lambda lib: lambda x, w: lib.nn.functional.rms_norm(x, (COLUMNS,), w, 1e-5), bytes=_PLANE,
+    ),
+    Workload(
+        "layer_norm_backward",
+        lambda: [_normal(ROWS, COLUMNS), _normal(COLUMNS), _normal(COLUMNS),
+                 _normal(ROWS, COLUMNS)],
+        _gradients(lambda lib: lambda x, w, b: lib.nn.functional.layer_norm(x, (COLUMNS,), w, b),
+                   3),
+        bytes=2 * _PLANE, compile="default",
+    ),
+    Workload(
+        "cross_entropy", lambda: [_normal(4096, 128256), _labels()], _cross_entropy,
+        bytes=2.0 * 3 * 4096 * 128256, compile="default",
+    ),
+    _product("gemm_4096", 4096, 4096, 4096),
+    _product("gemm_8192", 8192, 8192, 8192),
+    Workload(
+        "linear_gelu", lambda: [_normal(16384, 4096), _normal(4096, 4096), _normal(4096)],
+        _linear_gelu, jax=lambda jax: lambda x, w, b: jax.nn.gelu(x @ w.T + b),
+        flops=2.0 * 16384 * 4096 * 4096, compile="default",
+    ),
+    Workload(
+        "attention", lambda: _heads(16, 12, 1024, 64), _attention, compile="default",
+        flops=2.0 * 2 * 16 * 12 * 1024 * 1024 * 64 / 2,
+    ),
+    Workload(
+        "attention_backward", lambda: [*_heads(16, 12, 1024, 64), _normal(16, 12, 1024, 64)],
+        _gradients(_attention, 3), compile="default",
+        flops=3.5 * 2 * 2 * 16 * 12 * 1024 * 1024 * 64 / 2,
+    ),
+    Workload(
+        "lenet_inference", lambda: [_normal(1, 1, 32, 32)], _lenet_inference, "float32",
+        compile="reduce-overhead", limit=1e-3,
+    ),
+    Workload(
+        "lenet_step", _lenet_inputs, _lenet_step, "float32", compile="reduce-overhead", limit=1e-3,
+    ),
+]  # fmt: skip
+WORKLOADS = {workload.name: workload for workload in _ALL}
