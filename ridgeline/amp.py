@@ -114,7 +114,7 @@ class GradScaler:
             before = [value.clone() for value in held]
             result = optimizer.step()
             for value, old in zip(held, before):
-                value.copy_(skipped.where(old, value))
+                value.copy_(old.where(skipped, value))
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
@@ -140,9 +140,10 @@ class GradScaler:
         good = tracker + 1
         grown = scale * self._growth
         grows = (good == self._interval) & grown.isfinite()
-        kept = grows.where(grown, scale)
-        tracker.copy_((found | (good == self._interval)).where(tracker * 0, good))
-        scale.copy_(found.where(scale * self._backoff, kept))
+        kept = grown.where(grows, scale)
+        starts = found | (good == self._interval)
+        scale.copy_((scale * self._backoff).where(found, kept))
+        tracker.copy_((tracker * 0).where(starts, good))
 
     def get_scale(self) -> float:
         """The scale as a number; waits for the device."""

@@ -298,10 +298,8 @@ def written(cell: Cell) -> None:
         if memory is not None:
             if not memory.flags.writeable:
                 raise RidgelineError("the NumPy array under this tensor is read-only")
-            node = cell.node
-            if node.buffer is None:
-                compute([node], [])
-            np.copyto(memory, _array(node))
+            realize([cell])  # and whatever still reads the memory as it was
+            np.copyto(memory, _array(cell.node))
             refresh(cell)
             return
         cell.rare.shared = None

@@ -249,3 +249,13 @@ def test_import_is_light():
         "assert 'llvmlite' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_memory_shared_with_numpy_is_not_overwritten_under_pending_work() -> None:
+    x = rl.tensor([1.0, 2.0]).requires_grad_()
+    x.detach().numpy()  # from here on the values lie in memory that NumPy may see
+    (x * x).sum().backward()
+    with rl.no_grad():
+        x.add_(5)
+    assert x.grad is not None
+    np.testing.assert_array_equal(x.grad.numpy(), [2.0, 4.0])
