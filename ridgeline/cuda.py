@@ -95,7 +95,7 @@ def empty_cache() -> None:
     for number in range(device_count()):
         for pool in memory.pools(number):
             arena.drop(pool.stream)
-            pool.blocks.trim()
+            pool.trim()
 
 
 class Stream(_Stream):

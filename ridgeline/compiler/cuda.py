@@ -11,7 +11,7 @@ from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler.graph import Graph, known
-from ridgeline.compiler.layout import HostCall, KernelCall, Layout
+from ridgeline.compiler.layout import Call, HostCall, KernelCall, Layout
 from ridgeline.compiler.matmul import Matmul, recognise, suits_library
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
@@ -72,6 +72,10 @@ class CudaBackend:
     def apart(self, node: Node) -> bool:
         """Contractions that cuBLASLt computes."""
         return suits_library(node) and cublaslt.library() is not None
+
+    def runs(self, node: Node) -> bool:
+        """No control flow: it runs on the host, between kernels."""
+        return False
 
     def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
         """What is started, the workspace it needs, and how: launches, or a matrix product."""
@@ -135,6 +139,7 @@ class CudaExecutable:
             if isinstance(call, HostCall):
                 yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]
                 continue
+            assert isinstance(call, KernelCall), "control flow runs on the host"
             kind, workspace, started = call.launch
             if kind == "matmul":
                 yield self._matmul(call.slots, started, words)
@@ -189,10 +194,11 @@ class CudaExecutable:
                 self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))
 
 
-def _steps_of(call: KernelCall | HostCall) -> int:
+def _steps_of(call: Call) -> int:
     """How many steps of a plan a call is."""
-    own = isinstance(call, KernelCall) and call.launch[0] == "kernel"
-    return len(call.launch[2]) if own else 1  # type: ignore[union-attr]
+    if isinstance(call, KernelCall) and call.launch[0] == "kernel":
+        return len(call.launch[2])
+    return 1
 
 
 def _product(group: Group) -> Matmul | None:

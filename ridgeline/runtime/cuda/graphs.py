@@ -8,7 +8,7 @@ changed where only kernels are concerned, and captured again where a library cal
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import bindings, call, failure, function
@@ -56,10 +56,10 @@ class Graph:
             node = self._nodes[number]
             call("cuGraphExecKernelNodeSetParams", self._executable, node, step.node_parameters())
 
-    def __del__(self) -> None:
+    def __del__(self, destroy: Callable[[str], Any] = function) -> None:
         if hasattr(self, "_executable"):
-            function("cuGraphExecDestroy")(self._executable)
-            function("cuGraphDestroy")(self._graph)
+            destroy("cuGraphExecDestroy")(self._executable)
+            destroy("cuGraphDestroy")(self._graph)
 
 
 def _last_node(stream: Stream) -> Any:

@@ -35,11 +35,19 @@ class DevicePool:
         try:
             return int(call("cuMemAllocAsync", size, self.stream.handle))
         except DriverOutOfMemory as error:
+            # what the driver took while it tried is of no use
+            call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
             raise MemoryError(str(error)) from None
 
     def _unmap(self, address: int, size: int) -> None:
         self.stream.device.activate()
         call("cuMemFreeAsync", address, self.stream.handle)
+
+    def trim(self) -> None:
+        """Give what is kept for reuse back to the device."""
+        self.blocks.trim()
+        self.stream.synchronize()
+        call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
 
     def take(self, nbytes: int) -> tuple[int, int]:
         """A block, from the cache if there is one; an error that says who holds what if not."""
@@ -52,9 +60,13 @@ class DevicePool:
 def _keep_all(stream: Stream) -> None:
     """Let the driver keep freed memory: giving it back costs a wait."""
     names = bindings()
-    pool = call("cuDeviceGetDefaultMemPool", stream.device.handle)
     attribute = names.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
-    call("cuMemPoolSetAttribute", pool, attribute, names.cuuint64_t(_EVERYTHING))
+    value = names.cuuint64_t(_EVERYTHING)
+    call("cuMemPoolSetAttribute", _driver_pool(stream), attribute, value)
+
+
+def _driver_pool(stream: Stream) -> Any:
+    return call("cuDeviceGetDefaultMemPool", stream.device.handle)
 
 
 _pools: dict[int, DevicePool] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.runtime.cuda.driver import call, function
@@ -21,7 +22,6 @@ class Stream:
         device.activate()
         self.device = device
         self.handle: Any = call("cuStreamCreateWithPriority", _NON_BLOCKING, priority)
-        self._synchronize = function("cuStreamSynchronize")
 
     @property
     def address(self) -> int:
@@ -92,6 +92,6 @@ class Event:
         """Milliseconds to a later event; both must have been made to be timed."""
         return float(call("cuEventElapsedTime", self.handle, end.handle))
 
-    def __del__(self) -> None:
+    def __del__(self, destroy: Callable[[str], Any] = function) -> None:
         if self._handle is not None:
-            function("cuEventDestroy")(self._handle)
+            destroy("cuEventDestroy")(self._handle)

@@ -1,0 +1,218 @@
+"""The CUDA runtime over a driver that only pretends: copies, pools, plans, graphs, errors."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ridgeline import dtypes
+from ridgeline.errors import IndexRangeError, OutOfMemoryError
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cuda import arena, device, driver, flags, memory, transfer
+from ridgeline.runtime.cuda.graphs import MOST_GRAPHS
+from ridgeline.runtime.cuda.memory import allocate
+from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
+from ridgeline.runtime.cuda.space import DeviceSpace
+from ridgeline.runtime.cuda.steps import KernelStep, Words
+from ridgeline.runtime.cuda.stream import Event, Stream
+from ridgeline.runtime.memory import Pool
+
+from .fake_driver import FakeDriver
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    made = FakeDriver()
+    monkeypatch.setattr(driver, "bindings", lambda: made)
+    for module in (device, memory):
+        monkeypatch.setattr(module, "bindings", lambda: made)
+    for name in ("graphs", "module", "steps"):
+        found = __import__(f"ridgeline.runtime.cuda.{name}", fromlist=["x"])
+        monkeypatch.setattr(found, "bindings", lambda: made)
+    monkeypatch.setattr(driver, "missing", lambda: "")
+    monkeypatch.setattr(device, "missing", lambda: "")
+    monkeypatch.setattr(transfer, "pinned", Pool(transfer._map, transfer._unmap, limit=1 << 20))
+    monkeypatch.setattr(transfer, "_travelling", type(transfer._travelling)())
+    monkeypatch.setattr(memory, "_pools", {})
+    monkeypatch.setattr(arena, "_arenas", {})
+    monkeypatch.setattr(flags, "_pending", {})
+    device.device.cache_clear()
+    device._here.__dict__.clear()
+    yield made
+    gc.collect()
+    device.device.cache_clear()
+    device._here.__dict__.clear()
+
+
+def test_values_go_there_and_back(fake: FakeDriver) -> None:
+    values = np.arange(1000, dtype=np.float32).reshape(10, 100)
+    there = DeviceSpace(0).take_in(values)
+    assert there.device == "cuda:0" and there.nbytes == 4000
+    np.testing.assert_array_equal(there.array(dtypes.float32, (10, 100)), values)
+    np.testing.assert_array_equal(
+        DeviceSpace(1).copy(there).array(dtypes.float32, (10, 100)), values
+    )
+
+
+def test_freed_memory_is_used_again(fake: FakeDriver) -> None:
+    stream = device.device(0).stream
+    first = allocate(stream, 5000)
+    address = first.address
+    del first
+    assert allocate(stream, 5000).address == address
+    assert fake.calls["cuMemAllocAsync"] == 1
+
+
+def test_memory_used_by_another_stream_waits_for_it(fake: FakeDriver) -> None:
+    chosen = device.device(0)
+    other = Stream(chosen)
+    buffer = allocate(chosen.stream, 100)
+    buffer.used_on(other)
+    buffer.used_on(other)
+    assert [stream for stream, _ in fake.waits] == [other.handle]
+    del buffer
+    assert [stream for stream, _ in fake.waits] == [other.handle, chosen.stream.handle]
+
+
+def test_properties(fake: FakeDriver) -> None:
+    found = device.device(0).properties
+    assert (found.name, found.major, found.multi_processor_count) == ("Fake", 9, 132)
+    assert device.device(0).architecture == "sm_90a" and device.count() == 2
+
+
+def test_out_of_memory_says_who_holds_what(fake: FakeDriver) -> None:
+    import ridgeline as rl
+    from ridgeline.tensors.tensor import from_array
+
+    kept = from_array(np.zeros(1 << 20, np.float32), rl.float32, "cuda:0")
+    fake.memory = 1 << 24
+    with pytest.raises(OutOfMemoryError, match="no room for 1 GiB") as caught:
+        allocate(device.device(0).stream, 1 << 30)
+    assert "4 MiB in 1 values made at" in str(caught.value)
+    assert "test_runtime.py" in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+    del kept
+
+
+def plan_of(fake: FakeDriver, made: int = 1) -> Plan:
+    """Two launches: from the inputs to the arena, and from there to what is made."""
+    fake.arguments = 2
+    slots = Slots(inputs=2, made=(64,) * made, arena=((2 + made, 256),), arena_bytes=512,
+                  workspace_bytes=128)  # fmt: skip
+
+    def steps(words: Words) -> list[KernelStep]:
+        first = KernelStep("first", 1, 32, 0, 1, (0, 2 + made), words)
+        second = KernelStep("second", 1, 32, 0, 1, (2 + made, 2), words)
+        return [first, second]
+
+    return Plan(device.device(0), slots, steps)
+
+
+def test_a_plan_launches_then_replays_a_graph(fake: FakeDriver) -> None:
+    plan = plan_of(fake)
+    inputs = [DeviceSpace(0).take_in(np.ones(4, np.float32)) for _ in range(2)]
+    results = [plan.run(inputs)[2] for _ in range(3)]
+    assert fake.calls["cuLaunchKernel"] == 6  # two for each set of addresses
+    assert fake.calls.get("cuGraphLaunch") == 2
+    kernels = [kernel for kernel, _ in fake.launches]
+    assert kernels == ["first", "second"] * 3
+    for number, result in enumerate(results):
+        first, second = fake.launches[2 * number : 2 * number + 2]
+        assert first[1][0] == inputs[0].address and second[1][1] == result.address
+        assert first[1][1] == second[1][0]  # the arena
+    assert len({r.address for r in results}) == 3
+
+
+def test_addresses_that_come_again_need_no_new_graph(fake: FakeDriver) -> None:
+    plan = plan_of(fake)
+    inputs = [DeviceSpace(0).take_in(np.ones(4, np.float32)) for _ in range(2)]
+    for _ in range(50):
+        plan.run(inputs)  # results are let go, so the pool hands out the same memory again
+    (graphs,) = plan.graphs.values()
+    assert graphs.captured <= 2 and graphs.updated == 0
+
+
+def test_the_oldest_graph_is_changed_for_new_addresses(fake: FakeDriver) -> None:
+    plan = plan_of(fake)
+    inputs = [DeviceSpace(0).take_in(np.ones(4, np.float32)) for _ in range(2)]
+    kept = [plan.run(inputs)[2] for _ in range(2 * MOST_GRAPHS)]
+    (graphs,) = plan.graphs.values()
+    assert graphs.captured == MOST_GRAPHS and graphs.updated == MOST_GRAPHS - 1
+    written = [words[1] for kernel, words in fake.launches if kernel == "second"]
+    assert written == [result.address for result in kept]
+
+
+def test_numbers_from_the_host_travel_together(fake: FakeDriver) -> None:
+    plan = plan_of(fake)
+    there = DeviceSpace(0).take_in(np.ones(4, np.float32))
+    for value in (0.5, 0.25):
+        copies = fake.calls.get("cuMemcpyHtoDAsync", 0)
+        plan.run([Buffer.borrow(np.array(value, np.float32)), there])
+        assert fake.calls["cuMemcpyHtoDAsync"] == copies + 1
+        address = fake.launches[-2][1][0]
+        seen = np.frombuffer((np.ctypeslib.ctypes.c_char * 4).from_address(address), np.float32)
+        assert seen[0] == value
+
+
+def test_large_values_on_the_host_are_copied_in(fake: FakeDriver) -> None:
+    plan = plan_of(fake)
+    array = np.arange(100, dtype=np.float32)
+    held = plan.run([Buffer.borrow(array), DeviceSpace(0).take_in(array)])
+    assert held[0].device == "cuda:0"
+    np.testing.assert_array_equal(held[0].array(dtypes.float32, (100,)), array)
+
+
+def test_a_host_step_runs_between_launches_and_is_not_captured(fake: FakeDriver) -> None:
+    fake.arguments = 1
+    order: list[str] = []
+
+    def steps(words: Words) -> list[KernelStep | HostStep]:
+        return [
+            KernelStep("before", 1, 32, 0, 1, (0,), words),
+            HostStep(lambda held: order.append([k for k, _ in fake.launches][-1])),
+            KernelStep("after", 1, 32, 0, 1, (0,), words),
+        ]
+
+    plan = Plan(device.device(0), Slots(1, (), (), 0, 0), steps)
+    there = DeviceSpace(0).take_in(np.ones(4, np.float32))
+    for _ in range(3):
+        plan.run([there])
+    assert order == ["before"] * 3 and "cuGraphLaunch" not in fake.calls
+
+
+def test_an_index_flag_is_raised_on_the_next_read(fake: FakeDriver) -> None:
+    stream = device.device(0).stream
+    good, bad = (DeviceSpace(0).take_in(np.array(v)) for v in (False, True))
+
+    def report() -> None:
+        raise IndexRangeError("index 7 is outside")
+
+    flags.watch(good, stream, lambda: pytest.fail("nothing is wrong"))
+    flags.watch(bad, stream, report)
+    with pytest.raises(IndexRangeError, match="index 7"):
+        good.array(dtypes.bool_, ())
+    assert not good.array(dtypes.bool_, ())  # told once
+
+
+def test_profiles_time_every_step(fake: FakeDriver) -> None:
+    plan = plan_of(fake)
+    inputs = [DeviceSpace(0).take_in(np.ones(4, np.float32)) for _ in range(2)]
+    assert plan.profile(inputs) == [1e-3, 1e-3]
+
+
+def test_pinned_memory_is_taken_back_after_its_copy(fake: FakeDriver) -> None:
+    space = DeviceSpace(0)
+    for _ in range(20):
+        space.take_in(np.ones(1000, np.float32))
+    assert fake.calls["cuMemHostAlloc"] == 1
+
+
+def test_events_are_destroyed(fake: FakeDriver) -> None:
+    event = Event()
+    event.record(device.device(0).stream)
+    del event
+    gc.collect()
+    assert fake.calls["cuEventDestroy"] == 1
