@@ -65,24 +65,24 @@ class Foreign(Exception):
     """A value that means nothing outside torch: a layout, a module, an options object."""
 
 
-def translated(value: Any, leaves: list[rl.Tensor]) -> Any:
-    """torch's arguments as ours; tensors that require gradients are collected."""
+def translated(value: Any, leaves: list[rl.Tensor], place: str = "cpu") -> Any:
+    """torch's arguments as ours, on a device; tensors that require gradients are collected."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise Foreign
-        made = rl.tensor(value.detach().numpy(), requires_grad=value.requires_grad)
+        made = rl.tensor(value.detach().numpy(), device=place, requires_grad=value.requires_grad)
         if value.requires_grad:
             leaves.append(made)
         return made
     if isinstance(value, torch.dtype):
         return getattr(rl, str(value).split(".")[1])
     if isinstance(value, torch.device):
-        return str(value)
+        return place
     if isinstance(value, list | tuple):
-        parts = [translated(v, leaves) for v in value]
+        parts = [translated(v, leaves, place) for v in value]
         return parts if isinstance(value, list) else tuple(parts)
     if isinstance(value, dict):
-        return {key: translated(v, leaves) for key, v in value.items()}
+        return {key: translated(v, leaves, place) for key, v in value.items()}
     if (
         value is None
         or value is ...
@@ -109,15 +109,15 @@ def close(ours: Any, theirs: Any, tolerance: float) -> None:
     wanted = theirs.detach().resolve_conj().resolve_neg().numpy(force=True)
     scale = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)) if wanted.size else 1.0
     atol = tolerance * max(1.0, scale) / 10
-    np.testing.assert_allclose(ours.detach().numpy(), wanted, rtol=tolerance, atol=atol)
+    np.testing.assert_allclose(ours.detach().cpu().numpy(), wanted, rtol=tolerance, atol=atol)
 
 
-def check(op: Any, sample: Any) -> None:
-    """One sample: the values, and the gradients by every argument that has one."""
+def check(op: Any, sample: Any, place: str = "cpu") -> None:
+    """One sample on a device: the values, and the gradients by every argument that has one."""
     arguments = ORDER.get(op.name, list)([sample.input, *sample.args])
     inputs = [t for t in tensors([arguments, sample.kwargs], torch.Tensor) if t.requires_grad]
     leaves: list[rl.Tensor] = []
-    values, named = translated([arguments, sample.kwargs], leaves)
+    values, named = translated([arguments, sample.kwargs], leaves, place)
     try:
         theirs = list(tensors(found(torch, op.name)(*arguments, **sample.kwargs), torch.Tensor))
     except Exception:  # some samples need the harness they come from
@@ -135,11 +135,11 @@ def check(op: Any, sample: Any) -> None:
     seed = torch.Generator().manual_seed(1)
     seeds = [torch.rand(other.shape, generator=seed) for _, other in smooth]
     wanted = torch.autograd.grad([o for _, o in smooth], inputs, seeds, allow_unused=True)
-    given = [rl.tensor(s.numpy()) for s in seeds]
+    given = [rl.tensor(s.numpy(), device=place) for s in seeds]
     got = rl.autograd.grad([m for m, _ in smooth], leaves, given, allow_unused=True)
     for mine, other in zip(got, wanted):
         if other is None:
-            assert mine is None or not mine.numpy().any()
+            assert mine is None or not mine.cpu().numpy().any()
         else:
             close(mine, other, 1e-3)
 
@@ -151,29 +151,35 @@ def test_the_table_is_broad() -> None:
     assert len(ENTRIES) > 500
 
 
+def differences(start: int, step: int, place: str) -> list[str]:
+    """What differs from torch on a device, over every `step`-th entry."""
+    wrong = []
+    for op in ENTRIES[start::step]:
+        torch.manual_seed(0)
+        np.random.seed(0)
+        random.seed(0)
+        samples = op.sample_inputs(
+            "cpu", torch.float32, requires_grad=op.supports_autograd, set_seed=False
+        )
+        tried = 0
+        for sample in samples:
+            total = [sample.input, sample.args, sample.kwargs]
+            if sum(t.numel() for t in tensors(total, torch.Tensor)) > MOST:
+                continue
+            try:
+                check(op, sample, place)
+            except Foreign:
+                continue
+            except Exception as error:
+                wrong.append(f"{op.full_name}: {type(error).__name__} {error}"[:300])
+            tried += 1
+            if tried == SAMPLES:
+                break
+    return wrong
+
+
 @pytest.mark.parametrize("start", range(16))
 def test_a_sample_of_torchs_ops(start: int) -> None:
-    wrong = []
     with rl.config.override(tier="interpreter"):
-        for op in ENTRIES[start::16]:
-            torch.manual_seed(0)
-            np.random.seed(0)
-            random.seed(0)
-            samples = op.sample_inputs(
-                "cpu", torch.float32, requires_grad=op.supports_autograd, set_seed=False
-            )
-            tried = 0
-            for sample in samples:
-                total = [sample.input, sample.args, sample.kwargs]
-                if sum(t.numel() for t in tensors(total, torch.Tensor)) > MOST:
-                    continue
-                try:
-                    check(op, sample)
-                except Foreign:
-                    continue
-                except Exception as error:
-                    wrong.append(f"{op.full_name}: {type(error).__name__} {error}"[:300])
-                tried += 1
-                if tried == SAMPLES:
-                    break
+        wrong = differences(start, 16, "cpu")
     assert not wrong, "\n".join(wrong)

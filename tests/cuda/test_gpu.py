@@ -1,0 +1,194 @@
+"""On a GPU: ops against torch, graphs and models against the interpreter, memory, streams, graphs.
+
+Everything runs compiled. Without a GPU all of it is skipped; what can be tested then is in the
+other files of this folder.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn, optim
+from ridgeline.compiler import compile_graph
+from ridgeline.graph.passes.rebuild import substitute
+from ridgeline.graph.placement import placed
+from ridgeline.runtime.spaces import space
+from tests.compiler.programs import catalogue, evaluate
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU"),
+]
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def compiled() -> Iterator[None]:
+    with rl.config.override(tier="compiled"):
+        yield
+
+
+@pytest.mark.parametrize("start", range(16))
+def test_torchs_ops(start: int) -> None:
+    from tests.core.test_conformance import differences
+
+    wrong = differences(start, 16, "cuda")
+    assert not wrong, "\n".join(wrong)
+
+
+def moved(graph: Any) -> Any:
+    """A graph of the catalogue with its inputs on the GPU."""
+    from ridgeline.graph.node import TensorType, leaf
+
+    outputs, inputs = graph
+    there = {n: leaf(TensorType(n.shape, n.dtype, "cuda:0")) for n in inputs}
+    made = [placed(n, "cuda:0") for n in substitute(outputs, there)]
+    return made, list(there.values())
+
+
+CATALOGUE = catalogue()
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_catalogue(name: str) -> None:
+    outputs, inputs = CATALOGUE[name]
+    values = {n: _values(n) for n in inputs}
+    expected = evaluate(outputs, values)
+    made, there = moved((outputs, inputs))
+    program = compile_graph(made, there)
+    memory = [space("cuda:0").take_in(values[n]) for n in inputs]
+    for _ in range(3):  # launches, then a captured graph, then the graph again
+        results = program.run(memory)
+    for node, result, wanted in zip(outputs, results, expected):
+        got = result.array(node.dtype, node.shape)
+        np.testing.assert_allclose(
+            got.astype(np.float64), wanted.astype(np.float64), rtol=2e-4, atol=2e-4
+        )
+
+
+def _values(node: Any) -> Any:
+    shape = tuple(node.shape)
+    if node.dtype.kind == "bool":
+        return RNG.integers(0, 2, shape).astype(bool)
+    if node.dtype.is_integer:
+        return RNG.integers(0, 2, shape).astype(node.dtype.numpy)
+    return RNG.uniform(-2, 2, shape).astype(node.dtype.numpy)
+
+
+def lenet(place: str) -> tuple[Any, Any]:
+    rl.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 3), nn.ReLU(),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(576, 120), nn.ReLU(), nn.Linear(120, 84),
+        nn.ReLU(), nn.Linear(84, 10),
+    ).to(place)  # fmt: skip
+    optimizer = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    @rl.jit
+    def step(x: rl.Tensor, y: rl.Tensor) -> rl.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, step
+
+
+def test_lenet_trains_as_in_the_interpreter() -> None:
+    batches = [
+        (RNG.normal(size=(16, 1, 32, 32)).astype(np.float32), RNG.integers(0, 10, 16))
+        for _ in range(4)
+    ]
+    losses: dict[str, list[float]] = {}
+    weights: dict[str, Any] = {}
+    for place, tier in (("cpu", "interpreter"), ("cuda", "compiled")):
+        with rl.config.override(tier=tier):
+            model, step = lenet(place)
+            losses[place] = [
+                step(rl.tensor(x, device=place), rl.tensor(y, device=place)).item()
+                for _ in range(3)
+                for x, y in batches
+            ]
+            weights[place] = {k: v.cpu().numpy() for k, v in model.state_dict().items()}
+    np.testing.assert_allclose(losses["cuda"], losses["cpu"], rtol=1e-4)
+    for name, value in weights["cpu"].items():
+        np.testing.assert_allclose(weights["cuda"][name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_a_jitted_step_is_one_graph_launch() -> None:
+    _, step = lenet("cuda")
+    x = rl.tensor(RNG.normal(size=(16, 1, 32, 32)).astype(np.float32), device="cuda")
+    y = rl.tensor(RNG.integers(0, 10, 16), device="cuda")
+    for _ in range(30):
+        step(x, y)
+    (graphs,) = step.program.executable.plan.graphs.values()
+    assert graphs.captured + graphs.updated <= 8  # addresses come again, so graphs do too
+
+
+def test_nothing_leaks() -> None:
+    _, step = lenet("cuda")
+    x = rl.tensor(RNG.normal(size=(16, 1, 32, 32)).astype(np.float32), device="cuda")
+    y = rl.tensor(RNG.integers(0, 10, 16), device="cuda")
+    for _ in range(20):
+        step(x, y).item()
+    gc.collect()
+    before = rl.cuda.memory_allocated()
+    for _ in range(500):
+        step(x, y).item()
+    gc.collect()
+    assert rl.cuda.memory_allocated() <= before
+
+
+@pytest.mark.parametrize("dtype", [rl.float32, rl.float64, rl.float16, rl.bfloat16])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("right", [False, True])
+def test_products_in_every_orientation(dtype: Any, left: bool, right: bool) -> None:
+    a, b = RNG.normal(size=(96, 130)), RNG.normal(size=(130, 72))
+    x = rl.tensor(a.T.copy() if left else a, dtype=dtype, device="cuda")
+    y = rl.tensor(b.T.copy() if right else b, dtype=dtype, device="cuda")
+    got = ((x.T if left else x) @ (y.T if right else y)).double().cpu().numpy()
+    limit = {"float64": 1e-13, "float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}[dtype.name]
+    exact = x.double().cpu().numpy(), y.double().cpu().numpy()
+    wanted = (exact[0].T if left else exact[0]) @ (exact[1].T if right else exact[1])
+    assert np.linalg.norm(got - wanted) <= limit * np.linalg.norm(wanted)
+
+
+def test_an_index_out_of_range_names_the_line() -> None:
+    table = rl.tensor(RNG.normal(size=(10, 4)).astype(np.float32), device="cuda")
+    picked = nn.functional.embedding(rl.tensor([1, 99], device="cuda"), table)
+    with pytest.raises(rl.RidgelineError, match="index 99 is outside axis 0 of size 10") as caught:
+        picked.cpu().numpy()
+    assert "test_gpu.py" in str(caught.value)
+
+
+def test_work_on_two_streams() -> None:
+    x = rl.ones(1 << 20, device="cuda")
+    other = rl.cuda.Stream()
+    with rl.cuda.stream(other):
+        y = x * 3
+    rl.cuda.current_stream().wait_stream(other)
+    assert (x + y).sum().item() == 4 * (1 << 20)
+
+
+def test_autocast_and_scaler_train() -> None:
+    layer = nn.Linear(64, 64).to("cuda")
+    optimizer = optim.AdamW(layer.parameters(), lr=1e-2)
+    scaler = rl.amp.GradScaler()
+    x = rl.tensor(RNG.normal(size=(32, 64)).astype(np.float32), device="cuda")
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        with rl.autocast("cuda", dtype=rl.float16):
+            loss = nn.functional.mse_loss(layer(x), x)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0] and layer.weight.dtype is rl.float32
