@@ -54,6 +54,7 @@ def profile_table(run: Run, inputs: tuple[Any, ...]) -> Table | None:
     profile = getattr(run.step, "profile", None)
     if profile is None or config.tier == "interpreter":  # no kernels to speak of
         return None
+    inputs = tuple(part.to(run.device) for part in inputs)
     rows = profile(*inputs, rounds=ROUNDS)
     roof, said = _limits(device(run.device))
     wall = _median_step(run, inputs)
