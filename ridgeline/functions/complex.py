@@ -6,13 +6,13 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
-from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import floating, pair
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import complex as parts
 from ridgeline.ops.elementwise import apply, cast, full_like, select
-from ridgeline.ops.movement import concat, reshape
+from ridgeline.ops.movement import reshape
+from ridgeline.ops.reinterpret import pairs_of, part_of, reinterpret
 
 
 def is_complex_node(node: Node) -> bool:
@@ -32,18 +32,18 @@ def resolve_neg(input: Node) -> Node:
     return input
 
 
-@public()
+@public(view=True, method=False)
 def real(input: Node) -> Node:
-    """The real part."""
-    return parts.real(input)
+    """The real part; a view."""
+    return part_of(input, 0) if is_complex_node(input) else input
 
 
-@public()
+@public(view=True, method=False)
 def imag(input: Node) -> Node:
-    """The imaginary part."""
+    """The imaginary part; a view."""
     if not is_complex_node(input):
         raise DTypeError(f"imag needs complex values, got {input.dtype.name}")
-    return parts.imag(input)
+    return part_of(input, 1)
 
 
 @public(name="complex", method=False)
@@ -68,24 +68,23 @@ def polar(abs: Node, angle: Node) -> Node:
     return parts.join(x, apply("mul", size, apply("sin", turn)))
 
 
-@public(method=False)
+@public(view=True, method=False)
 def view_as_real(input: Node) -> Node:
-    """Real and imaginary parts along a new last axis."""
+    """Real and imaginary parts along a new last axis; a view."""
     if not is_complex_node(input):
         raise DTypeError(f"view_as_real needs complex values, got {input.dtype.name}")
-    shape = (*input.shape, 1)
-    both = [reshape(parts.real(input), shape), reshape(parts.imag(input), shape)]
-    return concat(both, len(input.shape))
+    return pairs_of(input)
 
 
-@public(method=False)
+@public(view=True, method=False)
 def view_as_complex(input: Node) -> Node:
-    """Pairs along the last axis as complex numbers."""
+    """Pairs along the last axis as complex numbers; a view."""
+    if input.dtype not in (dtypes.float32, dtypes.float64):
+        raise DTypeError(f"view_as_complex needs float32 or float64, got {input.dtype.name}")
     if not input.shape or input.shape[-1] != 2:
         raise ShapeError(f"view_as_complex needs a last axis of size 2, got {list(input.shape)}")
-    axis = len(input.shape) - 1
-    x, y = (drop(cut(input, axis, place, 1), axis) for place in (0, 1))
-    return parts.join(x, y)
+    pairs = reinterpret(input, parts.complex_of(input.dtype))
+    return reshape(pairs, input.shape[:-1])
 
 
 @public()

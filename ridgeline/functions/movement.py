@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline import dtypes
+from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
@@ -25,6 +26,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast, iota, select
+from ridgeline.ops.reinterpret import reinterpret
 from ridgeline.tensors.cells import known
 
 
@@ -53,7 +55,9 @@ def reshape(input: Node, *shape: Any) -> Node:
 
 @public(view=True, function=False)
 def view(input: Node, *shape: Any) -> Node:
-    """The same memory under another shape."""
+    """The same memory under another shape, or read as another element type."""
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        return reinterpret(input, shape[0])
     return movement.reshape(input, resolve_shape(input.shape, sizes_from(shape)))
 
 

@@ -349,6 +349,15 @@ def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
     return apply("div", grown, expand_back(total, x.shape, axes))
 
 
+@public(method=False, wide=True)
+def _safe_softmax(input: Node, dim: int, dtype: DType | None = None) -> Node:
+    """The softmax, and zeros where all of an axis is -inf."""
+    result = softmax(input, dim, dtype)
+    axes = (_softmax_axis(dim, len(input.shape)),) if input.shape else ()
+    nothing = reduce(apply("eq", input, full_like(input, -math.inf)), "all", axes)
+    return select(expand_back(nothing, input.shape, axes), full_like(result, 0), result)
+
+
 @public(wide=True)
 def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """The logarithm of the softmax, without overflow."""

@@ -1,4 +1,4 @@
-"""The `signal.windows` namespace, and transforms of overlapping frames."""
+"""The `signal.windows` namespace, and the window functions under their older names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ridgeline.errors import DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, scale
-from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.ops.elementwise import apply, cast, full_like, iota, scale
 from ridgeline.ops.special import special
-from ridgeline.tensors.cells import known
 
 _SPACE = "signal.windows"
 
@@ -185,69 +183,3 @@ def kaiser_window(
 ) -> Node:
     """Kaiser's window."""
     return kaiser(window_length, beta=beta, sym=not periodic, dtype=dtype)
-
-
-@public()
-def stft(
-    input: Node,
-    n_fft: int,
-    hop_length: int | None = None,
-    win_length: int | None = None,
-    window: Node | None = None,
-    center: bool = True,
-    pad_mode: str = "reflect",
-    normalized: bool = False,
-    onesided: bool | None = None,
-    return_complex: bool | None = None,
-) -> Node:
-    """The transforms of overlapping frames, frequencies along the axis before the frames."""
-    from ridgeline.functions.complex import view_as_real
-    from ridgeline.functions.fourier import fft, rfft
-    from ridgeline.functions.movement import transpose, unsqueeze
-    from ridgeline.functions.windows import unfold
-
-    if len(input.shape) not in (1, 2):
-        raise RidgelineError(f"stft needs one or two axes, got shape {list(input.shape)}")
-    if return_complex is None and not input.dtype.is_complex:
-        raise RidgelineError("stft needs return_complex", help="pass return_complex=True")
-    x = unsqueeze(input, 0) if len(input.shape) == 1 else input
-    hop = n_fft // 4 if hop_length is None else hop_length
-    width = n_fft if win_length is None else win_length
-    if not (0 < width <= n_fft and hop > 0):
-        raise RidgelineError(f"stft: win_length {width} and hop {hop} do not fit n_fft {n_fft}")
-    if center:
-        x = _reflected(x, n_fft // 2, pad_mode)
-    if known(x.shape[-1]) < n_fft:
-        raise RidgelineError(f"stft: {known(x.shape[-1])} samples are fewer than n_fft {n_fft}")
-    frames = unfold(x, -1, n_fft, hop)
-    frames = _windowed(frames, window, n_fft, width)
-    half = not frames.dtype.is_complex if onesided is None else onesided
-    norm = "ortho" if normalized else None
-    spectrum = rfft(frames, norm=norm) if half else fft(frames, norm=norm)
-    result = transpose(spectrum, 1, 2)
-    if len(input.shape) == 1:
-        from ridgeline.functions.movement import drop
-
-        result = drop(result, 0)
-    whole = input.dtype.is_complex if return_complex is None else return_complex
-    return result if whole else view_as_real(result)
-
-
-def _reflected(x: Node, margin: int, mode: str) -> Node:
-    from ridgeline.functions.padding import padded
-
-    return padded(x, len(x.shape) - 1, margin, margin, mode)
-
-
-def _windowed(frames: Node, window: Node | None, n_fft: int, width: int) -> Node:
-    from ridgeline.functions.arithmetic import mul
-    from ridgeline.ops.movement import pad
-
-    if window is None and width == n_fft:
-        return frames
-    if window is None:
-        window = broadcast_scalar(constant(1, frames.dtype), (width,))
-    if window.shape != (width,):
-        raise RidgelineError(f"stft: the window has shape {list(window.shape)}, not [{width}]")
-    left = (n_fft - width) // 2
-    return mul(frames, pad(window, (left,), (n_fft - width - left,)))

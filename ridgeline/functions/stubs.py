@@ -144,6 +144,8 @@ def methods_stub() -> str:
         lines.append(f"    def {name}(self) -> Tensor: ...")
     for name in dispatch.PROPERTIES:
         lines.append(f"    @property\n    def {name}(self) -> Tensor: ...")
+        if name in dispatch.WRITABLE:
+            lines.append(f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...")
     return _HEAD + "class TensorMethods:\n" + "\n".join(lines) + "\n"
 
 

@@ -18,6 +18,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import constant, select
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
+from ridgeline.ops.reinterpret import REINTERPRET, ReinterpretAttrs, reinterpret, seen_shape
 
 if TYPE_CHECKING:
     from ridgeline.runtime.buffer import Buffer
@@ -103,7 +104,7 @@ def steps_between(result: Node, source: Node) -> tuple[Step, ...] | None:
     steps: list[Step] = []
     current = result
     while current is not source:
-        if current.op not in (RESHAPE, PERMUTE, BROADCAST, SLICE):
+        if current.op not in (RESHAPE, PERMUTE, BROADCAST, SLICE, REINTERPRET):
             return None
         steps.append((current.op, current.attrs))
         current = current.inputs[0]
@@ -123,6 +124,8 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
             value = movement.permute(value, tuple(order.index(a) for a in range(len(order))))
         elif op is SLICE:
             value = _write_slice(under, attrs, value)
+        elif op is REINTERPRET:
+            value = reinterpret(value, attrs.source)
         else:
             raise RidgelineError(
                 "cannot write to an expanded view: several of its elements are one in memory",
@@ -187,12 +190,30 @@ def strides_of(shape: tuple[Size, ...], steps: Sequence[Step]) -> tuple[Size, ..
         elif op is SLICE:
             shape = attrs.sizes
             strides = tuple(st * by for st, by in zip(strides, attrs.steps))
+        elif op is REINTERPRET:
+            found = _reinterpreted_strides(shape, strides, attrs)
+            if found is None:
+                return None
+            shape, strides = seen_shape(shape, attrs), found
         else:
             wide: list[Size] = [0] * len(attrs.shape)
             for size, stride, axis in zip(shape, strides, attrs.axes):
                 wide[axis] = stride if size == attrs.shape[axis] else 0
             shape, strides = attrs.shape, tuple(wide)
     return strides
+
+
+def _reinterpreted_strides(
+    shape: tuple[Size, ...], strides: tuple[Size, ...], attrs: ReinterpretAttrs
+) -> tuple[Size, ...] | None:
+    """Strides in the new type; the elements of the last axis must lie side by side."""
+    old, new = attrs.source.itemsize, attrs.target.itemsize
+    if old == new:
+        return strides
+    outer = [stride * old for stride in strides[:-1]]
+    if (shape[-1] != 1 and strides[-1] != 1) or any(stride % new for stride in outer):
+        return None
+    return (*(stride // new for stride in outer), 1)
 
 
 def _reshaped_strides(

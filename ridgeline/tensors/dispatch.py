@@ -448,7 +448,8 @@ CASTS = {
     "bfloat16": dtypes.bfloat16, "long": dtypes.int64, "int": dtypes.int32,
     "short": dtypes.int16, "char": dtypes.int8, "byte": dtypes.uint8, "bool": dtypes.bool_,
 }  # fmt: skip
-PROPERTIES = ("T", "mT", "H", "mH")
+WRITABLE = ("real", "imag")
+PROPERTIES = ("T", "mT", "H", "mH", *WRITABLE)
 
 
 def _cast_method(name: str, dtype: DType) -> Callable[[Tensor], Tensor]:
@@ -478,6 +479,15 @@ def _adjoint(self: Tensor) -> Tensor:
     """The last two axes exchanged, and conjugated."""
     turned = _matrix_transpose(self) if self.dim() else self
     return turned.conj() if self.dtype.is_complex else turned
+
+
+def _assigned(name: str) -> Callable[[Tensor, Any], None]:
+    """What `x.real = value` does: the values are written through the view."""
+
+    def write_part(self: Tensor, value: Any) -> None:
+        getattr(self, name).copy_(value)
+
+    return write_part
 
 
 def cast_away(value: Any) -> Tensor:
@@ -514,6 +524,8 @@ def install() -> None:
     Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]
     Tensor.mH = property(_adjoint)  # type: ignore[assignment]
     Tensor.H = property(_adjoint)  # type: ignore[assignment]
+    for name in WRITABLE:
+        setattr(Tensor, name, property(FUNCTIONS[name], _assigned(name)))
     for operator, name in AUGMENTED.items():
         setattr(Tensor, operator, make_inplace(TABLE[name]))
 

@@ -25,6 +25,7 @@ from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import Origin, origins_of, user_frame
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
+from ridgeline.ops.reinterpret import REINTERPRET
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import space
 from ridgeline.scalars import Array, cast
@@ -219,6 +220,8 @@ def _show(array: Array, steps: Sequence[Step]) -> Array:
             for size, axis in zip(array.shape, attrs.axes):
                 lengths[axis] = size
             array = np.broadcast_to(array.reshape(lengths), attrs.shape)
+        elif op is REINTERPRET:
+            array = array.view(attrs.target.numpy)
         else:
             picks = []
             for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
@@ -328,11 +331,11 @@ def shared_array(source: Tensor) -> Array:
         if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
             buffer = adopt(_array(cell.node))
         export = Export(buffer)
-        shape = cell.node.shape
-        details.shared = Shared(source.dtype, shape, export=export)  # type: ignore[arg-type]
+        shape, dtype = cell.node.shape, cell.node.dtype
+        details.shared = Shared(dtype, shape, export=export)  # type: ignore[arg-type]
         memory = details.shared.memory()
         assert memory is not None
-        cell.node = leaf_over(memory, source.dtype)
+        cell.node = leaf_over(memory, dtype)
         return _show(memory, source._steps)
     memory = details.shared.memory()
     assert memory is not None

@@ -125,7 +125,7 @@ class Tensor(TensorMethods, Exchange):
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return self._cell.node.types[0].dtype
+        return self._type.dtype
 
     @property
     def device(self) -> device:
