@@ -22,6 +22,7 @@ from ridgeline.functions.operands import (
     require_float,
     result_type,
     sizes_from,
+    step_count,
     stretch,
 )
 from ridgeline.functions.quantiles import searchsorted
@@ -214,7 +215,7 @@ def multinomial(
         raise ShapeError(f"multinomial needs one row or several, got {list(input.shape)}")
     if not input.dtype.is_floating_point:
         raise DTypeError(f"multinomial needs floating weights, got {input.dtype.name}")
-    if num_samples < 1:
+    if step_count(num_samples, "multinomial") < 1:
         raise RidgelineError(f"multinomial draws at least 1 sample, not {num_samples}")
     _check_weights(input, num_samples, replacement)
     weights = cast(stop_gradient(input), dtypes.float64)

@@ -11,6 +11,7 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.movement import cut
+from ridgeline.functions.operands import step_count
 from ridgeline.functions.pooling import Pooled, Sizes
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -24,7 +25,10 @@ Bounds = list[tuple[int, int]]
 
 def _even_bounds(size: int, count: int) -> Bounds:
     """Where each of `count` windows over an axis begins and ends."""
-    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+    return [
+        (i * size // count, -(-(i + 1) * size // count))
+        for i in range(step_count(count, "adaptive pooling"))
+    ]
 
 
 def _wanted(input: Node, output_size: Any, spatial: int, what: str) -> tuple[int, list[int]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ridgeline.dtypes import DType
-from ridgeline.errors import ShapeError
+from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.pointwise import rsqrt
 from ridgeline.functions.reductions import mean, sum, var
@@ -125,5 +125,7 @@ def _native_batch_norm_legit(
 @public(method=False, wide=True)
 def _softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype: DType) -> Node:
     """The gradient of softmax, from its output."""
+    if not isinstance(input_dtype, DType):
+        raise DTypeError(f"input_dtype is an element type, not {input_dtype!r:.40}")
     product = mul(grad_output, output)
     return cast(sub(product, mul(output, sum(product, dim, True))), input_dtype)

@@ -163,7 +163,7 @@ def logspace(
     """`base` to the power of `linspace(start, end, steps)`."""
     wanted = dtype or defaults.dtype
     exponents = _even(start, end, steps, wanted)
-    return cast(apply("pow", full_like(exponents, base), exponents), wanted)
+    return cast(apply("pow", full_like(exponents, float(base)), exponents), wanted)
 
 
 def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:

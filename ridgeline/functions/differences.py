@@ -9,7 +9,14 @@ from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, neg, sub
 from ridgeline.functions.movement import cat, cut
-from ridgeline.functions.operands import Operand, as_node, axis_of, floating, stretch
+from ridgeline.functions.operands import (
+    Operand,
+    as_node,
+    axis_of,
+    floating,
+    step_count,
+    stretch,
+)
 from ridgeline.functions.reductions import sum as total
 from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumsum
@@ -33,7 +40,7 @@ def diff(
     if n and (prepend is not None or append is not None):
         parts = [part for part in (prepend, input, append) if part is not None]
         x = cat(parts, axis)
-    for _ in range(n):
+    for _ in range(step_count(n, "diff")):
         size = known(x.shape[axis])
         if size == 0:
             break

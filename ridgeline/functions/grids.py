@@ -13,6 +13,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.counting import indices
 from ridgeline.functions.movement import flip, joined, stack, transpose
+from ridgeline.functions.operands import step_count
 from ridgeline.functions.places import flat, lined, listed, number, ramp
 from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumprod
@@ -58,6 +59,7 @@ def combinations(input: Node, r: int = 2, with_replacement: bool = False) -> Nod
     if r == 0:
         return number((0,), 0, input.dtype)
     choose = choices_again if with_replacement else choices
+    r = step_count(r, "combinations")
     picked = np.array(list(choose(range(known(input.shape[0])), r)), np.int64).reshape(-1, r)
     return rows.gather(input, (indices(picked),), (0,))
 

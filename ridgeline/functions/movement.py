@@ -7,6 +7,7 @@ turns the chain into view steps, so that the result shares memory with the argum
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as index_of
 from typing import Any
 
 from ridgeline import dtypes
@@ -419,7 +420,7 @@ def pad(
         from ridgeline.functions.padding import pad_by_mode
 
         return pad_by_mode(input, pad, mode)
-    rank = len(input.shape)
+    rank, pad = len(input.shape), [index_of(size) for size in pad]
     if len(pad) % 2 or len(pad) > 2 * rank:
         raise ShapeError(f"pad needs pairs for at most {rank} axes, got {tuple(pad)}")
     low, high = [0] * rank, [0] * rank

@@ -14,10 +14,10 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import AxisError, DTypeError, ShapeError
+from ridgeline.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size
-from ridgeline.ops.elementwise import cast, constant
+from ridgeline.ops.elementwise import cast, constant, number_array
 from ridgeline.ops.movement import broadcast_scalar, broadcast_to
 from ridgeline.scalars import Array
 from ridgeline.tracing.guards import Lifted
@@ -172,7 +172,7 @@ class Number0d:
     def array(self, dtype: DType, shape: Sequence[int]) -> Array:
         """The number as a 0-d array."""
         if self._memory is None:
-            self._memory = np.array(self.value, self.dtype.numpy)
+            self._memory = number_array(self.value, self.dtype)
         return self._memory
 
 
@@ -268,6 +268,18 @@ def pair(a: Operand, b: Operand) -> tuple[Node, Node]:
             return a, stretch(literal(b, ta.dtype), ta.shape)
     left, right = align(a, b)
     return left, right
+
+
+MOST_STEPS = 1 << 20  # what a function may write out one by one; more would hardly end
+
+
+def step_count(count: Any, what: str) -> int:
+    """A number of pieces or steps that a function makes one by one."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer):
+        raise DTypeError(f"{what} needs an int, not {type(count).__name__} {count!r:.40}")
+    if count > MOST_STEPS:
+        raise ArgumentError(f"{what}: {count} steps are too many, at most {MOST_STEPS}")
+    return int(count)
 
 
 def axis_of(dim: Any, rank: int) -> int:

@@ -10,7 +10,14 @@ from ridgeline.functions.arithmetic import div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
 from ridgeline.functions.matrices import vector_norm
 from ridgeline.functions.movement import cut, roll
-from ridgeline.functions.operands import Operand, axis_of, broadcast_shapes, pair, stretch
+from ridgeline.functions.operands import (
+    Operand,
+    axis_of,
+    broadcast_shapes,
+    pair,
+    step_count,
+    stretch,
+)
 from ridgeline.functions.reductions import mean, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -170,7 +177,7 @@ def linalg_vander(x: Node, *, N: int | None = None) -> Node:
         x = reshape(x, (1,))
     count = known(x.shape[-1]) if N is None else N
     columns = [full_like(x, 1)]
-    for _ in range(count - 1):
+    for _ in range(step_count(count, "vander") - 1):
         columns.append(apply("mul", columns[-1], x))
     return concat([reshape(c, (*c.shape, 1)) for c in columns[:count]], len(x.shape))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ridgeline.errors import RidgelineError
-from ridgeline.functions.operands import Operand, align, floating, result_type
+from ridgeline.functions.operands import Operand, align, floating, result_type, step_count
 from ridgeline.functions.registry import public
 from ridgeline.functions.trigonometry import real_or_complex
 from ridgeline.graph.node import Node
@@ -188,7 +188,7 @@ def mvlgamma(input: Node, p: int) -> Node:
         raise RidgelineError(f"mvlgamma needs a dimension of at least 1, got {p}")
     x = _float(input)
     total = full_like(x, p * (p - 1) / 4 * math.log(math.pi))
-    for j in range(p):
+    for j in range(step_count(p, "mvlgamma")):
         total = add(total, special("lgamma", add(x, full_like(x, -j / 2))))
     return total
 

@@ -11,7 +11,7 @@ from ridgeline.errors import ShapeError
 from ridgeline.functions import windows  # noqa: F401  (its rows are copied below)
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.movement import cat, cut, split
-from ridgeline.functions.operands import axis_of
+from ridgeline.functions.operands import axis_of, step_count
 from ridgeline.functions.places import as_index, flat, listed
 from ridgeline.functions.registry import TABLE, public
 from ridgeline.graph.node import Node
@@ -39,7 +39,7 @@ def tensor_split(
             raise ShapeError(f"tensor_split needs at least one piece, not {cuts}")
         size, longer = divmod(total, cuts)
         edges = [0]
-        for piece in range(cuts):
+        for piece in range(step_count(cuts, "tensor_split")):
             edges.append(edges[-1] + size + (piece < longer))
     else:
         inner = [slice(index_of(c)).indices(total)[1] for c in cuts]

@@ -34,10 +34,11 @@ def _computed(current: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
         return current.op.value(current, operands)
     except RidgelineError:
         raise
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         place = describe(current)
         raise ComputeError(
-            f"{current.op.name} giving {current.types[0]} cannot be computed: {error}",
+            f"{current.op.name} giving {current.types[0]} cannot be computed: "
+            f"{error or type(error).__name__}",
             note=f"made at {place}" if place else "",
         ) from error
 

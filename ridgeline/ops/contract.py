@@ -66,6 +66,8 @@ def contract(left: Node, right: Node, attrs: ContractAttrs) -> Node:
 
 def matmul(a: Node, b: Node) -> Node:
     """Batched matrix product of operands with equal batch axes: [..., m, k] @ [..., k, n]."""
+    if a.shape[:-2] != b.shape[:-2] or a.shape[-1] != b.shape[-2]:
+        raise ShapeError(f"shapes {list(a.shape)} and {list(b.shape)} do not multiply")
     batch = len(a.shape) - 2
     m, n, k = batch, batch + 1, batch + 2
     axes = tuple(range(batch))

@@ -144,6 +144,12 @@ def constant(value: complex | float | int | bool, dtype: DType, device: str = "c
     return node(CONSTANT, (), ConstantAttrs(text, dtype, device))
 
 
+def number_array(value: complex | float | int | bool, dtype: DType) -> Array:
+    """A number as a 0-d array; one that is too large becomes infinite, without a warning."""
+    with np.errstate(over="ignore"):
+        return np.array(value, dtype.numpy)
+
+
 def full_like(like: Node, value: complex | float | int | bool) -> Node:
     """A literal repeated over the shape and type of another node."""
     return broadcast_scalar(constant(value, like.dtype, like.type.device), like.shape)
@@ -329,7 +335,7 @@ CONSTANT = Op(
     "constant",
     "pointwise",
     lambda types, attrs: (TensorType((), attrs.dtype, attrs.device),),
-    lambda current, inputs: (np.array(current.attrs.value, current.attrs.dtype.numpy),),
+    lambda current, inputs: (number_array(current.attrs.value, current.attrs.dtype),),
     batch=repeated,
 )
 IOTA = Op(

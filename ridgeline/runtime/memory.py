@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from ridgeline.config import config
+from ridgeline.errors import OutOfMemoryError
 
 LARGE = 1 << 20  # from here on blocks are mapped, aligned to huge pages
 HUGE_PAGE = 2 << 20
@@ -189,13 +190,13 @@ def _map_block(size: int) -> int:
     if size < LARGE:
         small: int | None = _libc.aligned_alloc(ALIGNMENT, size)
         if not small:
-            raise MemoryError(f"cannot allocate {size} bytes")
+            raise OutOfMemoryError(f"cannot allocate {size} bytes")
         return small
     length = size + HUGE_PAGE + _PAGE  # room to align; the last page is the readable slack
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     start = _libc.mmap(None, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if start in (None, ctypes.c_void_p(-1).value):
-        raise MemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+        raise OutOfMemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
     address = int((start + HUGE_PAGE - 1) & -HUGE_PAGE)
     end = address + size + _PAGE
     if address > start:

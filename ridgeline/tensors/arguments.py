@@ -22,7 +22,7 @@ from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import Lifted
 
 # what a body written for other arguments may fail with
-SLIPS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 _LARGEST = 1 << 48  # no machine holds an axis as long
 _SPELLED = {
     "Dims": "int | Sequence[int] | None",
@@ -76,7 +76,7 @@ def explained(
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function over tensors that never ends in Python's own error inside its body."""
 
-    takes_functions = any("Callable" in str(a) for a in function.__annotations__.values())
+    functions = [n for n, a in function.__annotations__.items() if "Callable" in str(a)]
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
@@ -85,7 +85,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         except RidgelineError:
             raise
         except SLIPS as error:
-            if takes_functions and any(inspect.isroutine(v) for v in (*args, *kwargs.values())):
+            if any(callable(kwargs.get(name)) for name in functions):
                 raise  # it may be an error of the caller's own function
             raise explained(function, function.__name__, args, kwargs, error) from error
 

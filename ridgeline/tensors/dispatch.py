@@ -19,7 +19,7 @@ from ridgeline import (  # noqa: F401  (some fill the table)
 )
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import promote_types
 from ridgeline.functions.registry import (
     AUGMENTED,
@@ -167,10 +167,15 @@ def apart(result: Node, values: Sequence[Any]) -> Node:
     return node(result.op, (tag(first), *others), result.attrs)
 
 
+def check_dtype(dtype: Any) -> None:
+    """Raise where a `dtype=` is no element type."""
+    if not isinstance(dtype, DType | None):
+        raise DTypeError(f"dtype= needs an element type, not {dtype!r:.40}")
+
+
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`; dtype= checked."""
-    if not isinstance(kwargs.get("dtype"), DType | None):
-        raise DTypeError(f"dtype= needs an element type, not {kwargs['dtype']!r:.40}")
+    check_dtype(kwargs.get("dtype"))
     if not any(k in _SPELLINGS and k not in names for k in kwargs):
         return kwargs
     return {_spelling(k, names): v for k, v in kwargs.items()}
@@ -234,8 +239,13 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         wanted = kwargs.pop("device", None)
         requires_grad = kwargs.pop("requires_grad", False)
+        if not isinstance(requires_grad, bool):
+            raise ArgumentError(
+                f"{name}: requires_grad= is True or False, not {requires_grad!r:.40}"
+            )
         for ignored in ("layout", "pin_memory", "memory_format"):
             kwargs.pop(ignored, None)
+        check_dtype(kwargs.get("dtype"))
         operands = Operands()
         values, named = operands.nodes(args, kwargs)
         try:

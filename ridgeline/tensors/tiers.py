@@ -14,9 +14,11 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ridgeline.config import config
+from ridgeline.errors import ComputeError
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, topological
+from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.partition import Part, partition, source_of
 from ridgeline.graph.passes.prepare import prepare
@@ -33,6 +35,7 @@ MOST_STRUCTURES = 4096
 _PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
 _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
 _UNKNOWN_ITERATIONS = 100  # what a loop that a test ends is taken for
+_ADDRESSES = 1 << 62
 _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
 
 
@@ -67,6 +70,30 @@ def program_for(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
     """Compiled code for a graph, or the interpreter where `config.tier` pins it."""
     if config.tier == "interpreter":
         return Interpreted(outputs, inputs)
+    _check_sizes(outputs)
+    try:
+        return _compiled(outputs, inputs)
+    except (MemoryError, OverflowError) as error:
+        sizes = max((node.types[0] for node in outputs), key=lambda t: _count(t.shape))
+        raise ComputeError(
+            f"a program that gives {sizes} cannot be made: {error or type(error).__name__}",
+            help="a size or a number in it is beyond what memory or 64 bits hold",
+        ) from error
+
+
+def _check_sizes(outputs: Sequence[Node]) -> None:
+    """Raise where a value has more bytes than addresses can count."""
+    for node in topological(outputs):
+        elements = product(node.shape)
+        if isinstance(elements, int) and elements * node.dtype.itemsize >= _ADDRESSES:
+            place = describe(node)
+            raise ComputeError(
+                f"{node.op.name} giving {node.types[0]} cannot be computed: it is too large",
+                note=f"made at {place}" if place else "",
+            )
+
+
+def _compiled(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
     from ridgeline.compiler import compile_graph  # loads LLVM, so not before it is needed
 
     parts = partition(outputs, inputs)

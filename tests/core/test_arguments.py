@@ -63,7 +63,11 @@ def public_functions() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]
 
 
 FUNCTIONS = public_functions()
+HUGE = [2**31, 2**40, 2**62, 2**63 - 1, 2**63, -(2**63), 2**64, 10**30, -(10**30)]
 TENSORS = [
+    rl.zeros(0), rl.ones(2, 0, 3), rl.ones(1, 1), rl.ones(2, 2, 2, 2, 2), rl.tensor(-1),
+    rl.full((3,), float("nan")), rl.tensor([2**62, -(2**63), 5]), rl.tensor([9, -9, 3]),
+    rl.ones(3, dtype=rl.uint8), rl.ones(2, 2, dtype=rl.float16), rl.ones(3, dtype=rl.float8_e4m3fn),
     rl.ones(2, 3), rl.ones(3), rl.ones(()), rl.zeros(0, 3), rl.ones(2, 3, 4), rl.ones(1, 2, 4, 4),
     rl.ones(2, 3, dtype=rl.int64), rl.ones(3, dtype=rl.bool), rl.ones(2, 2, dtype=rl.complex64),
     rl.ones(3, 3, dtype=rl.float64), rl.ones(4, dtype=rl.bfloat16),
@@ -72,8 +76,14 @@ VALUES = [
     *TENSORS, 0, 1, -1, 7, -9, 2.5, -0.5, float("nan"), float("inf"), 1j, True, None, "a", "mean",
     "", [], (), [1], [0, 1], (2, 3), [1, [2]], [-1], ["a"], [None], {}, object(), rl.float32,
     rl.int64, [rl.ones(2)], [rl.ones(2), rl.ones(3)], (rl.ones(2), 2), np.ones(3), slice(1), ...,
-    b"x", range(3), len,
+    b"x", range(3), len, *HUGE, float("-inf"), 1e308, [2**63], [-2], [0, 0], [1.5], [float("nan")],
+    (0, -1), (5,), [[1, 2], [3]], [[]], "cuda", "reflect", "i->", np.int64(3), np.float32(1),
+    np.array("x"), {1}, iter([1]), Exception, NotImplemented, rl.Tensor, (1,) * 9,
+    [rl.ones(2), None], complex("nan"),
 ]  # fmt: skip
+
+
+LEFT_ALONE = ("generator", "distance_function")  # the error of a caller's function is the caller's
 
 
 def random_call(
@@ -90,7 +100,7 @@ def random_call(
         values += [draw.choice(VALUES) for _ in range(draw.randint(0, 2))]
     named = {}
     for parameter in declared:
-        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.name == "generator":
+        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.name in LEFT_ALONE:
             continue
         if parameter.default is parameter.empty or draw.random() < 0.2:
             named[parameter.name] = draw.choice(VALUES)

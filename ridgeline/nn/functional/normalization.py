@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.operands import step_count
 from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rsqrt, var_mean
@@ -134,6 +135,7 @@ def local_response_norm(
     square = input * input
     margin = (0, 0) * (len(input.shape) - 2) + (size // 2, (size - 1) // 2)
     padded = pad(square, margin)
-    total = sum((padded.narrow(1, i, input.shape[1]) for i in range(1, size)),
-                start=padded.narrow(1, 0, input.shape[1]))  # fmt: skip
+    total = padded.narrow(1, 0, input.shape[1])
+    for i in range(1, step_count(size, "local_response_norm")):
+        total = total + padded.narrow(1, i, input.shape[1])
     return input / (total / size * alpha + k) ** beta

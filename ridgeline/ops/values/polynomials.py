@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ridgeline.errors import ArgumentError
 from ridgeline.scalars import Array
 
 Step = Callable[[int, Array, Array, Array], Array]  # (degree reached, x, last, before last)
@@ -37,6 +38,7 @@ _RULES: dict[str, tuple[Callable[[Array], Array], Step]] = {
         lambda n, x, last, before: ((2 * n - 1) * x * last - (n - 1) * before) / n,
     ),
 }
+_HIGHEST = 1_000_000  # a recurrence runs through all degrees below
 NAMES = tuple(_RULES)
 SHIFTED = tuple(f"shifted_{name}" for name in NAMES if name.startswith("chebyshev"))
 
@@ -49,7 +51,10 @@ def polynomial(name: str, x: Array, n: Array) -> Array:
     degree = np.where(np.isfinite(n), np.trunc(n), -1)
     before, last = np.ones_like(x), first(x)
     result = np.where(degree == 0, before, np.where(degree == 1, last, 0.0))
-    for reached in range(2, int(degree.max(initial=0)) + 1):
+    highest = int(degree.max(initial=0))
+    if highest > _HIGHEST:
+        raise ArgumentError(f"{name}: a degree of {highest} is beyond {_HIGHEST}")
+    for reached in range(2, highest + 1):
         before, last = last, step(reached, x, last, before)
         result = np.where(degree == reached, last, result)
     return result
