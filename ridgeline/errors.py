@@ -67,12 +67,6 @@ class ArgumentError(RidgelineError):
     code = "RL0105"
 
 
-class OutOfMemoryError(RidgelineError, MemoryError):
-    """Memory that the system does not give."""
-
-    code = "RL0107"
-
-
 class ComputeError(RidgelineError):
     """An op whose value could not be computed, with the line that asked for it."""
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from ridgeline.config import config
-from ridgeline.errors import ComputeError
+from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, topological
@@ -73,6 +73,8 @@ def program_for(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
     _check_sizes(outputs)
     try:
         return _compiled(outputs, inputs)
+    except RidgelineError:
+        raise
     except (MemoryError, OverflowError) as error:
         sizes = max((node.types[0] for node in outputs), key=lambda t: _count(t.shape))
         raise ComputeError(
