@@ -35,7 +35,7 @@ def body_of(name: str) -> Callable[..., Any]:
 UNARY = _names("""
 neg sqrt rsqrt reciprocal square exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh erf
 abs sign floor ceil trunc round frac nan_to_num sigmoid logsigmoid logit relu relu6 leaky_relu elu
-silu mish hardtanh softplus softsign gelu conj real sgn resolve_neg ravel flatten positive
+celu selu silu mish hardtanh softplus softsign gelu conj real sgn resolve_neg ravel flatten positive
 asin acos atan asinh acosh atanh deg2rad rad2deg erfc erfinv i0 special.erfcx special.i0e special.i1
 special.i1e special.ndtri special.log_ndtr special.bessel_j0 special.bessel_j1 special.bessel_y0
 special.bessel_y1 special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0
@@ -88,6 +88,13 @@ CASES: dict[str, tuple[Any, ...]] = {
     "lerp": (rl.lerp, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
     "addcmul": (rl.addcmul, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
     "addcdiv": (rl.addcdiv, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
+    "_safe_softmax": (lambda a: rl._safe_softmax(a, 1), _M),
+    "istft": (
+        lambda x, y: rl.istft(rl.complex(x, y), 6, window=rl.hamming_window(6, dtype=rl.float64)),
+        draw(2, 4, 5), draw(2, 4, 5, seed=1),
+    ),
+    "cosh of complex numbers": (rl.cosh, _Z),
+    "sinh of complex numbers": (rl.sinh, _Z),
     "matmul": (rl.matmul, _B, _N),
     "mm": (rl.mm, _M, _N),
     "bmm": (rl.bmm, _B, draw(2, 4, 2)),
@@ -389,6 +396,7 @@ lt le gt ge eq ne logical_and logical_or logical_xor logical_not bitwise_and bit
 bitwise_not bitwise_left_shift bitwise_right_shift unravel_index isnan isinf isfinite argmax argmin
 any all count_nonzero isreal nonzero argwhere nonzero_static unique unique_consecutive bincount isin
 one_hot tril_indices triu_indices histc histogram histogramdd argsort searchsorted bucketize signbit
+hash_tensor linalg.ldl_factor linalg.ldl_factor_ex linalg.ldl_solve
 nextafter heaviside gcd lcm isposinf isneginf isclose allclose equal broadcast_shapes
 linalg.matrix_rank masked.argmax masked.argmin special.airy_ai special.spherical_bessel_j0 geqrf
 Tensor.cfloat Tensor.cdouble Tensor.embedding_renorm Tensor.uniform Tensor.normal bernoulli
