@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ridgeline import scalars
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
 from ridgeline.loops.views import axis_runs
 from ridgeline.ops.contract import CONTRACT
@@ -44,6 +46,8 @@ def on_host(node: Node) -> bool:
     Their NumPy value runs between kernels.
     """
     if node.op.family == "opaque" and not has_loops(node):
+        return True
+    if node.op.name in scalars.TABLE and not has_code(node.op.name):
         return True
     if node.op.family == "control":
         return any(_needs_host(part) for part in bodies(node)) or _tests_indices(node)

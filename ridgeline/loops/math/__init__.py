@@ -26,6 +26,20 @@ EXPANSIONS: dict[str, Callable[..., Expr]] = {
 }  # fmt: skip
 
 
+# rows that code generators have instructions for
+INSTRUCTIONS = frozenset((
+    "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "reciprocal", "sqrt", "isnan", "not",
+    "add", "sub", "mul", "div", "floordiv", "mod", "max", "min", "lt", "le", "eq", "ne", "and",
+    "or", "xor", "shl", "shr", "mulhi", "fma", "select", "guarded", "libm_sin",
+    "libm_cos", "libm_pow",
+))  # fmt: skip
+
+
+def has_code(row: str) -> bool:
+    """True for a row of the scalar table that kernels compute; the others are library calls."""
+    return row in EXPANSIONS or row in INSTRUCTIONS
+
+
 def expand(expr: Expr, names: Collection[str] = EXPANSIONS) -> Expr:
     """`expr` with elementary functions of these names written out; the rest stays as it is."""
     done: dict[Expr, Expr] = {}
