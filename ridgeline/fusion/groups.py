@@ -143,7 +143,7 @@ class Fuser:
 
     def _group(self, values: tuple[Node, ...], stored: Sequence[Node]) -> Group:
         ordered = tuple(sorted(values, key=self.position.__getitem__))
-        source = ordered[0].inputs[0] if ordered[0].op is PROJ else ordered[0]
+        source = _source(ordered[0])
         if is_apart(source):
             sources = frozenset(in_memory(i, self.is_input) for i in source.inputs)
             return Group(next(self.numbers), ordered, sources, 0.0, None, source)
@@ -163,14 +163,16 @@ class Fuser:
                 continue
             if node.op in FOLDS:
                 folds.append(node)
-            if len(ordered) > 1 and (node.op in ORDERED or self.apart(node)):
+            if any(_source(v) is not source for v in ordered) and (
+                node.op in ORDERED or self.apart(node)
+            ):
                 raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
             stack.extend(node.inputs)
         folds.sort(key=self.position.__getitem__)
         name = _name(ordered, folds)
         if source.op in ORDERED:
-            lowered = lower_ordered(source, reads.__contains__, name)
+            lowered = lower_ordered(source, stored, reads.__contains__, name)
         else:
             lowered = GroupLowering(folds, stored, reads.__contains__, name).lower()
         moved = sum(map(nbytes, reads)) + sum(map(nbytes, stored))
@@ -298,6 +300,11 @@ class Fuser:
                 if not waiting[user]:
                     heapq.heappush(ready, user)
         return order
+
+
+def _source(value: Node) -> Node:
+    """The node that computes a value."""
+    return value.inputs[0] if value.op is PROJ else value
 
 
 def _work(node: Node) -> float:

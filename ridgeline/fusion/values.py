@@ -98,7 +98,7 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
             users[source].append(node)
         if is_apart(node):
             stored.update(_whole_values(node, is_input))
-        if node.op in (REDUCE, CONTRACT, *ORDERED):
+        if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
             stored.add(node)
         if node.op is PROJ:
             stored.add(node)

@@ -20,6 +20,7 @@ from ridgeline.loops.build import add, cast, lt, maximum, minimum, mul, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_buffers, sequence
+from ridgeline.loops.sorting import key
 from ridgeline.loops.views import (
     Index,
     size_expr,
@@ -34,6 +35,7 @@ from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, STOP_GRADIENT
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
+from ridgeline.ops.radix import SORT_KEY
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 
 _LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's own cache
@@ -433,6 +435,8 @@ class GroupLowering:
             return cast(index[node.attrs.axis], node.dtype)
         if node.op is CAST:
             return cast(operands[0], node.dtype)
+        if node.op is SORT_KEY:
+            return key(operands[0], node.attrs.descending)
         if node.op.family != "pointwise":
             raise NotFusable(f"{node.op.name} has no loops")
         return op(node.op.name, *operands)

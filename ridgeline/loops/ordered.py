@@ -1,4 +1,4 @@
-"""Kernels whose inner iterations meet in memory or in time: prefix scans and scatters.
+"""Kernels whose inner iterations meet in memory or in time: scans, scatters, sorts, searches.
 
 Rows are the axes along which iterations stay apart, so they may run in parallel and in lanes. A
 scan carries an accumulator along its axis. A scatter copies its base and then joins the updates
@@ -7,40 +7,55 @@ in, one after another where several may name one element.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
+from ridgeline import dtypes
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, maximum, minimum, mul, sub
+from ridgeline.loops.build import add, cast, eq, maximum, minimum, mul, op, select, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lower import Axis, GroupLowering, Lowered, Space
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import sequence
+from ridgeline.loops.sorting import (
+    key,
+    radix_body,
+    rank_body,
+    results,
+    search_body,
+    smallest_body,
+)
 from ridgeline.loops.views import size_expr
 from ridgeline.ops.elementwise import IOTA
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.index_checks import stays_below
-from ridgeline.ops.scan import LINEAR_SCAN, SCAN, carried
+from ridgeline.ops.radix import RADIX, RANK, SMALLEST
+from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried
+from ridgeline.ops.search import SEARCH
 
-ORDERED = (SCAN, LINEAR_SCAN, SCATTER)
+ORDERED = (SCAN, EXTREME_SCAN, LINEAR_SCAN, SCATTER, RANK, RADIX, SMALLEST, SEARCH)
 _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
 
 
 def has_loops(node: Node) -> bool:
-    """True for scans and scatters that kernels can run; the others are library calls."""
-    if node.op is SCAN:
-        return node.attrs.monoid in ("sum", "prod")
-    if node.op is SCATTER:  # updates of narrow floats would be rounded one by one
+    """True for nodes of this family that kernels can run; the others are library calls."""
+    if node.op is SCATTER and node.attrs.mode in ("add", "prod"):
+        # updates of narrow floats would be rounded one by one
         narrow = node.dtype.kind == "float" and node.dtype.itemsize < 4
         return node.dtype.kind != "bool" and not narrow
-    return node.op is LINEAR_SCAN
+    return node.op in ORDERED
 
 
-def lower_ordered(node: Node, external: Callable[[Node], bool], name: str) -> Lowered:
-    """The kernel of one scan or scatter."""
-    lowering = GroupLowering((), [node], external, name)
-    return _scatter(node, lowering) if node.op is SCATTER else _scan(node, lowering)
+def lower_ordered(
+    node: Node, stored: Sequence[Node], external: Callable[[Node], bool], name: str
+) -> Lowered:
+    """The kernel of one node; `stored` are those of its results that are wanted."""
+    lowering = GroupLowering((), stored, external, name)
+    rules = {SCATTER: _scatter, EXTREME_SCAN: _extreme_scan, RANK: _rank, RADIX: _radix}
+    rules |= {SMALLEST: _smallest, SEARCH: _search}
+    return rules.get(node.op, _scan)(node, lowering)
 
 
 def _named(letter: str, sizes: list[Size]) -> tuple[Axis, ...]:
@@ -53,18 +68,121 @@ def _register(lowering: GroupLowering, *axes: Axis) -> None:
         lowering.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
 
 
-def _scan(node: Node, lowering: GroupLowering) -> Lowered:
-    along = node.attrs.axis
-    kept = [a for a in range(len(node.shape)) if a != along]
-    rows = _named("r", [node.shape[a] for a in kept])
-    inner = Axis("c", node.shape[along])
+def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLowering) -> Space:
+    """Rows of a scan, and the loop that runs along one axis of them."""
+    kept = [a for a in range(len(shape)) if a != axis]
+    rows = _named("r", [shape[a] for a in kept])
+    inner = Axis("c", shape[axis])
     _register(lowering, *rows, inner)
     place: Expr = inner.var
-    if node.attrs.reverse:
+    if reverse:
         place = sub(sub(size_expr(inner.extent), ir.index(1)), place)
-    where = dict(zip(kept, (r.var for r in rows))) | {along: place}
-    index = tuple(where[a] for a in range(len(node.shape)))
-    space = Space(rows, (inner,), tuple(r.extent for r in rows), node.shape, index)
+    where = dict(zip(kept, (r.var for r in rows))) | {axis: place}
+    index = tuple(where[a] for a in range(len(shape)))
+    return Space(rows, (inner,), tuple(r.extent for r in rows), shape, index)
+
+
+def _log_add(a: Expr, b: Expr) -> Expr:
+    """log(exp(a) + exp(b)) without overflow."""
+    top, low = maximum(a, b), minimum(a, b)
+    total = add(top, op("log1p", op("exp", sub(low, top))))
+    infinite = eq(op("abs", top), ir.const(math.inf, top.dtype))
+    return select(infinite, top, total)
+
+
+def _extreme_scan(node: Node, lowering: GroupLowering) -> Lowered:
+    source = node.inputs[0]
+    space = _along(source.shape, node.attrs.axis, False, lowering)
+    value = lowering.read(source, space.full_index, space)
+    best, where = Buffer("acc0", (), value.dtype, "reg"), Buffer("acc1", (), dtypes.int64, "reg")
+    top, place = Load.make(best, ()), Load.make(where, ())
+    (first,) = MONOIDS[node.attrs.monoid].init((value.dtype,))
+    # the last of several equal ones, and a later NaN in the place of an earlier one
+    renewed = op("or", eq(value, top), op("ne", value, value))
+    (inner,) = space.inner
+    held = (top, place)
+    step = sequence(
+        Reduce((best,), (), node.attrs.monoid, (value,)),
+        Store(where, (), select(renewed, inner.var, place)),
+        *(
+            Store(lowering.view(result, source.shape), space.full_index, held[number])
+            for number, result in results(node, lowering.stored)
+        ),
+    )
+    loop = For(inner.name, size_expr(inner.extent), step, "carried")
+    start = sequence(Store(best, (), first), Store(where, (), ir.index(0)), loop)
+    return _finished(node, lowering, Alloc(best, Alloc(where, start)), space)
+
+
+def _rank(node: Node, lowering: GroupLowering) -> Lowered:
+    (keys,) = node.inputs
+    rows = _named("r", list(keys.shape[:-1]))
+    each, other = Axis("i", keys.shape[-1]), Axis("j", keys.shape[-1])
+    _register(lowering, *rows, each, other)
+    at = tuple(r.var for r in rows)
+    space = Space(rows, (each, other), (), (), ())
+    pair = [lowering.read(keys, (*at, a.var), space) for a in (each, other)]
+    out = lowering.view(node, node.shape)
+    body = rank_body(out, at, keys.shape[-1], (pair[0], pair[1]))
+    return _finished(node, lowering, body, space)
+
+
+def _radix(node: Node, lowering: GroupLowering) -> Lowered:
+    keys, order = node.inputs
+    rows = _named("r", list(keys.shape[:-1]))
+    each = Axis("i", keys.shape[-1])
+    _register(lowering, *rows, each)
+    at = tuple(r.var for r in rows)
+    space = Space(rows, (each,), (), (), ())
+    values = [lowering.read(i, (*at, each.var), space) for i in (keys, order)]
+    shift, bits = node.attrs.shift, node.attrs.bits
+    moved = op("shr", values[0], ir.const(shift, keys.dtype))
+    digit = cast(op("and", moved, ir.const((1 << bits) - 1, keys.dtype)), dtypes.int64)
+    outputs = [
+        (lowering.view(result, result.shape), values[number])
+        for number, result in results(node, lowering.stored)
+    ]
+    body = radix_body(outputs, at, keys.shape[-1], digit, bits)
+    return _finished(node, lowering, body, space)
+
+
+def _smallest(node: Node, lowering: GroupLowering) -> Lowered:
+    (keys,) = node.inputs
+    rows = _named("r", list(keys.shape[:-1]))
+    each = Axis("i", keys.shape[-1])
+    _register(lowering, *rows, each)
+    at = tuple(r.var for r in rows)
+    space = Space(rows, (each,), (), (), ())
+    own = lowering.read(keys, (*at, each.var), space)
+    values = (own, cast(each.var, dtypes.int32))
+    outputs = [
+        (lowering.view(result, result.shape), values[number])
+        for number, result in results(node, lowering.stored)
+    ]
+    body = smallest_body(outputs, at, keys.shape[-1], own, node.attrs.count)
+    return _finished(node, lowering, body, space)
+
+
+def _search(node: Node, lowering: GroupLowering) -> Lowered:
+    sequence_, values = node.inputs
+    rows = _named("r", list(values.shape))
+    _register(lowering, *rows)
+    at = tuple(r.var for r in rows)
+    space = Space(rows, (), values.shape, values.shape, at)
+    wanted = key(lowering.read(values, at, space))
+    row = at[:-1] if len(sequence_.shape) > 1 else ()
+    out = lowering.view(node, node.shape)
+
+    def element(place: Expr) -> Expr:
+        return lowering.read(sequence_, (*row, place), space)
+
+    body = search_body(out, at, element, wanted, sequence_.shape[-1], node.attrs.right)
+    return _finished(node, lowering, body, space)
+
+
+def _scan(node: Node, lowering: GroupLowering) -> Lowered:
+    space = _along(node.shape, node.attrs.axis, node.attrs.reverse, lowering)
+    index, (inner,) = space.full_index, space.inner
     wide = carried(node.dtype)
     values = [cast(lowering.read(i, index, space), wide) for i in node.inputs]
     total = Buffer("acc0", (), wide, "reg")
@@ -72,6 +190,9 @@ def _scan(node: Node, lowering: GroupLowering) -> Lowered:
     if node.op is LINEAR_SCAN:
         first: Expr = ir.const(0, wide)
         step: Stmt = Store(total, (), add(mul(values[0], held), values[1]))
+    elif node.attrs.monoid == "logaddexp":
+        first = ir.const(-math.inf, wide)
+        step = Store(total, (), _log_add(held, values[0]))
     else:
         (first,) = MONOIDS[node.attrs.monoid].init((wide,))
         step = Reduce((total,), (), node.attrs.monoid, (values[0],))

@@ -13,18 +13,22 @@ from ridgeline.errors import IndexRangeError
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size, bounds
-from ridgeline.ops.elementwise import CONSTANT, IOTA, apply, full_like
+from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, apply, full_like
 from ridgeline.ops.gather import GATHER, SCATTER, check_range
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE, reshape
+from ridgeline.ops.radix import source_length
 from ridgeline.ops.reduce import reduce
 from ridgeline.scalars import Array
 
 
 def stays_below(index: Node, size: Size) -> bool:
     """True if every element of an index array is known to lie in 0 … size-1."""
-    while index.op in (BROADCAST, PERMUTE, RESHAPE, SLICE):
+    while index.op in (BROADCAST, PERMUTE, RESHAPE, SLICE, CAST, GATHER):
         index = index.inputs[0]
     limit = bounds(size)[0]
+    length = source_length(index)
+    if length is not None:
+        return bounds(length)[1] <= limit
     if index.op is IOTA:
         return bounds(index.shape[index.attrs.axis])[1] <= limit
     return index.op is CONSTANT and 0 <= index.attrs.value < limit

@@ -33,7 +33,7 @@ def translate(expr: Expr, unbounded: bool = False) -> Any:
             done[node] = _literal(node, unbounded)
         else:
             assert isinstance(node, Op)
-            done[node] = _apply(node, [done[arg] for arg in node.args], unbounded)
+            done[node] = apply(node, [done[arg] for arg in node.args], unbounded)
     return done[expr]
 
 
@@ -52,7 +52,7 @@ def _literal(node: Const, unbounded: bool) -> Any:
     return z3.IntVal(int(node.value)) if unbounded else z3.BitVecVal(int(node.value), _BITS)
 
 
-def _apply(node: Op, args: list[Any], unbounded: bool) -> Any:
+def apply(node: Op, args: list[Any], unbounded: bool) -> Any:
     kind = node.args[-1].dtype.kind
     if node.name == "select":
         return z3.If(args[0], args[1], args[2])

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Literal
 
 import numpy as np
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, target
-from ridgeline.compiler import named, task_count
+from ridgeline.compiler.cpu import task_count
+from ridgeline.compiler.stages import named
 from ridgeline.loops import ir
-from ridgeline.loops.counts import bound_to
+from ridgeline.loops.counts import bound_to, useful
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.scalars import Array
+
+_MOST_SHUFFLED = 2000  # operations; a shuffled run takes them one by one
 
 
 def memory_for(kernel: Kernel, sizes: dict[str, int], seed: int = 0) -> dict[int, Array]:
@@ -56,7 +60,7 @@ def same_results(
     tolerance: float = 2e-5,
     native: bool = False,
 ) -> None:
-    """Fail unless both kernels leave the same memory, the second one in any order of iterations.
+    """Fail unless both kernels leave the same memory, small ones in any order of iterations.
 
     The interpreter also fails on accesses out of bounds, uninitialised reads and races. With
     `native`, so must the machine code of the second kernel.
@@ -65,9 +69,11 @@ def same_results(
     start = memory if memory is not None else memory_for(before, sizes)
     expected = {slot: array.copy() for slot, array in start.items()}
     interpret(before, expected, sizes)
-    for order, seed in (("program", 0), ("shuffled", 1)):
+    small = sum(n.at(sizes) for n in useful(before).operations.values()) < _MOST_SHUFFLED
+    orders: list[Literal["program", "shuffled"]] = ["program", "shuffled"] if small else ["program"]
+    for order in orders:
         found = {slot: array.copy() for slot, array in start.items()}
-        interpret(after, found, sizes, order=order, seed=seed)  # type: ignore[arg-type]
+        interpret(after, found, sizes, order=order, seed=1)
         _agree(found, expected, tolerance)
     if native:
         _agree(run_native(after, start), expected, tolerance)

@@ -1,7 +1,7 @@
 """What happens to a graph before the compiler sees it, as a list of passes.
 
 erase     tags, variables and custom rules, which only differentiation sees
-spell     random bits, written out in elementwise ops
+spell     random bits and sorts, written out in ops that kernels have
 prune     results and inputs of control flow that nobody reads
 inside    the same passes over the bodies of control flow
 """
@@ -16,18 +16,7 @@ from ridgeline.graph.node import Node, node, topological
 from ridgeline.graph.passes.erase import erase
 from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import rebuild
-from ridgeline.ops.random import RANDOM_BITS, expand
-
-
-def spell_random(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
-    """Draws of random bits as elementwise ops."""
-    if not any(n.op is RANDOM_BITS for n in topological(roots, stop)):
-        return list(roots)
-
-    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
-        return expand(current, *inputs) if current.op is RANDOM_BITS else None
-
-    return rebuild(roots, replace, stop)
+from ridgeline.graph.passes.spell import spell
 
 
 @lru_cache(maxsize=1024)
@@ -52,5 +41,5 @@ def prepare_inside(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[
 
 def prepare(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
     """The graph as the compiler takes it; nodes where `stop` holds are its inputs."""
-    plain = spell_random(erase(roots, stop), stop)
+    plain = spell(erase(roots, stop), stop)
     return prepare_inside(prune(plain, stop), stop)

@@ -11,14 +11,14 @@ from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, LoopKind,
 from ridgeline.loops.rewrite import map_expressions, replace_variables, sequence
 from ridgeline.loops.steps.regions import (
     Ranges,
+    at_loops_in_range,
     extents_inside,
     in_range,
-    loop_ranges,
     memory,
     reads,
     written_memory,
 )  # fmt: skip
-from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, known_extent, loops_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,9 @@ class CacheRead(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Wrap every loop of that name."""
-        ranges = loop_ranges(kernel.body)
         if not any(_reads_of(self.buffer, loop) for loop in loops_named(kernel, self.before)):
             raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
-        body = at_loops(kernel.body, self.before, lambda loop: self._staged(loop, ranges))
-        return replace(kernel, body=body)
+        return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
     def _staged(self, loop: For, ranges: Ranges) -> Stmt:
         found = _reads_of(self.buffer, loop)

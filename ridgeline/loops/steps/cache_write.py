@@ -12,16 +12,16 @@ from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.cache_read import copy_loops
 from ridgeline.loops.steps.regions import (
     Ranges,
+    at_loops_in_range,
     extents_inside,
     in_range,
     injective,
-    loop_ranges,
     memory,
     reads,
     targets,
     writes,
 )  # fmt: skip
-from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,9 @@ class CacheWrite(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Wrap every loop of that name."""
-        ranges = loop_ranges(kernel.body)
         if not any(self._writes(loop) for loop in loops_named(kernel, self.after)):
             raise ScheduleError(f"nothing writes {self.buffer!r} inside {self.after!r}")
-        body = at_loops(kernel.body, self.after, lambda loop: self._collected(loop, ranges))
-        return replace(kernel, body=body)
+        return replace(kernel, body=at_loops_in_range(kernel.body, self.after, self._collected))
 
     def _writes(self, loop: For) -> list[tuple[Store | Reduce, bool]]:
         return [w for w in writes(loop) if any(b.name == self.buffer for b in targets(w[0]))]

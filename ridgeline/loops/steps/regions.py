@@ -7,13 +7,26 @@ two places. What cannot be proved is refused.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import affine, bounds, free_vars, substitute
-from ridgeline.loops.domains import loads, sites
-from ridgeline.loops.ir import Buffer, Const, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.domains import conjuncts, loads, sites
+from ridgeline.loops.ir import (
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+)
 from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.step import ScheduleError
 
@@ -85,6 +98,40 @@ def loop_ranges(root: Stmt) -> dict[str, tuple[int, int]]:
             else:
                 unknown.add(statement.name)
     return {name: span for name, span in found.items() if name not in unknown}
+
+
+def at_loops_in_range(
+    statement: Stmt, name: str, change: Callable[[For, Ranges], Stmt], ranges: Ranges | None = None
+) -> Stmt:
+    """As `at_loops`, with the values that variables can take there: conditions around count."""
+    around: Ranges = ranges or {}
+    if isinstance(statement, For):
+        if statement.name == name:
+            return change(statement, {**around, **loop_ranges(statement)})
+        inner = {n: span for n, span in around.items() if n != statement.name}
+        if isinstance(statement.extent, Const):
+            inner[statement.name] = (0, max(int(statement.extent.value) - 1, 0))
+        around = inner
+    elif isinstance(statement, If):
+        around = _narrowed(around, statement.guard)
+    return map_children(statement, lambda child: at_loops_in_range(child, name, change, around))
+
+
+def _narrowed(ranges: Ranges, guard: Expr) -> Ranges:
+    """Ranges where conditions on single variables hold too."""
+    found = dict(ranges)
+    for part in conjuncts([guard]):
+        if not (isinstance(part, Op) and part.name in ("lt", "le")):
+            continue
+        left, right = part.args
+        gap = part.name == "lt"
+        if isinstance(left, Var) and isinstance(right, Const) and left.name in found:
+            low, high = found[left.name]
+            found[left.name] = (low, min(high, int(right.value) - gap))
+        elif isinstance(right, Var) and isinstance(left, Const) and right.name in found:
+            low, high = found[right.name]
+            found[right.name] = (max(low, int(left.value) + gap), high)
+    return found
 
 
 def extents_inside(loop: Stmt, names: Iterable[str], what: str) -> dict[str, Expr]:

@@ -1,0 +1,221 @@
+"""Loops of sorts and searches: keys, ranks of short rows, radix passes, binary search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ridgeline import dtypes
+from ridgeline.graph.node import Node, proj
+from ridgeline.graph.sizes import Size, bounds
+from ridgeline.loops import ir
+from ridgeline.loops.build import (
+    add,
+    bitcast,
+    cast,
+    eq,
+    le,
+    logical_and,
+    lt,
+    maximum,
+    minimum,
+    op,
+    select,
+    sub,
+)
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.rewrite import sequence
+from ridgeline.loops.views import size_expr
+from ridgeline.ops.radix import key_type
+
+Index = tuple[Expr, ...]
+_ONE, _NONE = ir.index(1), ir.index(0)
+
+
+def key(value: Expr, descending: bool = False) -> Expr:
+    """The unsigned integer by which a value is sorted, as `ops/radix.py` defines it."""
+    unsigned = key_type(value.dtype)
+    if value.dtype.kind == "float" and value.dtype.itemsize < 4:
+        value = cast(value, dtypes.float32)
+    source = value.dtype
+    if source.kind == "float":
+        zero, none = ir.const(0, source), ir.const(0, unsigned)
+        bits = bitcast(select(eq(value, zero), zero, value), unsigned)
+        top = ir.const(1 << (unsigned.bits - 1), unsigned)
+        negative = op("ne", op("and", bits, top), none)
+        ordered = select(negative, op("not", bits), op("or", bits, top))
+        result = select(op("isnan", value), op("not", none), ordered)
+    elif source.kind == "int":
+        top = ir.const(1 << (unsigned.bits - 1), unsigned)
+        result = op("xor", bitcast(value, unsigned), top)
+    else:
+        result = cast(value, unsigned)
+    return op("not", result) if descending else result
+
+
+def within(place: Expr, size: Size) -> Expr:
+    """A place that is surely inside an axis; for places that are so anyhow it changes nothing."""
+    return maximum(minimum(place, sub(size_expr(size), _ONE)), _NONE)
+
+
+def rank_body(out: Buffer, rows: Index, size: Size, keys: tuple[Expr, Expr]) -> Stmt:
+    """One row: every element goes to the place that is the number of those before it.
+
+    `keys` are the key of element `i` and that of element `j`.
+    """
+    rank = Buffer("rank", (), dtypes.int32, "reg")
+    own, other = keys
+    i, j = (cast(Var.make(name), dtypes.int32) for name in "ij")  # as narrow as the counts
+    before = op("or", lt(other, own), logical_and(eq(other, own), lt(j, i)))
+    count = Reduce((rank,), (), "sum", (cast(before, dtypes.int32),))
+    place = within(cast(Load.make(rank, ()), dtypes.int64), size)
+    each = sequence(
+        Store(rank, (), ir.const(0, dtypes.int32)),
+        For("j", size_expr(size), count, "reduce"),
+        Store(out, (*rows, place), i),
+    )
+    return For("i", size_expr(size), Alloc(rank, each))
+
+
+def radix_body(
+    outputs: Sequence[tuple[Buffer, Expr]], rows: Index, size: Size, digit: Expr, bits: int
+) -> Stmt:
+    """One row of a radix pass: count the digits, find where each begins, move the elements.
+
+    `outputs` are the buffers to fill, each with the value of element `i` that it gets; `digit` is
+    the digit of element `i`.
+    """
+    digits = ir.index(1 << bits)
+    count = Buffer("count", (digits,), dtypes.int32, "local")
+    total = Buffer("total", (), dtypes.int32, "reg")
+    here = Buffer("here", (), dtypes.int32, "reg")
+    d = Var.make("d")
+    nothing, one = ir.const(0, dtypes.int32), ir.const(1, dtypes.int32)
+    counted = Reduce((count,), (digit,), "sum", (one,))
+    begin = sequence(
+        Store(here, (), Load.make(count, (d,))),
+        Store(count, (d,), Load.make(total, ())),
+        Reduce((total,), (), "sum", (Load.make(here, ()),)),
+    )
+    place = (*rows, within(cast(Load.make(here, ()), dtypes.int64), size))
+    move = sequence(
+        Store(here, (), Load.make(count, (digit,))),
+        *(Store(buffer, place, value) for buffer, value in outputs),
+        Store(count, (digit,), add(Load.make(here, ()), one)),
+    )
+    body = sequence(
+        For("d", digits, Store(count, (d,), nothing)),
+        For("i", size_expr(size), counted, "carried"),
+        Store(total, (), nothing),
+        For("d", digits, begin, "carried"),
+        For("i", size_expr(size), move, "carried"),
+    )
+    return Alloc(count, Alloc(total, Alloc(here, body)))
+
+
+def smallest_body(
+    outputs: Sequence[tuple[Buffer, Expr]], rows: Index, size: Size, own: Expr, count: int
+) -> Stmt:
+    """One row: the smallest keys, in the order in which they stand.
+
+    The last key that is wanted is found digit by digit, from the highest: how many keys have each
+    digit says in which one it lies. `own` is the key of element `i`; `outputs` as in `radix_body`.
+    """
+    kind = own.dtype
+    bits = min(kind.bits, 11)
+    tally = Buffer("tally", (ir.index(1 << bits),), dtypes.int32, "local")
+    last, left, seen, place = (
+        Buffer(name, (), dtype, "reg")
+        for name, dtype in (
+            ("last", kind), ("left", dtypes.int32), ("seen", dtypes.int32), ("place", dtypes.int64)
+        )
+    )  # fmt: skip
+    parts: list[Stmt] = [
+        Store(last, (), ir.const(0, kind)),
+        Store(left, (), ir.const(count, dtypes.int32)),
+    ]
+    for high in range(kind.bits, 0, -bits):
+        parts += _narrowed(tally, last, left, seen, size, own, high, min(bits, high))
+    one = ir.const(1, dtypes.int32)
+    threshold, more = Load.make(last, ()), Load.make(left, ())
+    equal = eq(own, threshold)
+    wanted = op("or", lt(own, threshold), logical_and(equal, lt(ir.const(0, dtypes.int32), more)))
+    spot = (*rows, within(Load.make(place, ()), count))
+    take = sequence(
+        *(Store(buffer, spot, value) for buffer, value in outputs),
+        Store(place, (), add(Load.make(place, ()), _ONE)),
+        Store(left, (), select(equal, sub(more, one), more)),
+    )
+    parts += [
+        Store(place, (), _NONE),
+        For("i", size_expr(size), If(wanted, take), "carried"),
+    ]
+    body = sequence(*parts)
+    for buffer in (tally, last, left, seen, place):
+        body = Alloc(buffer, body)
+    return body
+
+
+def _narrowed(
+    tally: Buffer, last: Buffer, left: Buffer, seen: Buffer, size: Size, own: Expr, high: int,
+    bits: int,
+) -> list[Stmt]:  # fmt: skip
+    """One digit more of the last wanted key: the bits below `high`."""
+    kind, low = own.dtype, high - bits
+    d = Var.make("d")
+    nothing, one = ir.const(0, dtypes.int32), ir.const(1, dtypes.int32)
+    mask = ir.const((1 << bits) - 1, kind)
+    digit = cast(op("and", op("shr", own, ir.const(low, kind)), mask), dtypes.int64)
+    known = Load.make(last, ())
+    counted: Stmt = Reduce((tally,), (digit,), "sum", (one,))
+    if high < kind.bits:  # only keys that agree in the digits found so far
+        above = ir.const(high, kind)
+        counted = If(eq(op("shr", own, above), op("shr", known, above)), counted)
+    before, here = Load.make(seen, ()), Load.make(tally, (d,))
+    needed = Load.make(left, ())
+    after = add(before, here)
+    inside = logical_and(lt(nothing, needed), logical_and(lt(before, needed), le(needed, after)))
+    found = op("or", known, op("shl", cast(d, kind), ir.const(low, kind)))
+    # once the digit is found, what is left is counted from there: as a negative number until then
+    choose = If(
+        inside,
+        sequence(Store(last, (), found), Store(left, (), sub(before, needed))),
+    )
+    advance = Store(seen, (), after)
+    return [
+        For("d", ir.index(1 << bits), Store(tally, (d,), nothing)),
+        For("i", size_expr(size), counted, "carried"),
+        Store(seen, (), nothing),
+        For("d", ir.index(1 << bits), sequence(choose, advance), "carried"),
+        Store(left, (), op("neg", needed)),
+    ]
+
+
+def search_body(
+    out: Buffer, index: Index, at: Callable[[Expr], Expr], value: Expr, size: Size, right: bool
+) -> Stmt:
+    """One value: halve the part of the sorted row in which its place may be.
+
+    `value` is the key searched for, `at` the element of the row at some place.
+    """
+    place = Buffer("place", (), dtypes.int64, "reg")
+    held = Load.make(place, ())
+    steps = max(bounds(size)[1].bit_length(), 1)
+    step = op("shr", ir.index(1 << (steps - 1)), Var.make("s"))
+    probe = add(held, step)
+    element = key(at(within(sub(probe, _ONE), size)))
+    before = le(element, value) if right else lt(element, value)
+    further = logical_and(le(probe, size_expr(size)), before)
+    halve = Store(place, (), select(further, probe, held))
+    body = sequence(
+        Store(place, (), _NONE),
+        For("s", ir.index(steps), halve, "carried"),
+        Store(out, index, held),
+    )
+    return Alloc(place, body)
+
+
+def results(node: Node, stored: Sequence[Node]) -> list[tuple[int, Node]]:
+    """The results of a node that are wanted, by number."""
+    if len(node.types) == 1:
+        return [(0, node)]
+    return [(n, proj(node, n)) for n in range(len(node.types)) if proj(node, n) in stored]
