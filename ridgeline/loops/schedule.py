@@ -19,10 +19,12 @@ from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
 from ridgeline.loops.steps.hold import Hold, Spread
 from ridgeline.loops.steps.inline import Inline
+from ridgeline.loops.steps.jam import Jam
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.online import Online
 from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
+from ridgeline.loops.steps.pick import Pick
 from ridgeline.loops.steps.pipeline import Pipeline
 from ridgeline.loops.steps.reorder import Reorder
 from ridgeline.loops.steps.rfactor import Rfactor
@@ -30,6 +32,7 @@ from ridgeline.loops.steps.share import Share
 from ridgeline.loops.steps.split import Split
 from ridgeline.loops.steps.step import ScheduleError, Step
 from ridgeline.loops.steps.stream import Stream
+from ridgeline.loops.steps.streamed import Streamed
 from ridgeline.loops.steps.tensorize import Tensorize
 from ridgeline.loops.steps.tile import Tile
 
@@ -41,9 +44,11 @@ __all__ = [
     "Fuse",
     "Hold",
     "Inline",
+    "Jam",
     "Online",
     "Pad",
     "Partials",
+    "Pick",
     "Pipeline",
     "Reorder",
     "Rfactor",
@@ -54,6 +59,7 @@ __all__ = [
     "Spread",
     "Step",
     "Stream",
+    "Streamed",
     "Tensorize",
     "Tile",
     "from_json",
@@ -67,6 +73,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
+    "pick": Pick, "streamed": Streamed, "jam": Jam,
 }  # fmt: skip
 
 

@@ -24,11 +24,13 @@ from tests.cuda.programs import FAMILIES
 TOLERANCE = {dtypes.float32: 3e-5, dtypes.bfloat16: 3e-2, dtypes.float64: 1e-9}
 
 
-def check(outputs: Any, inputs: Any, arrays: Any, tolerance: float) -> None:
+def check(
+    outputs: Any, inputs: Any, arrays: Any, tolerance: float, gpu: GpuMachine = SMALL_GPU
+) -> None:
     """Run the scheduled loops of a graph one kernel after another, and compare each result."""
     truth = dict(zip(inputs, arrays))
     values = dict(truth)
-    for scheduled in schedule(outputs, inputs, SMALL_GPU):
+    for scheduled in schedule(outputs, inputs, gpu):
         lowered = scheduled.lowered
         assert parse_kernel(print_kernel(scheduled.kernel)) == scheduled.kernel
         memory = {i: np.ascontiguousarray(values[n]) for i, n in enumerate(lowered.slots)
@@ -52,6 +54,14 @@ def test_families_in_the_interpreter(name: str, dtype: DType) -> None:
     outputs, inputs, held = closed(outputs, inputs)
     arrays = [*random_inputs(inputs[: len(inputs) - len(held)], 1), *held]
     check(outputs, inputs, arrays, TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("name", ["softmax", "cross_entropy", "cross_entropy_backward"])
+def test_rows_too_long_to_be_held(name: str) -> None:
+    narrow = GpuMachine("sm_80", 1, 166_912, 1 << 20, block_threads=32)
+    outputs, inputs, held = closed(*FAMILIES[name](3, 6000, dtypes.float32))
+    arrays = [*random_inputs(inputs[: len(inputs) - len(held)], 1), *held]
+    check(outputs, inputs, arrays, 3e-5, narrow)
 
 
 @pytest.mark.parametrize("name", catalogue())

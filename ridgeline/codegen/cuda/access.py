@@ -51,7 +51,6 @@ class Accesses:
         self.registers: dict[str, Registers] = {}
         self.shared: dict[str, str] = {}
         self.packs: dict[Expr, str] = {}  # loads whose vector has been read already
-        self.lane: str | None = None  # the vector loop around the statement
 
     def _pointer(self, buffer: Buffer) -> str:
         if buffer.name in self.shared:
@@ -78,8 +77,8 @@ class Accesses:
     def _load(self, load: Load) -> str:
         buffer = load.buffer
         if load in self.packs:
-            assert self.lane is not None
-            lane = self.values.variables[self.lane]
+            assert self.values.lane is not None
+            lane = self.values.variables[self.values.lane]
             return loaded(buffer.dtype, f"{self.packs[load]}.get({lane})")
         registers = self.registers.get(buffer.name)
         if registers is None:

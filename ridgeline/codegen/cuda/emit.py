@@ -186,7 +186,7 @@ class LaunchEmitter(VectorLoops):
 
     def _ordered(self, statement: Stmt) -> None:
         """Wait where a statement outside the innermost thread loops needs it."""
-        if self.team == 1 or self.lane is not None:
+        if self.team == 1 or self.values.lane is not None:
             return
         bound = isinstance(statement, For) and statement.kind == "thread"
         if not bound and has_threads(statement):

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ridgeline import dtypes
-from ridgeline.codegen.cuda.scalar_ops import scalar
-from ridgeline.codegen.cuda.types import literal, register_type
+from ridgeline.codegen.cuda.scalar_ops import rounded, scalar
+from ridgeline.codegen.cuda.types import is_narrow_float, literal, register_type
 from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.linear import Linear
 from ridgeline.loops.math import expand
 from ridgeline.loops.ranges import Simplifier
 
@@ -57,6 +59,7 @@ class Expressions:
     ) -> None:
         self.lines = lines
         self.variables: dict[str, str] = {}
+        self.lane: str | None = None  # the vector loop around the statement
         self._load = load
         self._ranges = ranges
         self._simplifier = Simplifier(ranges)
@@ -82,6 +85,10 @@ class Expressions:
     def simplified(self, expr: Expr) -> Expr:
         """An equal index, as simple as the ranges allow."""
         return self._simplifier.run(expr)
+
+    def terms(self, expr: Expr) -> Linear:
+        """An index as a sum of multiples of things that are not sums."""
+        return self._simplifier.form(self._simplifier.run(expr))
 
     def index(self, expr: Expr) -> str:
         """The value of index arithmetic."""
@@ -141,6 +148,10 @@ class Expressions:
         args = [self._known(a) or "" for a in expr.args]
         if self._is_short(expr):
             return self._short_operation(expr, args)
+        if expr.name in ("eq", "ne"):
+            args = self._narrowed(expr, args)
+        if self._divides_lanes(expr):
+            return rounded(f"rl_div_by({args[0]}, rl_divisor({args[1]}))", expr.dtype)
         wide = [
             f"(long long){text}" if self._is_short(a) and a.dtype is dtypes.int64 else text
             for a, text in zip(expr.args, args)
@@ -148,6 +159,30 @@ class Expressions:
         if expr.dtype is not dtypes.int64 and expr.name not in ("bitcast",):
             wide = args
         return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide)
+
+    def _narrowed(self, expr: Op, args: list[str]) -> list[str]:
+        """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""
+        for place, number in ((0, 1), (1, 0)):
+            short = self._is_short(expr.args[place]) and not self._is_short(expr.args[number])
+            least = self._interval(expr.args[place])[0] if short else None
+            if least is not None and least >= 0:
+                return [f"rl_place({a})" if i == number else a for i, a in enumerate(args)]
+        return args
+
+    def stored(self, expr: Expr) -> str:
+        """A value that is about to be rounded to its type: the last rounding is left out."""
+        if isinstance(expr, Op) and expr.name == "cast" and is_narrow_float(expr.dtype):
+            (source,) = expr.args
+            if source.dtype is dtypes.float32:
+                return self.value(source)
+        return self.value(expr)
+
+    def _divides_lanes(self, expr: Op) -> bool:
+        """True for a division of the lanes of a vector by a number that they share."""
+        if expr.name != "div" or self.lane is None or expr.dtype is dtypes.float64:
+            return False
+        above, below = (free_vars(a) for a in expr.args)
+        return self.lane in above and self.lane not in below
 
     def _short_operation(self, expr: Op, args: list[str]) -> str:
         """Index arithmetic in 32 bits; operands fit, though they may be held in 64."""

@@ -11,14 +11,23 @@ DEVICE float rl_from_bfloat16(unsigned short x) {
   return __uint_as_float((unsigned int)x << 16);
 }
 DEVICE unsigned short rl_to_bfloat16(float x) {
-#if __CUDA_ARCH__ >= 800
-  unsigned short y;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
+#if __CUDA_ARCH__ >= 800  // of a pair: the conversion of a single number is four times slower
+  unsigned int y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(0.0f), "f"(x));
+  return (unsigned short)y;
 #else
   unsigned int u = __float_as_uint(x);
   if (x != x) return (unsigned short)((u >> 16) | 0x40);
   return (unsigned short)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
+#endif
+}
+DEVICE float rl_round_bfloat16(float x) {
+#if __CUDA_ARCH__ >= 800
+  unsigned int y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x), "f"(0.0f));
+  return __uint_as_float(y);
+#else
+  return rl_from_bfloat16(rl_to_bfloat16(x));
 #endif
 }
 DEVICE float rl_from_float16(unsigned short x) {
@@ -27,10 +36,17 @@ DEVICE float rl_from_float16(unsigned short x) {
   return y;
 }
 DEVICE unsigned short rl_to_float16(float x) {
+#if __CUDA_ARCH__ >= 800
+  unsigned int y;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(0.0f), "f"(x));
+  return (unsigned short)y;
+#else
   unsigned short y;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
   return y;
+#endif
 }
+DEVICE float rl_round_float16(float x) { return rl_from_float16(rl_to_float16(x)); }
 // eight bits: E exponent bits with the given bias, M mantissa bits; one rounding, to even
 template <int M, int BIAS> DEVICE unsigned char rl_to_8(float x, unsigned int top) {
   unsigned int sign = (__float_as_uint(x) >> 24) & 0x80;
@@ -59,6 +75,10 @@ DEVICE float rl_from_float8_e4m3fn(unsigned char x) {
   float y = rl_from_float16((unsigned short)(((x & 0x80) << 8) | ((x & 0x7f) << 7)));
   return y * 256.0f;
 }
+DEVICE float rl_round_float8_e4m3fn(float x) {
+  return rl_from_float8_e4m3fn(rl_to_float8_e4m3fn(x));
+}
+DEVICE float rl_round_float8_e5m2(float x) { return rl_from_float8_e5m2(rl_to_float8_e5m2(x)); }
 template <class T> DEVICE T rl_saturate(double x, T least, T most) {
   if (x != x) return 0;
   if (x <= (double)least) return least;
@@ -109,6 +129,23 @@ DEVICE double rl_max(double a, double b) { return a != a ? a : b != b ? b : fmax
 DEVICE double rl_min(double a, double b) { return a != a ? a : b != b ? b : fmin(a, b); }
 template <class T> DEVICE T rl_sign(T a) {
   return a != a ? a : a > (T)0 ? (T)1 : a < (T)0 ? (T)-1 : (T)0;
+}
+DEVICE int rl_place(long long x) { return x == (long long)(int)x ? (int)x : -1; }
+// Many divisions by one number: its reciprocal is found once, and each quotient corrected by the
+// remainder, which rounds it as a division would. Very small and very large divisors are scaled
+// into the range where the reciprocal is exact to the last bit.
+struct Divisor {
+  float scale, by, inverse;
+};
+DEVICE Divisor rl_divisor(float b) {
+  const float size = fabsf(b);
+  const float scale = size < 0x1p-100f ? 0x1p100f : size > 0x1p120f ? 0x1p-4f : 1.0f;
+  return {scale, b * scale, __frcp_rn(b * scale)};
+}
+DEVICE float rl_div_by(float a, Divisor d) {
+  const float scaled = a * d.scale, q = scaled * d.inverse;
+  const float better = fmaf(fmaf(-q, d.by, scaled), d.inverse, q);
+  return fabsf(q) > 0.0f && fabsf(q) <= 0x1p126f ? better : q;
 }
 DEVICE float rl_fmod(float a, float b) { return fmodf(a, b); }
 DEVICE double rl_fmod(double a, double b) { return fmod(a, b); }

@@ -45,7 +45,7 @@ _INTEGER = {"floordiv": "rl_int_floordiv", "mod": "rl_int_mod", "shl": "rl_shl",
 
 def rounded(value: str, dtype: DType) -> str:
     """A float32 value at the precision of a narrow type."""
-    return loaded(dtype, stored(dtype, value)) if is_narrow_float(dtype) else value
+    return f"rl_round_{dtype.name}({value})" if is_narrow_float(dtype) else value
 
 
 def scalar(name: str, dtype: DType, operand: DType, args: list[str]) -> str:

@@ -13,7 +13,7 @@ from ridgeline.codegen.cuda.threads import Threads
 from ridgeline.codegen.cuda.types import memory_type
 from ridgeline.codegen.cuda.writes import Writes
 from ridgeline.loops import ir
-from ridgeline.loops.build import affine, free_vars, substitute
+from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
 
 
@@ -63,12 +63,12 @@ class VectorLoops(Writes):
                 name = self.lines.fresh("out")
                 self.lines.line(f"Pack<{memory_type(store.buffer.dtype)}, {length}> {name};")
                 self.pack_stores[id(store)] = name
-            outside, self.lane = self.lane, loop.name
+            outside, self.values.lane = self.values.lane, loop.name
             self.lines.line("#pragma unroll")
             name = self._declare(loop.name)
             with self.lines.block(f"for (int {name} = 0; {name} < {length}; ++{name})"):
                 self.statement(loop.body)
-            self.lane = outside
+            self.values.lane = outside
             for store in stores:
                 self.values.forget()
                 kind = f"Pack<{memory_type(store.buffer.dtype)}, {length}>"
@@ -95,10 +95,11 @@ class VectorLoops(Writes):
         if not buffer.shape or any(lane in free_vars(i) for i in access.index[:-1]):
             return False
         group = max(length // max(bytes_ // 16, 1), 1)  # elements of one access
-        form = affine(self.values.simplified(access.index[-1]))
-        if form is None or form[0].pop(lane, 0) != 1:
+        form = self.values.terms(access.index[-1])
+        others = {e: c for e, c in form.terms.items() if e != Var.make(lane)}
+        if form.terms.get(Var.make(lane)) != 1 or any(lane in free_vars(e) for e in others):
             return False
-        if form[1] % group or any(c % group for c in form[0].values()):
+        if form.constant % group or any(c % group for c in others.values()):
             return False
         inner: int = 1
         for position in range(len(buffer.shape) - 1, 0, -1):

@@ -35,15 +35,17 @@ class Writes(Accesses):
                 self._store_register(registers, statement)
                 return
             name = self.pack_stores.get(id(statement))
-            if name is not None and self.lane is not None:
+            if name is not None and self.values.lane is not None:
                 with self.lines.block(""):
-                    value = stored(statement.buffer.dtype, self.values.value(statement.value))
-                    self.lines.line(f"{name}.set({self.values.variables[self.lane]}, {value});")
+                    value = stored(statement.buffer.dtype, self.values.stored(statement.value))
+                    self.lines.line(
+                        f"{name}.set({self.values.variables[self.values.lane]}, {value});"
+                    )
                 return
         owner = None if registers is not None else self._owner()
         with self.lines.block(f"if ({owner})" if owner else ""):
             if isinstance(statement, Store):
-                value = self.values.value(statement.value)
+                value = self.values.stored(statement.value)
                 at = self._linear(target.shape, statement.index)
                 text = stored(target.dtype, value)
                 self.lines.line(f"{self._pointer(target)}[{at}] = {text};")

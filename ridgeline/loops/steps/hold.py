@@ -45,7 +45,7 @@ class Hold(Step):
         return replace(kernel, body=at_loops(kernel.body, self.inside, self._held))
 
     def _held(self, loop: For) -> Stmt:
-        found = _reads(loop.body, self.buffer)
+        found = [r for r in _reads(loop.body, self.buffer) if any(map(_is_loop, r[1]))]
         loads = {load for load, _ in found}
         if len(loads) != 1:
             raise ScheduleError(f"{self.buffer!r} is read in {len(loads)} ways, not in one")
@@ -88,6 +88,10 @@ def _reads(body: Stmt, name: str) -> list[tuple[Load, Chain]]:
 
     visit(body, ())
     return found
+
+
+def _is_loop(part: For | If) -> bool:
+    return isinstance(part, For)
 
 
 def _outline(chain: Chain) -> tuple[object, ...]:

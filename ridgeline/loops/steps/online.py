@@ -74,10 +74,10 @@ class Online(Step):
     def _merged(self, parts: tuple[Stmt, ...]) -> Stmt | None:
         top, between, sums = parts[0], parts[1:-1], parts[-1]
         assert isinstance(top, For) and isinstance(sums, For)
-        peak = _peak(top)
+        peak = folded_peak(top)
         if peak is None or top.extent != sums.extent:
             return None
-        scaled = _scaled(sums, peak)
+        scaled = relative_sums(sums, peak)
         moved = set(map(memory, (peak, *scaled)))
         for part in between:
             if {memory(r.load.buffer) for r in reads(part)} & moved or memory(
@@ -86,12 +86,12 @@ class Online(Step):
                 raise ScheduleError(f"what stands between the loops over {self.axis!r} needs them")
         old = Buffer(f"{peak.name}_old", peak.shape, peak.dtype, "reg")
         before = Store(old, (), Load.make(peak, ()))
-        corrections = [_corrected(b, sum_, old, peak) for b, sum_ in scaled.items()]
+        corrections = [correction(b, sum_, old, peak) for b, sum_ in scaled.items()]
         body = sequence(before, top.body, *corrections, sums.body)
         return Alloc(old, sequence(*between, For(self.axis, top.extent, body, "carried", top.kind)))
 
 
-def _peak(loop: For) -> Buffer | None:
+def folded_peak(loop: For) -> Buffer | None:
     """The accumulator of a loop that does nothing but fold a maximum."""
     found = [w for w, _ in writes(loop)]
     own = {s.buffer for s in ir.statements(loop) if isinstance(s, Alloc)}
@@ -104,7 +104,7 @@ def _peak(loop: For) -> Buffer | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class RelativeSum:
     """A sum relative to the maximum: where it is, the loops around it, and what it is relative to.
 
     `shift` is an expression of the maximum alone: the maximum itself, or what stands for it where
@@ -116,9 +116,9 @@ class _Sum:
     shift: Expr
 
 
-def _scaled(loop: For, peak: Buffer) -> dict[Buffer, _Sum]:
+def relative_sums(loop: For, peak: Buffer) -> dict[Buffer, RelativeSum]:
     """The sums of a loop that does nothing else."""
-    found: dict[Buffer, _Sum] = {}
+    found: dict[Buffer, RelativeSum] = {}
     stack: list[tuple[Stmt, tuple[For, ...]]] = [(loop.body, ())]
     while stack:
         statement, loops = stack.pop()
@@ -134,7 +134,7 @@ def _scaled(loop: For, peak: Buffer) -> dict[Buffer, _Sum]:
             if shift is None:
                 raise ScheduleError(f"a sum into {buffer.name!r} is not relative to {peak.name!r}")
             outer = tuple(f for f in loops if f.axis == "spatial")
-            held = found.setdefault(buffer, _Sum(statement.index, outer, shift))
+            held = found.setdefault(buffer, RelativeSum(statement.index, outer, shift))
             if (held.index, held.shift) != (statement.index, shift):
                 raise ScheduleError(f"{buffer.name!r} is summed in several ways")
         else:
@@ -161,7 +161,7 @@ def _shift(value: Expr, peak: Buffer) -> Expr | None:
     return None
 
 
-def _corrected(buffer: Buffer, sum_: _Sum, old: Buffer, peak: Buffer) -> Stmt:
+def correction(buffer: Buffer, sum_: RelativeSum, old: Buffer, peak: Buffer) -> Stmt:
     """The sum so far, now relative to the new maximum."""
     before, now = Load.make(old, ()), Load.make(peak, ())
     total = Load.make(buffer, sum_.index)

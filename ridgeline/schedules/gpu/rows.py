@@ -7,32 +7,40 @@ lie side by side, the threads are rows. Few rows are cut into pieces that are jo
 
 from __future__ import annotations
 
+from math import prod
+
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, For, Load, Stmt, Store
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import (
     Bind,
     Hold,
+    Jam,
     Partials,
+    Pick,
     Reorder,
     ScheduleError,
     SetKind,
     Split,
     Spread,
     Step,
+    Streamed,
 )
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most, vector_width
 from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.pointwise import spread_over_threads
 from ridgeline.schedules.pointwise import collapse
 
 _WARP = 32
 _BLOCK = 128  # threads of a block that holds several short rows
 _TURNS = 4  # vectors of a thread, so that several loads are in flight
 _HELD_BYTES = 192  # registers that a thread may fill with its part of a row
+_SMALL_BLOCK = 256  # threads of a block of which several are at work, so that waits overlap
+_MOST_IN_CLUSTER = 2048  # beyond, reading a row again costs less than waiting for more blocks
 _COLUMN_BLOCK = 256
 _COLUMN_LANES = 64
-_WAVES = 8  # blocks for each multiprocessor when a reduction is cut into pieces
+_WAVES = 4  # blocks for each multiprocessor when a reduction is cut into pieces
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -43,18 +51,29 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     if any(draft.length(name) is None for name in (*rows, *inner)):
         _unknown_lengths(draft, rows, inner)
         return draft.steps
-    touched = accesses(draft.kernel)
-    wide = [a for a in touched if any(a.stride(name) != 0 for name in inner)]
-    by_rows = bool(rows) and _contiguity(wide, rows[-1]) > _contiguity(wide, inner[-1])
-    if by_rows:
+    if len(inner) == 1:
+        _attempt(draft, Pick(inner[0]))
+        if not draft.has(inner[0]):  # nothing is folded any more
+            spread_over_threads(draft, rows, gpu)
+            return draft.steps
+        _attempt(draft, Jam(inner[0]))
+    touched, axes = accesses(draft.kernel), [*rows, *inner]
+    if rows and _contiguity(draft, touched, axes, rows[-1]) > _contiguity(
+        draft, touched, axes, inner[-1]
+    ):
         _threads_are_rows(draft, rows, inner, gpu)
     else:
         _threads_are_columns(draft, rows, inner, gpu)
     return draft.steps
 
 
-def _contiguity(touched: list[Access], axis: str) -> int:
-    return sum(a.stride(axis) == 1 for a in touched if not a.is_store)
+def _contiguity(draft: Draft, touched: list[Access], axes: list[str], axis: str) -> int:
+    """Elements that are read side by side along an axis."""
+    return sum(
+        prod(draft.length(a) or 1 for a in axes if access.stride(a) != 0)
+        for access in touched
+        if access.stride(axis) == 1 and not access.is_store
+    )
 
 
 def _unknown_lengths(draft: Draft, rows: list[str], inner: list[str]) -> None:
@@ -96,10 +115,17 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
     held_bytes = sum(size for _, size in held) * lanes
     threads = _thread_count(count, scratch_bytes, held_bytes, gpu)
     turns = -(-count // threads)
-    if turns * (held_bytes + scratch_bytes) > _HELD_BYTES:
+    if held and not _fits(count, threads, held_bytes + scratch_bytes):
         held = []
-    turn, thread = f"{columns}.0", f"{columns}.1"
-    draft.do(Split(columns, threads, "guard"), Reorder((thread, turn)))
+    streams = bool(row) and not held and not scratch and turns > _TURNS
+    if streams:
+        draft.do(Split(columns, threads * _TURNS, "guard"), Split(f"{columns}.1", threads, "guard"))
+        turn, part, thread = f"{columns}.0", f"{columns}.1.0", f"{columns}.1.1"
+        draft.do(Reorder((thread, turn, part)), SetKind(part, "unroll"))
+        _attempt(draft, Streamed(thread, turn))
+    else:
+        turn, thread = f"{columns}.0", f"{columns}.1"
+        draft.do(Split(columns, threads, "guard"), Reorder((thread, turn)))
     inside = row[0] if row else ""
     several = row and pieces == 1 and threads <= _WARP  # rows of one warp or less share a block
     per_block = _BLOCK // threads if several else 1
@@ -128,13 +154,18 @@ def _thread_count(count: int, scratch: int, held: int, gpu: GpuMachine) -> int:
     if count <= _WARP:
         return power_at_least(count)
     threads = min(max(power_at_least(-(-count // _TURNS)), _WARP), gpu.block_threads)
-    most = gpu.block_threads if gpu.cluster == 1 else 512 * gpu.cluster
+    most = gpu.block_threads if gpu.cluster == 1 else _MOST_IN_CLUSTER
     kept = held + scratch
     wanted = threads
-    while wanted < most and -(-count // wanted) * kept > _HELD_BYTES:
+    while kept and wanted < most and not _fits(count, wanted, kept):
         wanted *= 2
-    fits = -(-count // wanted) * kept <= _HELD_BYTES
-    return wanted if fits or wanted <= gpu.block_threads else gpu.block_threads
+    return wanted if not kept or _fits(count, wanted, kept) else gpu.block_threads
+
+
+def _fits(count: int, threads: int, kept: int) -> bool:
+    """True when a row stays in the registers of its threads."""
+    turns = -(-count // threads)
+    return turns * kept <= _HELD_BYTES and (turns <= _TURNS or threads <= _SMALL_BLOCK)
 
 
 def _pieces(blocks: int, most: int, gpu: GpuMachine) -> int:

@@ -1,0 +1,70 @@
+"""Pick: a sum in which one term alone is not zero is that term.
+
+`sum over c of select(c == e, f(c), 0)` is `f(e)` where e is a place on the axis, and 0 elsewhere:
+the score of a target class is read, not searched for along the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline import dtypes
+from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars, le, logical_and, lt, substitute
+from ridgeline.loops.ir import Const, Expr, For, If, Kernel, Op, Reduce, Stmt, Var
+from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Pick(Step):
+    """Replace sums over an axis that have at most one term by that term."""
+
+    axis: str
+    name: ClassVar[str] = "pick"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Rewrite every loop that does nothing but such a sum."""
+        loops_named(kernel, self.axis)
+        body = self._visit(kernel.body)
+        if body == kernel.body:
+            raise ScheduleError(f"no sum over {self.axis!r} has one term alone")
+        return replace(kernel, body=body)
+
+    def _visit(self, statement: Stmt) -> Stmt:
+        if isinstance(statement, For) and statement.name == self.axis:
+            return self._picked(statement)
+        return map_children(statement, self._visit)
+
+    def _picked(self, loop: For) -> Stmt:
+        fold = loop.body
+        if loop.axis != "reduce" or not isinstance(fold, Reduce) or fold.monoid != "sum":
+            return loop
+        (value,) = fold.values
+        variable = Var.make(self.axis)
+        for test in ir.subexpressions(value):
+            place = _place(test, variable)
+            if place is None or not _is_zero(substitute(value, {test: _FALSE})):
+                continue
+            term = substitute(substitute(value, {test: _TRUE}), {variable: place})
+            inside = logical_and(le(ir.index(0), place), lt(place, loop.extent))
+            return If(inside, replace(fold, values=(term,)))
+        return loop
+
+
+_TRUE, _FALSE = (ir.const(value, dtypes.bool_) for value in (True, False))
+
+
+def _place(test: Expr, variable: Var) -> Expr | None:
+    """e, if a test is `variable == e` and e is the same along the axis."""
+    if not isinstance(test, Op) or test.name != "eq" or test.args[0].dtype is not dtypes.int64:
+        return None
+    left, right = test.args
+    if right == variable:
+        left, right = right, left
+    return right if left == variable and variable.name not in free_vars(right) else None
+
+
+def _is_zero(value: Expr) -> bool:
+    return isinstance(value, Const) and not value.value

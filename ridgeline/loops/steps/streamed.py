@@ -1,0 +1,110 @@
+"""Streamed: threads go once over a row for a maximum and the sums of exponentials relative to it.
+
+`Online` merges the two folds of one thread; here every thread of a row keeps a maximum and sums of
+its own, corrected as it goes, and at the end the threads agree on the maximum and add up their
+sums relative to it. A row that is too long to be held is then read once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import eq, logical_and, mul, op, select, sub, substitute
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Seq, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_children, sequence
+from ridgeline.loops.steps.online import correction, folded_peak, relative_sums
+from ridgeline.loops.steps.scratch import widened
+from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed(Step):
+    """Merge a maximum and sums relative to it, folded by loops `thread` and, inside, `turn`."""
+
+    thread: str
+    turn: str
+    name: ClassVar[str] = "streamed"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Merge the first such pair of every sequence."""
+        loops_named(kernel, self.thread)
+        body = self._visit(kernel.body)
+        if body == kernel.body:
+            raise ScheduleError(f"no maximum over {self.thread!r} is followed by sums of its kind")
+        return replace(kernel, body=body)
+
+    def _visit(self, statement: Stmt) -> Stmt:
+        inner = map_children(statement, self._visit)
+        if not isinstance(inner, Seq):
+            return inner
+        places = [i for i, part in enumerate(inner.body) if self._turns(part) is not None]
+        for first, second in pairwise(places):
+            merged = self._merged(inner.body[first : second + 1])
+            if merged is not None:
+                return sequence(*inner.body[:first], merged, *inner.body[second + 1 :])
+        return inner
+
+    def _turns(self, part: Stmt) -> For | None:
+        """The loop over turns of a fold over threads."""
+        if isinstance(part, For) and (part.name, part.axis) == (self.thread, "reduce"):
+            turns = part.body
+            if isinstance(turns, For) and turns.name == self.turn:
+                return turns
+        return None
+
+    def _merged(self, parts: tuple[Stmt, ...]) -> Stmt | None:
+        top, between, sums = parts[0], parts[1:-1], parts[-1]
+        assert isinstance(top, For) and isinstance(sums, For)
+        highs, totals = self._turns(top), self._turns(sums)
+        peak = folded_peak(top)
+        if highs is None or totals is None or peak is None or highs.extent != totals.extent:
+            return None
+        if not all(isinstance(p, Store) and p.buffer != peak and not _loads(p) for p in between):
+            return None
+        try:
+            relative = relative_sums(totals, peak)
+        except ScheduleError:
+            return None
+        place = Var.make(self.thread)
+        own = {b: _each(b, top.extent) for b in (peak, *relative)}
+        mine = {b: Load.make(w, (place,)) for b, w in own.items()}
+        old = Buffer(f"{peak.name}_old", (), peak.dtype, "reg")
+        body = sequence(Store(old, (), mine[peak]), highs.body)
+        shrink = [correction(b, s, old, peak) for b, s in relative.items()]
+        body = sequence(body, *shrink, totals.body)
+        for buffer, wide in own.items():
+            body = widened(body, buffer, wide, place)
+        zeros = [Store(own[b], (place,), ir.const(0, b.dtype)) for b in relative]
+        start = sequence(Store(own[peak], (place,), ir.const(-math.inf, peak.dtype)), *zeros)
+        turns = For(self.turn, highs.extent, Alloc(old, body), "carried")
+        sweep = replace(top, axis="spatial", body=sequence(start, turns))
+        agree = replace(top, body=Reduce((peak,), (), "max", (mine[peak],)))
+        joins = [
+            replace(top, body=Reduce((b,), (), "sum", (_rebased(mine[b], s.shift, peak, mine),)))
+            for b, s in relative.items()
+        ]
+        result = sequence(*between, sweep, agree, *joins)
+        for wide in own.values():
+            result = Alloc(wide, result)
+        return result
+
+
+def _each(buffer: Buffer, threads: Expr) -> Buffer:
+    return replace(buffer, name=f"{buffer.name}_each", shape=(threads,))
+
+
+def _loads(statement: Store) -> bool:
+    return any(isinstance(e, Load) for e in ir.subexpressions(*ir.expressions(statement)))
+
+
+def _rebased(total: Load, shift: Expr, peak: Buffer, mine: dict[Buffer, Load]) -> Expr:
+    """A thread's sum relative to the common maximum; nothing where it met only -inf."""
+    common, own = Load.make(peak, ()), mine[peak]
+    lowest = ir.const(-math.inf, peak.dtype)
+    scaled = mul(total, op("exp", sub(substitute(shift, {common: own}), shift)))
+    nothing = logical_and(eq(own, lowest), op("ne", common, lowest))
+    return select(nothing, ir.const(0, total.dtype), scaled)
