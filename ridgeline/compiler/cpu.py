@@ -77,7 +77,7 @@ class CpuBackend:
 
     def roofline(self) -> Roofline:
         """Round figures of a core or two."""
-        return Roofline(bytes_per_second=20e9, flops_per_second=100e9, launch_seconds=0.5e-6)
+        return Roofline(20e9, 100e9, launch_seconds=0.5e-6, chains=True)
 
     def fingerprint(self) -> str:
         """The compiler's sources, LLVM and the CPU."""

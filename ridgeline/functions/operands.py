@@ -7,6 +7,7 @@ from step to step never changes the graph's structure; ints and bools are part o
 
 from __future__ import annotations
 
+from cmath import isfinite
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -180,6 +181,8 @@ def lift(value: float | Lifted, dtype: DType) -> Node:
     """A Python number as a leaf: its value is a run-time argument, not structure."""
     if isinstance(value, Lifted):
         return value.node(dtype)
+    if not isfinite(value):  # a mark, such as of a mask, and not a number that varies
+        return constant(value, dtype)
     kind = _SCALAR_TYPES.get(dtype)
     if kind is None:
         kind = _SCALAR_TYPES[dtype] = TensorType((), dtype)

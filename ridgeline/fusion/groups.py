@@ -15,6 +15,7 @@ from itertools import count
 from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, is_apart, nbytes
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
+from ridgeline.loops.chains import ChainLowering, is_chain
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
 from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
@@ -30,6 +31,7 @@ class Roofline:
     bytes_per_second: float
     flops_per_second: float
     launch_seconds: float
+    chains: bool = False  # whether rows may stay in a core's cache between two contractions
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,10 @@ class Fuser:
         if source.op in ORDERED:
             lowered = lower_ordered(source, stored, reads.__contains__, name)
         else:
-            lowered = GroupLowering(folds, stored, reads.__contains__, name).lower()
+            lowering = GroupLowering
+            if self.roofline.chains and is_chain(folds):
+                lowering = ChainLowering
+            lowered = lowering(folds, stored, reads.__contains__, name).lower()
         moved = sum(map(nbytes, reads)) + sum(map(nbytes, stored))
         seconds = self.roofline.launch_seconds + max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second

@@ -60,6 +60,18 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """What a schedule needs to know of a chain: its loops by name."""
+
+    columns: str  # a loop over all columns
+    scores: str  # columns of the first contraction; empty if there is none
+    summed: tuple[str, ...]  # what it sums over
+    folded: tuple[str, ...]  # columns of the row stages, one name each
+    weighted: str  # columns that the second contraction sums over; empty if there is none
+    outputs: tuple[str, ...]  # its own axes
+
+
+@dataclass(frozen=True, slots=True)
 class Lowered:
     """A kernel, and the node that each slot holds: first those read, then those written."""
 
@@ -69,6 +81,7 @@ class Lowered:
     rows: tuple[Axis, ...]
     inner: tuple[Axis, ...]
     anchor: Op | None  # the op of the first fold, which decides the kernel's family
+    chain: Chain | None = None  # the stages of a chain of contractions
 
 
 @dataclass(slots=True)
@@ -110,7 +123,9 @@ class GroupLowering:
         space = self._space(folds)
         for axis in (*space.rows, *space.inner):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
-        self._plan_staging(folds, space)
+        if folds and folds[0].op is not CONTRACT:
+            tails = [n for n in self.stored if n.shape == space.full_shape and n not in folds]
+            self.plan_staging([*([f.inputs[0]] for f in folds), tails], space)
         stages: list[Stmt] = [self._fold(fold, space) for fold in folds]
         stages += self._stores(space)
         body: Stmt = sequence(*stages)
@@ -152,11 +167,11 @@ class GroupLowering:
             if len(folds) > 1:
                 raise NotFusable("a contraction shares a kernel with pointwise work only")
             return _contraction_space(first)
-        shape, axes = first.inputs[0].shape, _reduced_axes(first)
+        shape, axes = first.inputs[0].shape, reduced_axes(first)
         for fold in folds[1:]:
             if fold.op is CONTRACT:
                 raise NotFusable("a contraction shares a kernel with pointwise work only")
-            if fold.inputs[0].shape != shape or _reduced_axes(fold) != axes:
+            if fold.inputs[0].shape != shape or reduced_axes(fold) != axes:
                 raise NotFusable("reductions over different rows or columns")
         kept = [a for a in range(len(shape)) if a not in axes]
         rows = tuple(Axis(_numbered("r", i, len(kept)), shape[a]) for i, a in enumerate(kept))
@@ -171,7 +186,7 @@ class GroupLowering:
     def _fold(self, fold: Node, space: Space) -> Stmt:
         values = self._fold_values(fold, space)
         monoid = "sum" if fold.op is CONTRACT else fold.attrs.monoid
-        types = tuple(_accumulator_type(t.dtype) for t in fold.types)
+        types = tuple(accumulator_type(t.dtype) for t in fold.types)
         number = len(self.accumulators)
         buffers = tuple(
             Buffer(f"acc{number}" + ("" if i == 0 else f"_{i}"), (), t, "reg")
@@ -220,9 +235,9 @@ class GroupLowering:
             factors = []
             for operand, maps in zip(fold.inputs, (attrs.left, attrs.right)):
                 self._check_operand(operand)
-                index = tuple(_mapped(m.terms, m.offset, space.iteration) for m in maps)
+                index = tuple(mapped(m.terms, m.offset, space.iteration) for m in maps)
                 factors.append(self.read(operand, index, space))
-            wide = _accumulator_type(fold.dtype)
+            wide = accumulator_type(fold.dtype)
             return (mul(cast(factors[0], wide), cast(factors[1], wide)),)
         value = self.read(fold.inputs[0], space.full_index, space)
         if fold.op is ARG_REDUCE:
@@ -249,18 +264,15 @@ class GroupLowering:
         self.written.update(fresh)
         return [Store(self.staged[n], index, self.memo[n, space.full_index]) for n in fresh]
 
-    def _plan_staging(self, folds: Sequence[Node], space: Space) -> None:
+    def plan_staging(self, stages: Sequence[Sequence[Node]], space: Space) -> None:
         """Costly full-space values that several stages need are computed once per row."""
-        if not folds or folds[0].op is CONTRACT:
-            return
         elements = 1
         for axis in space.inner:
             if not isinstance(axis.extent, int):
                 return
             elements *= axis.extent
         uses: dict[Node, int] = {}
-        tails = [n for n in self.stored if n.shape == space.full_shape and n not in folds]
-        for stage in [[f.inputs[0]] for f in folds] + ([tails] if tails else []):
+        for stage in stages:
             for node in self._cone(stage):
                 uses[node] = uses.get(node, 0) + 1
         left = _LOCAL_LIMIT
@@ -456,12 +468,12 @@ def _only_where_not(condition: Expr, value: Expr) -> Expr:
     return op("guarded", op("not", condition), value, ir.const(0, value.dtype))
 
 
-def _accumulator_type(dtype: DType) -> DType:
+def accumulator_type(dtype: DType) -> DType:
     narrow = dtype.kind == "float" and dtype.itemsize < 4
     return dtypes.float32 if narrow else dtype
 
 
-def _reduced_axes(fold: Node) -> tuple[int, ...]:
+def reduced_axes(fold: Node) -> tuple[int, ...]:
     return (fold.attrs.axis,) if fold.op is ARG_REDUCE else fold.attrs.axes
 
 
@@ -469,7 +481,7 @@ def _numbered(letter: str, number: int, total: int) -> str:
     return letter if total == 1 else f"{letter}{number}"
 
 
-def _mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> Expr:
+def mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> Expr:
     total: Expr = ir.index(offset)
     for number, coefficient in terms:
         total = add(total, mul(iteration[number], ir.index(coefficient)))

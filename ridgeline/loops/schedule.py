@@ -29,6 +29,7 @@ from ridgeline.loops.steps.pipeline import Pipeline
 from ridgeline.loops.steps.reorder import Reorder
 from ridgeline.loops.steps.rfactor import Rfactor
 from ridgeline.loops.steps.share import Share
+from ridgeline.loops.steps.skip import Skip
 from ridgeline.loops.steps.split import Split
 from ridgeline.loops.steps.step import ScheduleError, Step
 from ridgeline.loops.steps.stream import Stream
@@ -55,6 +56,7 @@ __all__ = [
     "ScheduleError",
     "SetKind",
     "Share",
+    "Skip",
     "Split",
     "Spread",
     "Step",
@@ -73,7 +75,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
-    "pick": Pick, "streamed": Streamed, "jam": Jam,
+    "pick": Pick, "streamed": Streamed, "jam": Jam, "skip": Skip,
 }  # fmt: skip
 
 

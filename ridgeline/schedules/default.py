@@ -6,12 +6,14 @@ from ridgeline.loops.lower import Lowered
 from ridgeline.loops.ordered import ORDERED
 from ridgeline.loops.schedule import Step
 from ridgeline.ops.contract import CONTRACT
-from ridgeline.schedules import contraction, ordered, pointwise, rows
+from ridgeline.schedules import chain, contraction, ordered, pointwise, rows
 from ridgeline.schedules.machine import Machine
 
 
 def family(lowered: Lowered) -> str:
-    """`pointwise`, `rows`, `contraction` or `ordered`."""
+    """`pointwise`, `rows`, `contraction`, `chain` or `ordered`."""
+    if lowered.chain is not None:
+        return "chain"
     if lowered.anchor is None:
         return "pointwise"
     if lowered.anchor in ORDERED:
@@ -25,6 +27,6 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return []
     chosen = {
         "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
-        "ordered": ordered.steps,
+        "chain": chain.steps, "ordered": ordered.steps,
     }  # fmt: skip
     return chosen[family(lowered)](lowered, machine)

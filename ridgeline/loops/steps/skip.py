@@ -1,0 +1,197 @@
+"""Skip: leave out pieces of rows that a mask has set to minus infinity.
+
+Where a causal mask hides a whole block of columns from a whole block of rows, its scores are minus
+infinity, their exponentials zero, and nothing of it reaches a maximum or a sum. The step follows
+the masked values through every stage and refuses if one of them is not left unchanged. What a
+hidden column is multiplied with is taken to be finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, affine, le, lt, mul, substitute
+from ridgeline.loops.ir import (
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+)
+from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.regions import loop_ranges
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
+
+_HIDDEN = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Skip(Step):
+    """Run the named loops only over pieces of which a mask leaves something.
+
+    The first axis runs over the pieces that are masked; the others over the same pieces of the
+    scratch that follows from them. Only loops around that scratch decide what is skipped.
+    """
+
+    axes: tuple[str, ...]
+    name: ClassVar[str] = "skip"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Find the mask, follow what it hides, and guard every loop."""
+        for axis in self.axes:
+            loops_named(kernel, axis)
+        mask = self._mask(kernel)
+        _Hidden(self.axes, mask).check(kernel.body)
+        guard = _possible(kernel, mask, self.axes[0])
+        body = kernel.body
+        for axis in self.axes:
+            here = substitute(guard, {Var.make(self.axes[0]): Var.make(axis)})
+            body = at_loops(body, axis, partial(_guarded, here))
+        return replace(kernel, body=body)
+
+    def _mask(self, kernel: Kernel) -> Op:
+        """The condition under which the first loop stores something that is not hidden."""
+        found = {
+            s.value.args[0]
+            for loop in loops_named(kernel, self.axes[0])
+            for s in ir.statements(loop)
+            if isinstance(s, Store) and isinstance(s.value, Op) and s.value.name == "select"
+            and _number(s.value.args[2]) == _HIDDEN
+        }  # fmt: skip
+        if len(found) != 1:
+            raise ScheduleError(f"loop {self.axes[0]!r} stores no masked values")
+        (mask,) = found
+        if not (isinstance(mask, Op) and mask.name in ("le", "lt")):
+            raise ScheduleError("a mask that is not a comparison of places")
+        return mask
+
+
+def _guarded(guard: Expr, loop: For) -> Stmt:
+    return replace(loop, body=If(guard, loop.body))
+
+
+def _possible(kernel: Kernel, mask: Op, axis: str) -> Expr:
+    """A condition on the piece and on loops around the scratch, without which the mask is false."""
+    ranges = loop_ranges(kernel.body)
+    kept = {axis, *_around_scratch(kernel.body)}
+    left, right = (affine(side) for side in mask.args)
+    if left is None or right is None:
+        raise ScheduleError("a mask whose places are not sums of loop variables")
+    low: Expr = ir.index(left[1] - right[1])
+    for name in sorted({*left[0], *right[0]}):
+        factor = left[0].get(name, 0) - right[0].get(name, 0)
+        if name in kept:
+            low = add(low, mul(Var.make(name), ir.index(factor)))
+        elif name in ranges:
+            low = add(low, ir.index(min(factor * ranges[name][0], factor * ranges[name][1])))
+        else:
+            raise ScheduleError(f"a mask that depends on {name!r}, whose length is not known")
+    return (le if mask.name == "le" else lt)(low, ir.index(0))
+
+
+def _around_scratch(statement: Stmt) -> set[str]:
+    """The loops outside all scratch."""
+    found: set[str] = set()
+    while isinstance(statement, For):
+        found.add(statement.name)
+        statement = statement.body
+    return found
+
+
+class _Hidden:
+    """What scratch holds in hidden pieces: minus infinity or zero, by buffer."""
+
+    def __init__(self, axes: tuple[str, ...], mask: Op) -> None:
+        self.axes, self.mask = axes, mask
+        self.held: dict[Buffer, float] = {}
+
+    def check(self, body: Stmt) -> None:
+        """Follow all statements in order; refuse where something hidden would be seen."""
+        for statement, inside in self._in_order(body, False):
+            if inside:
+                self._settle(statement)
+            elif any(b in self.held for b in _read(statement)):
+                raise ScheduleError("a masked row is also read outside the loops to be guarded")
+
+    def _in_order(self, statement: Stmt, inside: bool) -> Iterator[tuple[Stmt, bool]]:
+        if isinstance(statement, Store | Reduce):
+            yield statement, inside
+            return
+        inside = inside or (isinstance(statement, For) and statement.name in self.axes)
+        children: list[Stmt] = []
+
+        def note(child: Stmt) -> Stmt:
+            children.append(child)
+            return child
+
+        map_children(statement, note)
+        for child in children:
+            yield from self._in_order(child, inside)
+
+    def _settle(self, statement: Stmt) -> None:
+        if isinstance(statement, Reduce):
+            neutral = {"max": _HIDDEN, "sum": 0.0}.get(statement.monoid)
+            values = [self._value(v) for v in statement.values]
+            if statement.buffers[0].scope == "reg" and values != [neutral]:
+                if not any(b in self.held for b in _read(statement)):
+                    return  # a sum of its own, for one element of the masked row
+                raise ScheduleError(f"what is hidden changes the {statement.monoid} of a row")
+            return
+        assert isinstance(statement, Store)
+        if statement.buffer.scope == "reg":
+            return
+        value = self._value(statement.value)
+        if value is None or statement.buffer.scope != "local":
+            if self._is_copy(statement):
+                return
+            raise ScheduleError(f"{statement.buffer.name!r} must be written where it is hidden")
+        self.held[statement.buffer] = value
+
+    def _is_copy(self, store: Store) -> bool:
+        """Scratch that holds an operand is not part of any row."""
+        return store.buffer.scope == "local" and isinstance(store.value, Load)
+
+    def _value(self, expr: Expr) -> float | None:
+        """What an expression is in a hidden piece, where that is known."""
+        if isinstance(expr, Load):
+            return self.held.get(expr.buffer)
+        if isinstance(expr, Const):
+            return _number(expr)
+        if not isinstance(expr, Op):
+            return None
+        if expr.name == "select" and expr.args[0] == self.mask:
+            return self._value(expr.args[2])
+        values = [self._value(a) for a in expr.args]
+        if expr.name == "cast":
+            return values[0]
+        if expr.name == "exp" and values[0] == _HIDDEN:
+            return 0.0
+        if expr.name == "sub" and values[0] == _HIDDEN:
+            return _HIDDEN
+        if expr.name == "mul" and 0.0 in values:
+            return 0.0
+        if expr.name == "div" and values[0] == 0.0:
+            return 0.0
+        return None
+
+
+def _number(expr: Expr) -> float | None:
+    if isinstance(expr, Op) and expr.name == "cast":
+        return _number(expr.args[0])
+    return float(expr.value) if isinstance(expr, Const) else None
+
+
+def _read(statement: Stmt) -> set[Buffer]:
+    return {e.buffer for e in ir.subexpressions(*ir.expressions(statement)) if isinstance(e, Load)}

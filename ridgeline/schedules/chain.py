@@ -1,0 +1,136 @@
+"""Chains of contractions: a block of rows goes through all stages while it lies in cache.
+
+A task is a block of rows. Its scores are register tiles over packed columns, its folds run in
+lanes along each row, and its weighted sums are register tiles again, over the outputs. Pieces of
+the columns that a causal mask hides from the whole block are skipped.
+"""
+
+from __future__ import annotations
+
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Alloc, Const, For, Kernel, Reduce
+from ridgeline.loops.lower import Lowered
+from ridgeline.loops.schedule import (
+    CacheRead,
+    Reorder,
+    Rfactor,
+    ScheduleError,
+    SetKind,
+    Skip,
+    Split,
+    Step,
+    replay,
+)
+from ridgeline.schedules.accesses import accesses
+from ridgeline.schedules.machine import Machine
+
+_BLOCKS = (64, 32, 16)  # rows of a task, as many as leave room in the cache
+_TILE = 4  # rows of a register tile
+
+
+def steps(lowered: Lowered, machine: Machine) -> list[Step]:
+    """Steps for a chain."""
+    return _Plan(lowered, machine).steps()
+
+
+class _Plan:
+    """The steps under construction, and the names that loops have by now."""
+
+    def __init__(self, lowered: Lowered, machine: Machine) -> None:
+        assert lowered.chain is not None
+        self.lowered, self.chain, self.machine = lowered, lowered.chain, machine
+        self.kernel = lowered.kernel
+        self.lengths = {
+            s.name: int(s.extent.value)
+            for s in ir.statements(self.kernel.body)
+            if isinstance(s, For) and isinstance(s.extent, Const)
+        }
+        self.chosen: list[Step] = []
+        self.width = machine.lanes(4) * (4 if machine.registers >= 32 else 2)
+
+    def steps(self) -> list[Step]:
+        """Cut all axes, nest them by stage, and set how each runs."""
+        chain = self.chain
+        tasks = [a.name for a in self.lowered.rows[:-1]]
+        block, row = self._cut("m", self._block(), "branch")
+        within, tile = self._cut(row, _TILE, length=min(self._block(), self.lengths["m"]))
+        pieces, lanes = self._cut_columns(chain.scores)
+        heap, item = self._cut_columns(chain.weighted)
+        wide, outputs = self._cut_columns(chain.outputs[-1] if chain.outputs else "")
+        folds = [self._cut_columns(name) for name in chain.folded]
+        self._fold_in_lanes([name for _, name in folds])
+        order = [
+            *tasks, *block, *pieces, *chain.outputs[:-1], *wide, *within, *chain.summed,
+            *heap, item, tile, lanes, outputs,
+            *(n for outer, inner in folds for n in (*outer, inner)),
+        ]  # fmt: skip
+        self.chosen.append(Reorder(tuple(n for n in order if n)))
+        self.chosen.append(SetKind(tile, "unroll"))
+        vectors = [lanes, outputs, *(name for _, name in folds)]
+        self.chosen += [SetKind(name, "vector") for name in vectors if name]
+        self._skip([*pieces, *(n for outer, _ in folds for n in outer), *heap])
+        self._pack(within, lanes)
+        self.chosen += [SetKind(name, "parallel") for name in (*tasks, *block)]
+        return self.chosen
+
+    def _block(self) -> int:
+        """Rows that fit into half of a core's cache with all they keep in scratch."""
+        kept = [
+            s.buffer for s in ir.statements(self.kernel.body)
+            if isinstance(s, Alloc) and s.buffer.scope == "local"
+        ]  # fmt: skip
+        size = sum(self.lengths[self.chain.columns] * b.dtype.itemsize for b in kept)
+        room = self.machine.l2_bytes // 2
+        return next((rows for rows in _BLOCKS if rows * size <= room), _BLOCKS[-1])
+
+    def _cut(
+        self, name: str, factor: int, tail: str = "peel", length: int = 0
+    ) -> tuple[list[str], str]:
+        """Cut an axis that is longer than a piece; its outer name, if any, and its inner one."""
+        if (length or self.lengths[name]) <= factor:
+            return [], name
+        self.chosen.append(Split(name, factor, tail))  # type: ignore[arg-type]
+        return [f"{name}.0"], f"{name}.1"
+
+    def _cut_columns(self, name: str) -> tuple[list[str], str]:
+        return self._cut(name, self.width) if name else ([], "")
+
+    def _fold_in_lanes(self, names: list[str]) -> None:
+        """Folds over columns keep one accumulator a lane; stores along them need none."""
+        now = replay(self.kernel, self.chosen)
+        folded = {
+            s.name for s in ir.statements(now.body)
+            if isinstance(s, For) and s.name in names
+            and any(isinstance(r, Reduce) for r in ir.statements(s.body))
+        }  # fmt: skip
+        self.chosen += [Rfactor(name) for name in names if name in folded]
+
+    def _skip(self, pieces: list[str]) -> None:
+        step = Skip(tuple(pieces))
+        if pieces and self._works(step):
+            self.chosen.append(step)
+
+    def _pack(self, within: list[str], lanes: str) -> None:
+        """Columns that lie apart in memory are turned once for all rows of the block."""
+        summed = self.chain.summed
+        if not within or not self.chain.scores or len(summed) != 1:
+            return
+        touched = [a for a in accesses(self.kernel) if a.stride(self.chain.scores) not in (0, None)]
+        apart = [a for a in touched if not a.is_store and a.stride(summed[0]) == 1]
+        if len(apart) != 1:
+            return
+        square = self.machine.lanes(apart[0].buffer.dtype.itemsize)
+        step = CacheRead(apart[0].buffer.name, within[0], (summed[0], lanes), square)
+        if self._works(step):
+            self.chosen.append(step)
+
+    def _works(self, step: Step) -> bool:
+        """Whether a step that only saves time can be applied here."""
+        try:
+            step.apply(self._now())
+        except ScheduleError:
+            return False
+        return True
+
+    def _now(self) -> Kernel:
+        return replay(self.kernel, self.chosen)

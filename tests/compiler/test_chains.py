@@ -1,0 +1,176 @@
+"""Chains: attention as one kernel, whatever its mask, lengths and types; and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ridgeline as rl
+from ridgeline import dtypes
+from ridgeline.compiler.stages import lower_graph
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.loops.interpret import interpret
+from ridgeline.loops.parser import parse_kernel
+from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.schedule import ScheduleError, Skip, from_json, replay, to_json
+from ridgeline.nn.functional import scaled_dot_product_attention
+
+torch_attention = torch.nn.functional.scaled_dot_product_attention
+
+
+def operands(*shapes: tuple[int, ...], seed: int = 0) -> list[np.ndarray[Any, Any]]:
+    source = np.random.default_rng(seed)
+    return [source.standard_normal(shape, np.float32) for shape in shapes]
+
+
+def exact(q: Any, k: Any, v: Any, **options: Any) -> np.ndarray[Any, Any]:
+    mask = options.pop("attn_mask", None)
+    if mask is not None:
+        mask = torch.from_numpy(mask)
+        options["attn_mask"] = mask if mask.dtype == torch.bool else mask.double()
+    result: np.ndarray[Any, Any] = torch_attention(
+        *(torch.from_numpy(a).double() for a in (q, k, v)), **options
+    ).numpy()
+    return result
+
+
+CASES = {
+    "causal": ((2, 3, 128, 64), (2, 3, 128, 64), {"is_causal": True}),
+    "plain": ((2, 3, 128, 64), (2, 3, 128, 64), {}),
+    "odd lengths": ((1, 2, 77, 33), (1, 2, 131, 33), {}),
+    "odd causal": ((1, 2, 145, 32), (1, 2, 145, 32), {"is_causal": True}),
+    "causal across lengths": ((1, 2, 70, 16), (1, 2, 200, 16), {"is_causal": True}),
+    "few rows": ((1, 4, 3, 16), (1, 4, 300, 16), {}),
+    "few columns": ((1, 2, 200, 8), (1, 2, 40, 8), {}),
+    "shared heads": ((1, 8, 96, 32), (1, 2, 96, 32), {"is_causal": True, "enable_gqa": True}),
+    "no heads": ((150, 20), (150, 20), {"is_causal": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention_is_one_kernel_and_right(name: str) -> None:
+    query, key, options = CASES[name]
+    q, k, v = operands(query, key, key)
+    attend = rl.jit(lambda q, k, v: scaled_dot_product_attention(q, k, v, **options))
+    result = attend(*map(rl.tensor, (q, k, v))).numpy()
+    np.testing.assert_allclose(result, exact(q, k, v, **options), rtol=2e-5, atol=2e-6)
+    if name not in ("few rows", "few columns", "no heads"):  # where storing scores costs little
+        assert "1 kernels in one native call" in attend.explanation(detail="kernels")
+
+
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_masks_given_as_tensors(kind: str) -> None:
+    q, k, v = operands((2, 2, 130, 16), (2, 2, 130, 16), (2, 2, 130, 16))
+    mask: Any = np.random.default_rng(3).random((130, 130)) < 0.7
+    mask |= np.eye(130, dtype=bool)
+    if kind == "float":
+        mask = np.where(mask, 0.25, -np.inf).astype(np.float32)
+    attend = rl.jit(lambda q, k, v, m: scaled_dot_product_attention(q, k, v, attn_mask=m))
+    result = attend(*map(rl.tensor, (q, k, v, mask))).numpy()
+    np.testing.assert_allclose(result, exact(q, k, v, attn_mask=mask), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype,tolerance", [("bfloat16", 2e-2), ("float16", 2e-3)])
+def test_narrow_types(dtype: str, tolerance: float) -> None:
+    q, k, v = operands((1, 2, 128, 32), (1, 2, 128, 32), (1, 2, 128, 32))
+    attend = rl.jit(lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=True))
+    given = [rl.tensor(a).to(getattr(rl, dtype)) for a in (q, k, v)]
+    result = attend(*given).to(rl.float32).numpy()
+    np.testing.assert_allclose(
+        result, exact(q, k, v, is_causal=True), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_gradients_flow_through_the_chain() -> None:
+    arrays = operands((2, 2, 96, 16), (2, 2, 96, 16), (2, 2, 96, 16))
+
+    @rl.jit
+    def gradients(q: Any, k: Any, v: Any) -> Any:
+        total = (scaled_dot_product_attention(q, k, v, is_causal=True) ** 2).sum()
+        return rl.autograd.grad(total, (q, k, v))
+
+    ours = [rl.tensor(a, requires_grad=True) for a in arrays]
+    theirs = [torch.from_numpy(a).double().requires_grad_() for a in arrays]
+    (torch_attention(*theirs, is_causal=True) ** 2).sum().backward()
+    for got, wanted in zip(gradients(*ours), theirs):
+        assert wanted.grad is not None
+        np.testing.assert_allclose(got.numpy(), wanted.grad.numpy(), rtol=2e-4, atol=2e-5)
+
+
+def test_the_scheduled_chain_means_the_plain_loops() -> None:
+    given = [leaf(TensorType((1, 20, 4), dtypes.float32)) for _ in range(3)]
+    kernel = _chain(given)
+    arrays = operands(*[(1, 20, 4)] * 3)
+    result = np.zeros((1, 20, 4), np.float32)
+    memory: dict[int, Any] = {
+        i: dict(zip(given, arrays)).get(node, result) for i, node in enumerate(kernel[1])
+    }
+    interpret(kernel[0], memory, {}, order="shuffled")
+    scores = arrays[0].astype(np.float64) @ arrays[1].swapaxes(1, 2)
+    scores = np.where(np.tril(np.ones((20, 20), bool)), scores, -np.inf)
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = raised / raised.sum(-1, keepdims=True) @ arrays[2]
+    np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-6)
+
+
+def _chain(given: list[Node]) -> tuple[Any, tuple[Node, ...]]:
+    from ridgeline.functions.linear import matmul
+    from ridgeline.functions.movement import transpose
+    from ridgeline.functions.operands import lift, stretch
+    from ridgeline.functions.reductions import softmax
+    from ridgeline.ops.elementwise import apply, iota, select
+
+    q, k, v = given
+    scores = matmul(q, transpose(k, -1, -2))
+    column, row = (iota(scores.shape, axis, dtypes.int64) for axis in (2, 1))
+    hidden = stretch(lift(-np.inf, dtypes.float32), scores.shape)
+    weights = softmax(select(apply("le", column, row), scores, hidden), -1)
+    (compiled,) = lower_graph([matmul(weights, v)], given).kernels
+    assert from_json(to_json(compiled.steps)) == compiled.steps
+    assert replay(compiled.group.loops.kernel, compiled.steps).body == compiled.kernel.body
+    assert any(isinstance(s, Skip) for s in compiled.steps) or "c0.0" not in str(compiled.steps)
+    return compiled.kernel, compiled.group.loops.slots
+
+
+ROWS = """\
+kernel k(x: float32[64, 64] @0, y: float32[64, 64] @1)
+for m.0 < 8:
+  alloc row: float32[8, 64] local
+  for c.0 < 8:
+    for m.1 < 8:
+      for c.1 < 8:
+        row[m.1, c.0 * 8 + c.1] = select(c.0 * 8 + c.1 <= m.0 * 8 + m.1, x[m.0 * 8 + m.1, c.0 * 8 + c.1], -inf)
+  for d.0 < 8:
+    for m.1 < 8:
+      for d.1 < 8:
+        y[m.0 * 8 + m.1, d.0 * 8 + d.1] = row[m.1, d.0 * 8 + d.1]
+"""  # noqa: E501
+
+
+def test_skip_refuses_what_would_be_seen() -> None:
+    kernel = parse_kernel(ROWS)
+    with pytest.raises(ScheduleError, match="'y' must be written where it is hidden"):
+        Skip(("c.0", "d.0")).apply(kernel)
+    with pytest.raises(ScheduleError, match="also read outside"):
+        Skip(("c.0",)).apply(kernel)
+    unmasked = parse_kernel(ROWS.replace(", -inf)", ", 0.0)"))
+    with pytest.raises(ScheduleError, match="stores no masked values"):
+        Skip(("c.0", "d.0")).apply(unmasked)
+
+
+def test_skip_guards_every_stage_alike() -> None:
+    sums = ROWS.replace("float32[64, 64] @1", "float32[64] @1").split("  for d.0")[0] + (
+        "  for m.1 < 8:\n"
+        "    alloc acc: float32[] reg\n"
+        "    acc[] = -inf\n"
+        "    for d.0 < 8 reduce:\n"
+        "      for d.1 < 8 reduce:\n"
+        "        acc[] max= row[m.1, d.0 * 8 + d.1]\n"
+        "    y[m.0 * 8 + m.1] = acc[]\n"
+    )
+    text = print_kernel(Skip(("c.0", "d.0")).apply(parse_kernel(sums)))
+    assert text.count("if ") == 2
+    assert "if c.0 * 8 + m.0 * -8 - 7 <= 0:" in text and "if d.0 * 8 + m.0 * -8 - 7 <= 0:" in text
