@@ -18,7 +18,7 @@ from ridgeline.loops.steps.regions import (
     reads,
     written_memory,
 )  # fmt: skip
-from ridgeline.loops.steps.step import ScheduleError, Step, known_extent, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, free_name, known_extent, loops_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class CacheRead(Step):
         """Wrap every loop of that name."""
         if not any(_reads_of(self.buffer, loop) for loop in loops_named(kernel, self.before)):
             raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
+        free_name(kernel, self.scratch, f"{self.buffer!r} is packed")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
     def _staged(self, loop: For, ranges: Ranges) -> Stmt:

@@ -21,7 +21,7 @@ from ridgeline.loops.steps.regions import (
     targets,
     writes,
 )  # fmt: skip
-from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, free_name, loops_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,16 @@ class CacheWrite(Step):
     axes: tuple[str, ...]
     name: ClassVar[str] = "cache_write"
 
+    @property
+    def scratch(self) -> str:
+        """The name of the copy."""
+        return f"{self.buffer}_write"
+
     def apply(self, kernel: Kernel) -> Kernel:
         """Wrap every loop of that name."""
         if not any(self._writes(loop) for loop in loops_named(kernel, self.after)):
             raise ScheduleError(f"nothing writes {self.buffer!r} inside {self.after!r}")
+        free_name(kernel, self.scratch, f"{self.buffer!r} is collected")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.after, self._collected))
 
     def _writes(self, loop: For) -> list[tuple[Store | Reduce, bool]]:
@@ -70,7 +76,7 @@ class CacheWrite(Step):
             )
         place = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
-        scratch = Buffer(f"{self.buffer}_write", shape, buffer.dtype, "local")
+        scratch = Buffer(self.scratch, shape, buffer.dtype, "local")
         parts: list[Stmt] = []
         if guarded or any(isinstance(w, Reduce) for w, _ in found):
             fill = Store(scratch, place, Load.make(buffer, index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -72,6 +73,10 @@ def producer(buffer: Buffer, body: Stmt) -> Store:
         raise ScheduleError(f"{buffer.name!r} is filled under a condition")
     if not all(isinstance(i, Var) for i in store.index) or len(set(store.index)) < len(store.index):
         raise ScheduleError(f"{buffer.name!r} is not filled at one loop variable per axis")
+    inner = {s.buffer for s in ir.statements(body) if isinstance(s, Alloc)}
+    held = {e.buffer for e in ir.subexpressions(store.value) if isinstance(e, Load)} & inner
+    if not _in_scope(body, buffer, held):
+        raise ScheduleError(f"what {buffer.name!r} is made from is gone where it is read")
     needs = read_memory(store.value)
     passed = False
     for other in sites(Kernel("", (), (), body)):
@@ -84,6 +89,20 @@ def producer(buffer: Buffer, body: Stmt) -> Store:
                 f"{changed[0].name!r}, which {buffer.name!r} is computed from, changes later"
             )
     return store
+
+
+def _in_scope(statement: Stmt, buffer: Buffer, held: Set[Buffer]) -> bool:
+    """True if all of `held` is allocated wherever `buffer` is read."""
+    reads = ir.subexpressions(*ir.expressions(statement))
+    if held and any(isinstance(e, Load) and e.buffer == buffer for e in reads):
+        return False
+    if isinstance(statement, Alloc):
+        return _in_scope(statement.body, buffer, held - {statement.buffer})
+    if isinstance(statement, ir.Seq):
+        return all(_in_scope(part, buffer, held) for part in statement.body)
+    if isinstance(statement, (ir.For, ir.If, ir.Mma, ir.Pipe)):
+        return _in_scope(statement.body, buffer, held)
+    return True
 
 
 def _writes(statement: Stmt, buffer: Buffer) -> bool:

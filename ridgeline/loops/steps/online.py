@@ -69,7 +69,8 @@ class Online(Step):
         return inner
 
     def _folds(self, part: Stmt) -> bool:
-        return isinstance(part, For) and part.name == self.axis and part.axis == "reduce"
+        plain = isinstance(part, For) and part.axis == "reduce" and part.kind == "serial"
+        return plain and isinstance(part, For) and part.name == self.axis
 
     def _merged(self, parts: tuple[Stmt, ...]) -> Stmt | None:
         top, between, sums = parts[0], parts[1:-1], parts[-1]

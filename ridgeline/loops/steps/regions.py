@@ -145,6 +145,8 @@ def extents_inside(loop: Stmt, names: Iterable[str], what: str) -> dict[str, Exp
                 f"loops {statement.name!r} have several lengths where {what}",
                 help="choose a place inside the branches of the split",
             )
+        if not isinstance(statement.extent, Const):
+            raise ScheduleError(f"the length of loop {statement.name!r} is not known where {what}")
     return found
 
 

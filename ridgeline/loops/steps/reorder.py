@@ -62,6 +62,8 @@ def _push(loop: For, body: Stmt, past: set[str], tests: tuple[Expr, ...] = ()) -
     if isinstance(body, Seq):
         return sequence(*(_push(loop, part, past, tests) for part in body.body))
     if isinstance(body, For) and body.name in past:
+        if loop.name in free_vars(body.extent):
+            raise ScheduleError(f"the length of loop {body.name!r} depends on {loop.name!r}")
         return replace(body, body=_push(loop, body.body, past, tests))
     if isinstance(body, If):
         if loop.name in free_vars(body.guard):
@@ -69,6 +71,8 @@ def _push(loop: For, body: Stmt, past: set[str], tests: tuple[Expr, ...] = ()) -
         return replace(body, body=_push(loop, body.body, past, tests))
     if isinstance(body, Alloc):
         old = body.buffer
+        if any(loop.name in free_vars(size) for size in old.shape):
+            raise ScheduleError(f"the size of scratch {old.name!r} depends on {loop.name!r}")
         wide = replace(old, shape=(loop.extent, *old.shape))
         variable = Var.make(loop.name)
         return Alloc(wide, _push(loop, widened(body.body, old, wide, variable), past, tests))

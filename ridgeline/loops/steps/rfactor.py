@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -24,7 +25,7 @@ from ridgeline.loops.ir import (
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.scratch import widened
-from ridgeline.loops.steps.step import Step, known_extent, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, free_name, known_extent, loops_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class Rfactor(Step):
         """Give every fold over the axis its own row of accumulators."""
         for loop in loops_named(kernel, self.axis):
             known_extent(loop)
+            for group in _folds_over(loop, self.axis):
+                for buffer in group:
+                    free_name(kernel, _lanes_name(buffer), f"{buffer.name!r} is folded in parts")
         return replace(kernel, body=self._visit(kernel.body))
 
     def _visit(self, statement: Stmt) -> Stmt:
@@ -79,9 +83,15 @@ class Rfactor(Step):
         allocated: list[Buffer] = []
         for buffers in folds:
             example = next(r for r in reduces if r.buffers == buffers)
+            inner = {s.name for s in ir.statements(nest) if isinstance(s, For)}
+            if any(free_vars(i) & inner for i in example.index):
+                raise ScheduleError(
+                    f"{buffers[0].name!r} has several elements inside loop {self.axis!r}",
+                    help="rfactor before reordering",
+                )
             monoid = MONOIDS[example.monoid]
             wide = tuple(
-                replace(b, name=f"{b.name}v", shape=(ir.index(lanes), *b.shape)) for b in buffers
+                replace(b, name=_lanes_name(b), shape=(ir.index(lanes), *b.shape)) for b in buffers
             )
             inits = monoid.init(tuple(b.dtype for b in buffers))
             starts = [Store(w, (variable, *example.index), i) for w, i in zip(wide, inits)]
@@ -96,6 +106,10 @@ class Rfactor(Step):
         for buffer in allocated:
             body = Alloc(buffer, body)
         return body
+
+
+def _lanes_name(buffer: Buffer) -> str:
+    return f"{buffer.name}v"
 
 
 def _touched_outside(statement: Stmt, axis: str, folds: frozenset[tuple[Buffer, ...]]) -> bool:
@@ -128,7 +142,8 @@ def _folds_over(statement: Stmt, axis: str) -> frozenset[tuple[Buffer, ...]]:
     while stack:
         current, under = stack.pop()
         if isinstance(current, Reduce) and under and current.buffers[0] not in own:
-            found.add(current.buffers)
+            if not any(axis in free_vars(i) for i in current.index):
+                found.add(current.buffers)
         elif isinstance(current, Seq):
             stack.extend((part, under) for part in current.body)
         elif isinstance(current, For):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ridgeline.errors import RidgelineError
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, For, Kernel, Stmt
+from ridgeline.loops.ir import Alloc, Const, For, Kernel, Stmt
 from ridgeline.loops.rewrite import map_children
 
 
@@ -42,6 +42,13 @@ def loops_named(kernel: Kernel, name: str) -> list[For]:
         known = ", ".join(dict.fromkeys(loop.name for loop in everything))
         raise ScheduleError(f"there is no loop {name!r}", help=f"the loops are {known}")
     return found
+
+
+def free_name(kernel: Kernel, name: str, what: str) -> None:
+    """Refuse a scratch name that the kernel has already: the inner one would hide the outer."""
+    taken = {s.buffer.name for s in ir.statements(kernel.body) if isinstance(s, Alloc)}
+    if name in taken or any(name == p.name for p in kernel.params):
+        raise ScheduleError(f"{what} already, in {name!r}")
 
 
 def known_extent(loop: For) -> int:
