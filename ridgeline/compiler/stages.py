@@ -11,7 +11,7 @@ from ridgeline.compiler.backend import Backend, backend
 from ridgeline.fusion.groups import Fusion, Group, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.body import bodies
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.node import Node, Op, topological
 from ridgeline.graph.passes.simplify import simplify
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.printer import print_kernel
@@ -59,12 +59,15 @@ def lower_graph(
     fusion = fuse(values, is_input, target.roofline(), target.apart)
     facts = facts or target.facts()
     kernels = []
+    known: dict[tuple[str, Op | None], tuple[list[ScheduleStep], Kernel]] = {}
     inner: dict[Node, tuple[Stages, ...]] = {}
     for group in fusion.groups:
         if group.lowered is not None:
-            steps = target.schedule(group.lowered, facts)
-            scheduled = named(replay(group.lowered.kernel, steps))
-            kernels.append(CompiledKernel(group, steps, scheduled))
+            key = (print_kernel(group.lowered.kernel), group.lowered.anchor)
+            if key not in known:  # layers of a model give the same loops again and again
+                steps = target.schedule(group.lowered, facts)
+                known[key] = steps, named(replay(group.lowered.kernel, steps))
+            kernels.append(CompiledKernel(group, *known[key]))
         elif group.apart is not None and target.runs(group.apart):
             parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
             inner[group.apart] = tuple(parts)
