@@ -114,8 +114,9 @@ class _Entry(ref[Node]):
 
 def _forget(entry: _Entry) -> None:
     # the key may belong to a newer node by now: only this entry's own row goes
-    if _table.get(entry.key) is entry:
-        del _table[entry.key]
+    found = _table.pop(entry.key, entry)
+    if found is not entry:
+        _table.setdefault(entry.key, found)
 
 
 _NO_ATTRS = Attrs()
@@ -131,10 +132,13 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
     found = None if entry is None else entry()
     if found is None:
         types = [i.types[0] for i in operands]
-        if any(t.device != types[0].device for t in types) and not op.mixes_devices:
-            from ridgeline.graph.placement import together
+        if len(types) > 1 and not op.mixes_devices:
+            home = types[0].device
+            for kind in types:
+                if kind.device is not home and kind.device != home:
+                    from ridgeline.graph.placement import together
 
-            return node(op, together(op.name, operands), attrs)
+                    return node(op, together(op.name, operands), attrs)
         found = _new(op, operands, attrs, op.infer(types, attrs))
         _remember(key, found)
     return found

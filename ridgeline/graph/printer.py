@@ -18,7 +18,7 @@ from ridgeline.graph.origins import describe
 def attributes(attrs: Any) -> str:
     """The typed attributes of a node as `name=value` pairs."""
     parts = []
-    for field in fields(attrs):
+    for field in (f for f in fields(attrs) if f.repr):
         value = getattr(attrs, field.name)
         parts.append(f"{field.name}={_short(value)}")
     return ", ".join(parts)

@@ -9,13 +9,14 @@ axis of the output gradient gives a contraction again, over a padded gradient.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ridgeline.errors import DTypeError, ShapeError
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add
@@ -52,6 +53,15 @@ class ContractAttrs(Attrs):
     output: tuple[int, ...]
     left: tuple[AxisMap, ...]
     right: tuple[AxisMap, ...]
+    # graphs look nodes up by their attributes, and these are the largest: hashed once
+    hashed: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        value = hash((self.extents, self.output, self.left, self.right))
+        object.__setattr__(self, "hashed", value)
+
+    def __hash__(self) -> int:
+        return self.hashed
 
 
 def axis(number: int) -> AxisMap:
@@ -161,13 +171,23 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
 
 def operand_gradient(current: Node, ct: Node, which: int) -> Node:
     """The gradient by one operand, as a contraction of the output gradient with the other."""
-    attrs: ContractAttrs = current.attrs
+    views, solved = _solved(current.attrs, which, current.inputs[which].shape, ct.types[0])
+    for op, attrs in views:
+        ct = node(op, (ct,), attrs)
+    return contract(ct, conj(current.inputs[1 - which]), solved)
+
+
+@lru_cache(maxsize=4096)
+def _solved(
+    attrs: ContractAttrs, which: int, shape: tuple[Size, ...], kind: TensorType
+) -> tuple[tuple[tuple[Op, Any], ...], ContractAttrs]:
+    """What is done to the output gradient first, and the contraction that it then enters."""
     own, other = (attrs.left, attrs.right) if which == 0 else (attrs.right, attrs.left)
-    operand = current.inputs[which]
+    start = ct = leaf(kind)
     extents = list(attrs.extents)
     ct_maps = [axis(a) for a in attrs.output]
     output: list[int] = []
-    for size, index_map in zip(operand.shape, own):
+    for size, index_map in zip(shape, own):
         plain = index_map.plain
         if plain is not None and extents[plain] == size and plain not in output:
             output.append(plain)
@@ -184,7 +204,11 @@ def operand_gradient(current: Node, ct: Node, which: int) -> Node:
         tuple(_renamed(m, new) for m in ct_maps),
         tuple(_renamed(m, new) for m in other),
     )
-    return contract(ct, conj(current.inputs[1 - which]), solved)
+    views = []
+    while ct is not start:
+        views.append((ct.op, ct.attrs))
+        (ct,) = ct.inputs
+    return tuple(reversed(views)), solved
 
 
 def _pivot(
