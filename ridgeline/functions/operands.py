@@ -269,6 +269,8 @@ def pair(a: Operand, b: Operand) -> tuple[Node, Node]:
             return a, stretch(lift(b, ta.dtype), ta.shape)
         elif type(b) is int and ta.dtype.kind in ("float", "int"):
             return a, stretch(literal(b, ta.dtype), ta.shape)
+    elif type(a) is float and isinstance(b, Node) and b.types[0].dtype.kind == "float":
+        return stretch(lift(a, b.types[0].dtype), b.types[0].shape), b
     left, right = align(a, b)
     return left, right
 

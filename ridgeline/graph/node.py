@@ -212,14 +212,22 @@ def topological(
     """Every node below `roots`, inputs before users; below a node where `stop` holds, none."""
     order: list[Node] = []
     seen: set[Node] = set()
-    stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
+    stack: list[Node | None] = [*roots]
+    stack.reverse()
     while stack:
-        current, inputs_done = stack.pop()
-        if inputs_done:
-            order.append(current)
+        current = stack.pop()
+        if current is None:  # the inputs of the node below this mark are done
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
         elif current not in seen:
             seen.add(current)
-            stack.append((current, True))
-            if not stop(current):
-                stack.extend((i, False) for i in reversed(current.inputs) if i not in seen)
+            if not current.inputs or stop(current):
+                order.append(current)
+                continue
+            stack.append(current)
+            stack.append(None)
+            for source in reversed(current.inputs):
+                if source not in seen:
+                    stack.append(source)
     return order

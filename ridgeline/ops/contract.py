@@ -88,7 +88,11 @@ def matmul(a: Node, b: Node) -> Node:
 
 
 def _infer(types: Sequence[TensorType], attrs: ContractAttrs) -> tuple[TensorType, ...]:
-    left, right = types
+    return _checked(types[0], types[1], attrs)
+
+
+@lru_cache(maxsize=4096)
+def _checked(left: TensorType, right: TensorType, attrs: ContractAttrs) -> tuple[TensorType, ...]:
     if left.dtype is not right.dtype:
         raise DTypeError(f"cannot multiply {left.dtype.name} by {right.dtype.name}")
     for operand, maps in ((left, attrs.left), (right, attrs.right)):

@@ -55,7 +55,9 @@ class SGD(Optimizer):
             if buffer is None:
                 buffer = state["momentum_buffer"] = gradient.clone()
             else:
-                kept = group["momentum"] * buffer
-                buffer.copy_(kept + (1 - group["dampening"]) * gradient)
+                added = gradient
+                if group["dampening"] != 0:
+                    added = (1 - group["dampening"]) * gradient
+                buffer.copy_(group["momentum"] * buffer + added)
             gradient = gradient + group["momentum"] * buffer if group["nesterov"] else buffer
         parameter.sub_(group["lr"] * gradient)

@@ -26,6 +26,7 @@ from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
+from ridgeline.ops.tracking import ERASED
 from ridgeline.runtime.spaces import on, space
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
@@ -194,7 +195,9 @@ def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
         if node.buffer is not None:
             rows.append(node.types[0])
         else:
-            rows.append((node.op, node.attrs, tuple([number[i] for i in node.inputs])))
+            # tags have numbers that never come again; what they stand for does
+            attrs = getattr(node.attrs, "outputs", None) if node.op in ERASED else node.attrs
+            rows.append((node.op, attrs, tuple([number[i] for i in node.inputs])))
     key = (tuple(rows), tuple([number[node] for node in wanted]))
     piece = _pieces.get(key)
     if piece is None:

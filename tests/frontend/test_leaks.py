@@ -14,6 +14,7 @@ import ridgeline as rl
 from ridgeline import compiler, nn, optim
 from ridgeline.graph import node
 from ridgeline.runtime.buffer import pool
+from ridgeline.tensors import tiers
 from ridgeline.tracing.report import MOST_REASONS
 
 
@@ -64,6 +65,20 @@ def test_a_loop_of_scans_leaves_nothing_behind() -> None:
     for _ in range(50):
         step()
     assert counts() == before
+
+
+def test_functional_gradients_are_one_structure() -> None:
+    """Tags in the graph have numbers of their own, which must not make every step a new one."""
+    gradient = rl.grad(lambda w, x: ((x * w).sin() ** 2).sum())
+    w = rl.tensor(np.ones(3, np.float32))
+    for _ in range(3):
+        w = w - 0.1 * gradient(w, rl.tensor(np.ones(3, np.float32)))
+        w.tolist()
+    before = len(tiers._pieces)
+    for _ in range(5):
+        w = w - 0.1 * gradient(w, rl.tensor(np.ones(3, np.float32)))
+        w.tolist()
+    assert len(tiers._pieces) == before
 
 
 def test_old_traces_go_away() -> None:
