@@ -10,7 +10,8 @@ from __future__ import annotations
 from math import prod
 
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Alloc, For, Load, Stmt, Store
+from ridgeline.loops.build import free_vars
+from ridgeline.loops.ir import Alloc, Buffer, For, Load, Stmt, Store
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import (
     Bind,
@@ -188,27 +189,27 @@ def _attempt(draft: Draft, step: Step) -> bool:
 
 
 def _held(kernel: ir.Kernel, row: str) -> list[tuple[str, int]]:
-    """Parameters that several stages of a row read along it, with the size of an element."""
-    stages: dict[str, set[int]] = {}
-    sizes: dict[str, int] = {}
-    for number, stage in enumerate(_stages(kernel.body, row)):
+    """Parameters of a row that several of its stages read, with the size of an element.
+
+    What all rows share, such as a weight, stays in the caches by itself.
+    """
+    stages: dict[Buffer, set[int]] = {}
+    for number, stage in enumerate(_stages(kernel.body)):
+        if not isinstance(stage, For):
+            continue
         for statement in ir.statements(stage):
             for expr in ir.subexpressions(*ir.expressions(statement)):
-                if isinstance(expr, Load) and expr.buffer.slot >= 0:
-                    name = expr.buffer.name
-                    sizes[name] = expr.buffer.dtype.itemsize
-                    loops = isinstance(stage, For)
-                    stages.setdefault(name, set()).update({number} if loops else ())
+                if isinstance(expr, Load) and any(row in free_vars(i) for i in expr.index):
+                    stages.setdefault(expr.buffer, set()).add(number)
     written = {s.buffer.slot for s in ir.statements(kernel.body) if isinstance(s, Store)}
-    views = {b.name: b.slot for b in kernel.params}
     return [
-        (name, sizes[name])
-        for name, used in stages.items()
-        if len(used) > 1 and views.get(name) not in written
+        (buffer.name, buffer.dtype.itemsize)
+        for buffer, used in stages.items()
+        if len(used) > 1 and buffer.slot >= 0 and buffer.slot not in written
     ]
 
 
-def _stages(body: Stmt, row: str) -> tuple[Stmt, ...]:
+def _stages(body: Stmt) -> tuple[Stmt, ...]:
     while not isinstance(body, ir.Seq):
         if not isinstance(body, (For, Alloc)):
             return (body,)
