@@ -120,13 +120,18 @@ def _pad(node: Node) -> Node | None:
     inner, attrs = node.inputs[0], node.attrs
     if not any(attrs.low) and not any(attrs.high) and not any(attrs.interior):
         return inner
-    if inner.op is not PAD or any(attrs.interior) or inner.attrs.value != attrs.value:
+    if inner.op is not PAD or inner.attrs.value != attrs.value:
         return None
-    if any(w < 0 for w in (*attrs.low, *attrs.high, *inner.attrs.low, *inner.attrs.high)):
+    below = inner.attrs
+    if any(w < 0 for w in (*attrs.low, *attrs.high, *below.low, *below.high)):
         return None  # cutting off and adding again is not adding less
-    low = tuple(a + b for a, b in zip(attrs.low, inner.attrs.low))
-    high = tuple(a + b for a, b in zip(attrs.high, inner.attrs.high))
-    return pad(inner.inputs[0], low, high, inner.attrs.interior, attrs.value)
+    sides = zip(attrs.interior, below.low, below.high, below.interior)
+    if any(between and any(own) for between, *own in sides):
+        return None  # margins would be spread out as well
+    low = tuple(a + b for a, b in zip(attrs.low, below.low))
+    high = tuple(a + b for a, b in zip(attrs.high, below.high))
+    between = tuple(a or b for a, b in zip(attrs.interior, below.interior))
+    return pad(inner.inputs[0], low, high, between, attrs.value)
 
 
 def _concat(node: Node) -> Node | None:

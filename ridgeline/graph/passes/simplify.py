@@ -1,7 +1,8 @@
 """Simplification: every local rule, applied bottom up in one walk until none fits.
 
 Dead code needs no rule: a walk from the results does not reach it. Common subexpressions need
-none either: equal nodes are one node, also when a rewrite makes them equal.
+none either: equal nodes are one node, also when a rewrite makes them equal. At the end the
+contractions that remain are cut to what is used of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ridgeline.graph.passes.casts import simplify_casts
 from ridgeline.graph.passes.fold import fold
 from ridgeline.graph.passes.moves import simplify_moves
 from ridgeline.graph.passes.rebuild import rebuild, substitute
+from ridgeline.graph.passes.windows import fit_windows
 from ridgeline.ops.elementwise import IOTA
 
 RULES = (fold, simplify_algebra, simplify_casts, simplify_moves)
@@ -38,9 +40,9 @@ def simplify(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
     """
     computed = [n for n in topological(roots, stop) if n.inputs and stop(n)]
     if not computed:
-        return _rewritten(roots)
+        return fit_windows(_rewritten(roots))
     stand_ins = {n: leaf(n.type) for n in computed}
-    made = _rewritten(substitute(roots, stand_ins))
+    made = fit_windows(_rewritten(substitute(roots, stand_ins)))
     return substitute(made, {place: n for n, place in stand_ins.items()})
 
 
