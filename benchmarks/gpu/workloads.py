@@ -29,7 +29,7 @@ class Workload:
     make: Callable[[Any], Function]
     dtype: str = "bfloat16"
     jax: Callable[[Any], Function] | None = None
-    compile: str = "max-autotune-no-cudagraphs"
+    compile: str = "default"
     limit: float = 2e-2
     bytes: float = 0.0
     flops: float = 0.0
@@ -96,7 +96,7 @@ def _labels() -> Any:
 def _product(name: str, m: int, n: int, k: int) -> Workload:
     return Workload(
         name, lambda: [_normal(m, k), _normal(n, k)], lambda lib: lambda x, w: x @ w.T,
-        jax=lambda jax: lambda x, w: x @ w.T, flops=2.0 * m * n * k, compile="default",
+        jax=lambda jax: lambda x, w: x @ w.T, flops=2.0 * m * n * k,
     )  # fmt: skip
 
 
@@ -166,26 +166,26 @@ _ALL = [
                  _normal(ROWS, COLUMNS)],
         _gradients(lambda lib: lambda x, w, b: lib.nn.functional.layer_norm(x, (COLUMNS,), w, b),
                    3),
-        bytes=2 * _PLANE, compile="default",
+        bytes=2 * _PLANE,
     ),
     Workload(
         "cross_entropy", lambda: [_normal(4096, 128256), _labels()], _cross_entropy,
-        bytes=2.0 * 3 * 4096 * 128256, compile="default",
+        bytes=2.0 * 3 * 4096 * 128256,
     ),
     _product("gemm_4096", 4096, 4096, 4096),
     _product("gemm_8192", 8192, 8192, 8192),
     Workload(
         "linear_gelu", lambda: [_normal(16384, 4096), _normal(4096, 4096), _normal(4096)],
         _linear_gelu, jax=lambda jax: lambda x, w, b: jax.nn.gelu(x @ w.T + b),
-        flops=2.0 * 16384 * 4096 * 4096, compile="default",
+        flops=2.0 * 16384 * 4096 * 4096,
     ),
     Workload(
-        "attention", lambda: _heads(16, 12, 1024, 64), _attention, compile="default",
+        "attention", lambda: _heads(16, 12, 1024, 64), _attention,
         flops=2.0 * 2 * 16 * 12 * 1024 * 1024 * 64 / 2,
     ),
     Workload(
         "attention_backward", lambda: [*_heads(16, 12, 1024, 64), _normal(16, 12, 1024, 64)],
-        _gradients(_attention, 3), compile="default",
+        _gradients(_attention, 3),
         flops=3.5 * 2 * 2 * 16 * 12 * 1024 * 1024 * 64 / 2,
     ),
     Workload(

@@ -54,6 +54,9 @@ class Backend(Protocol):
     def apart(self, node: Node) -> bool:
         """True for a fold that must not share a kernel, because a library may compute it."""
 
+    def converts(self, node: Node) -> bool:
+        """True for a contraction that reads 16-bit operands where the graph has them widened."""
+
     def runs(self, node: Node) -> bool:
         """True for control flow that needs no Python while it runs."""
 

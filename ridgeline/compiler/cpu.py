@@ -91,6 +91,10 @@ class CpuBackend:
         """Contractions are ours, so all may share kernels."""
         return False
 
+    def converts(self, node: Node) -> bool:
+        """None: an operand is read many times, and widened once."""
+        return False
+
     def runs(self, node: Node) -> bool:
         """All control flow without library calls in it."""
         return node.op.family == "control" and not on_host(node)

@@ -18,7 +18,7 @@ from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lower import Lowered, widens
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import index_inputs, report_index
 from ridgeline.runtime.cuda import cublaslt, device as devices
@@ -72,6 +72,10 @@ class CudaBackend:
     def apart(self, node: Node) -> bool:
         """Contractions that cuBLASLt computes."""
         return suits_library(node) and cublaslt.library() is not None
+
+    def converts(self, node: Node) -> bool:
+        """Products of 16-bit operands in float32 are what tensor cores do."""
+        return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
     def runs(self, node: Node) -> bool:
         """No control flow: it runs on the host, between kernels."""
@@ -150,12 +154,13 @@ class CudaExecutable:
                 yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
 
     def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
-        dtype, m, n, k, batch, outer, *matrices, shortened = started
+        dtype, result, m, n, k, batch, outer, *matrices, shortened = started
         operands = [Operand(slots[place], *strides) for place, *strides in matrices]
         number = self._target.device.number
         return MatmulStep(
-            number, dtype, (m, n, k, batch), outer, operands, self._workspace, words, shortened
-        )
+            number, (dtype, result), (m, n, k, batch), outer, operands, self._workspace, words,
+            shortened,
+        )  # fmt: skip
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """Enqueue everything; every output is memory that nobody else has."""
@@ -199,6 +204,13 @@ def _steps_of(call: Call) -> int:
     if isinstance(call, KernelCall) and call.launch[0] == "kernel":
         return len(call.launch[2])
     return 1
+
+
+def _widened(operand: Node) -> bool:
+    """True for views of values that were 16-bit floats."""
+    while operand.op.family == "movement" and len(operand.inputs) == 1:
+        operand = operand.inputs[0]
+    return widens(operand)
 
 
 def _product(group: Group) -> Matmul | None:

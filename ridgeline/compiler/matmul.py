@@ -37,7 +37,8 @@ class Matrix:
 class Matmul:
     """`result[m, n] = sum over k of left[m, k] * right[k, n]`, for every batch and outer index."""
 
-    dtype: str
+    dtype: str  # of the operands
+    result_dtype: str
     m: int
     n: int
     k: int
@@ -78,8 +79,9 @@ def recognise(kernel: Kernel) -> Matmul | None:
     loads = _factors(fold)
     if loads is None or not _is_zero(start.value) or not _reads(end.value, body.buffer.name):
         return None
-    dtype = end.buffer.dtype
-    if dtype.name not in DTYPES or any(load.dtype is not dtype for load in loads):
+    dtype, result = loads[0].dtype, end.buffer.dtype
+    wide = dtype.itemsize == 2 and result.name == "float32"
+    if dtype.name not in DTYPES or loads[1].dtype is not dtype or not (dtype is result or wide):
         return None
     accesses = [(load.buffer, load.index) for load in loads] + [(end.buffer, end.index)]
     forms = [_linear(buffer.shape, where) for buffer, where in accesses]
@@ -92,11 +94,11 @@ def recognise(kernel: Kernel) -> Matmul | None:
         if extent != 1
     ]
     places = [kernel.params.index(buffer) for buffer, _ in accesses]
-    return _assembled(dtype.name, axes, places, [form[1] for form in known])
+    return _assembled((dtype.name, result.name), axes, places, [form[1] for form in known])
 
 
 def _assembled(
-    dtype: str, axes: list[_Axis], places: list[int], offsets: list[int]
+    dtypes: tuple[str, str], axes: list[_Axis], places: list[int], offsets: list[int]
 ) -> Matmul | None:
     """The product from its axes, by which operands each of them moves."""
     kinds: dict[tuple[bool, bool, bool], list[_Axis]] = {}
@@ -127,7 +129,7 @@ def _assembled(
     if not all(_leading(matrix, *size) for matrix, size in zip(matrices, sizes)):
         return None
     extents = tuple(axis.extent for axis in outer)
-    return Matmul(dtype, m.extent, n.extent, k.extent, batch.extent, extents, *matrices)
+    return Matmul(*dtypes, m.extent, n.extent, k.extent, batch.extent, extents, *matrices)
 
 
 def _leading(matrix: Matrix, rows: int, columns: int) -> bool:

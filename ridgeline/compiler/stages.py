@@ -55,7 +55,7 @@ def lower_graph(
     target = target or backend(device_of(outputs, inputs))
     is_input = set(inputs).__contains__
     simple = simplify(outputs, is_input)
-    values = choose_values(simple, is_input)
+    values = choose_values(simple, is_input, target.converts)
     fusion = fuse(values, is_input, target.roofline(), target.apart)
     facts = facts or target.facts()
     kernels = []

@@ -15,6 +15,7 @@ from ridgeline import scalars
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.loops.lower import widens
 from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
 from ridgeline.loops.views import axis_runs
@@ -85,8 +86,15 @@ class Values:
     results: tuple[Node, ...]  # what holds each requested output
 
 
-def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> Values:
-    """Decide what lies in memory between kernels."""
+def choose_values(
+    outputs: Sequence[Node],
+    is_input: Callable[[Node], bool],
+    converts: Callable[[Node], bool] = lambda node: False,
+) -> Values:
+    """Decide what lies in memory between kernels.
+
+    A contraction where `converts` holds reads 16-bit operands as they are, not widened copies.
+    """
     results = tuple(in_memory(o, is_input) for o in outputs)
     order = topological(results, stop=is_input)
     stored = {n for n in results if not is_input(n)}
@@ -103,7 +111,7 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
         if node.op is PROJ:
             stored.add(node)
         if node.op is CONTRACT:
-            stored.update(_operands_in_memory(node, is_input))
+            stored.update(_operands_in_memory(node, is_input, converts(node)))
     sites: dict[Node, set[Node]] = {}
     for node in reversed(order):
         sites[node] = set()
@@ -111,8 +119,8 @@ def choose_values(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> 
             sites[node] |= {user} if user in stored else sites[user]
         if is_input(node) or node in stored or is_apart(node):
             continue
-        if node.op.family not in ("pointwise", "gather"):
-            continue
+        if node.op.family not in ("pointwise", "gather") or widens(node):
+            continue  # rather than a widened copy, what it widens is stored
         if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
             stored.add(node)
     return Values(tuple(order), frozenset(stored), results)
@@ -135,11 +143,13 @@ def in_memory(node: Node, is_input: Callable[[Node], bool]) -> Node:
     return node
 
 
-def _operands_in_memory(node: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
+def _operands_in_memory(
+    node: Node, is_input: Callable[[Node], bool], converts: bool
+) -> Iterable[Node]:
     """Where each operand is read from: below views that are affine, above all else."""
     for operand in node.inputs:
         base = operand
-        while not is_input(base) and base.op.family == "movement":
+        while not is_input(base) and (base.op.family == "movement" or (converts and widens(base))):
             if base.op in (PAD, CONCAT, PROJ):
                 break
             if base.op is RESHAPE:

@@ -247,6 +247,8 @@ class GroupLowering:
     def _check_operand(self, operand: Node) -> None:
         """A contraction reads an element many times, so none may cost more than a load."""
         for node in self._cone([operand]):
+            if widens(node):
+                continue
             if node.op.family != "movement" or node.op in (PAD, CONCAT):
                 raise NotFusable("a contraction reads its operands from memory")
 
@@ -511,6 +513,13 @@ def _contraction_space(node: Node) -> Space:
     iteration = tuple(axes[n].var for n in range(len(attrs.extents)))
     index = tuple(a.var for a in rows)
     return Space(rows, inner, node.shape, node.shape, index, iteration)
+
+
+def widens(node: Node) -> bool:
+    """True for a conversion of 16-bit floats to float32, which loses nothing and costs little."""
+    if node.op is not CAST or node.dtype is not dtypes.float32:
+        return False
+    return node.inputs[0].dtype in (dtypes.bfloat16, dtypes.float16)
 
 
 def outputs_of(node: Node) -> list[Node]:

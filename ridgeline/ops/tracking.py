@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ridgeline.dtypes import DType
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.ops.batching import leading, outputs_of, spread, spread_all
+from ridgeline.ops.elementwise import cast
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
@@ -27,6 +29,13 @@ class TagAttrs(Attrs):
     """A number that keeps this node apart from all others."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowAttrs(Attrs):
+    """The type that a gradient is rounded to."""
+
+    dtype: DType
 
 
 class Rule(Protocol):
@@ -57,6 +66,11 @@ def variable(a: Node) -> Node:
     return node(VARIABLE, (a,), TagAttrs(next(_numbers)))
 
 
+def narrowed(a: Node, dtype: DType) -> Node:
+    """The same value, whose gradient is rounded to a narrower type on its way back."""
+    return node(NARROWED, (a,), NarrowAttrs(dtype))
+
+
 def custom(outputs: Sequence[Node], inputs: Sequence[Node], rule: Rule) -> Node:
     """`outputs` as they are, with derivatives by `inputs` that `rule` gives."""
     return node(CUSTOM, (*outputs, *inputs), CustomAttrs(len(outputs), rule))
@@ -72,6 +86,11 @@ def _same_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def _pass(current: Node, derivatives: Sequence[Node | None]) -> Sequence[Node | None]:
     return derivatives
+
+
+def _narrow(current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
+    ct = cotangents[0]
+    return [None if ct is None else cast(cast(ct, current.attrs.dtype), ct.dtype)]
 
 
 def _end(current: Node, derivatives: Sequence[Node | None]) -> Sequence[Node | None]:
@@ -150,4 +169,5 @@ CUSTOM = Op(
     _custom_batch,
     mixes_devices=True,
 )
-ERASED = frozenset((TAG, VARIABLE, CUSTOM))
+NARROWED = Op("narrowed", "movement", _same_type, _same_value, _narrow, _pass, leading)
+ERASED = frozenset((TAG, VARIABLE, CUSTOM, NARROWED))

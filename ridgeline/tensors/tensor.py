@@ -24,7 +24,7 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import placed, transfer
 from ridgeline.interop.exchange import Exchange
 from ridgeline.ops.elementwise import cast, stop_gradient
-from ridgeline.ops.tracking import tag, variable
+from ridgeline.ops.tracking import narrowed, tag, variable
 from ridgeline.runtime.spaces import require, space
 from ridgeline.scalars import Array
 from ridgeline.tensors import execute
@@ -564,6 +564,11 @@ def _transferred(source: Tensor, place: device) -> Tensor:
     made = transfer(read(source), place)
     stamp(made, here(3))
     return wrap(made, _result_mode(source._resolved()[1].mode))
+
+
+def narrow_gradient(source: Tensor, dtype: DType) -> Tensor:
+    """The same values, whose gradient is rounded to a narrower type on its way back."""
+    return wrap(narrowed(read(source), dtype), _result_mode(source._resolved()[1].mode))
 
 
 # ---- reading, wrapping, writing ------------------------------------------------------------------

@@ -57,13 +57,21 @@ def touched(statement: Stmt, written: set[Memory]) -> Touched:
 
 
 def seen_by_several(nest: Stmt) -> set[Memory]:
-    """Shared and global memory that a launch writes to."""
-    found: set[Memory] = set()
+    """Shared and global memory that a launch writes to and also reads.
+
+    What it only writes needs no order: every element is written once.
+    """
+    written: set[Memory] = set()
+    read: set[Memory] = set()
     for statement in ir.statements(nest):
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(expr, Load):
+                read.add(memory(expr.buffer))
         buffers: tuple[Buffer, ...] = ()
         if isinstance(statement, Store):
             buffers = (statement.buffer,)
         elif isinstance(statement, Reduce):
             buffers = statement.buffers
-        found |= {memory(b) for b in buffers if b.scope in ("shared", "global", "stream")}
-    return found
+            read |= {memory(b) for b in buffers}
+        written |= {memory(b) for b in buffers if b.scope in ("shared", "global", "stream")}
+    return written & read

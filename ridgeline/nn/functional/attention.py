@@ -7,13 +7,12 @@ import math
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
-from ridgeline.nn.functional.precision import in_float32
+from ridgeline.nn.functional.precision import widened
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.public import arange, matmul, softmax
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, narrow_gradient
 
 
-@in_float32
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,
@@ -27,14 +26,19 @@ def scaled_dot_product_attention(
     """softmax(q kᵀ * scale + mask) v over the last two axes.
 
     A boolean mask keeps where it is True, a floating one is added; a row that keeps nothing gives
-    zeros. With `enable_gqa`, several query heads share each key head.
+    zeros. With `enable_gqa`, several query heads share each key head. Operands of 16 bits are
+    multiplied as they are and summed in float32; between the products all is float32.
     """
     if is_causal and attn_mask is not None:
         raise RidgelineError("attention takes a mask or is_causal=True, not both")
     if enable_gqa:
         key, value = (_shared_heads(t, query) for t in (key, value))
+    own = query.dtype
+    narrow = own.is_floating_point and own.itemsize < 4
+    query, key, value = widened(query), widened(key), widened(value)
     factor = 1 / math.sqrt(int(query.shape[-1])) if scale is None else scale
-    scores = matmul(query, key.transpose(-2, -1)) * factor
+    scores = matmul(query, key.transpose(-2, -1))
+    scores = (narrow_gradient(scores, own) if narrow else scores) * factor
     if is_causal:
         rows, columns = arange(int(query.shape[-2])), arange(int(key.shape[-2]))
         attn_mask = rows.unsqueeze(-1) >= columns
@@ -45,10 +49,12 @@ def scaled_dot_product_attention(
         if not is_causal:  # a causal row always keeps its first column
             weights = choose(attn_mask.any(-1, keepdim=True), weights, 0.0)
     else:
-        weights = softmax(scores + attn_mask, -1)
+        weights = softmax(scores + widened(attn_mask), -1)
     if dropout_p > 0:
         weights = FUNCTIONS["dropout"](weights, dropout_p, True)
-    return matmul(weights, value)
+    if narrow:
+        weights = widened(weights.to(own))
+    return matmul(weights, value).to(own)
 
 
 def _shared_heads(shared: Tensor, query: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ class MatmulStep:
     def __init__(
         self,
         device: int,
-        dtype: str,
+        dtypes: tuple[str, str],
         sizes: tuple[int, int, int, int],
         outer: tuple[int, ...],
         operands: Sequence[Operand],
@@ -110,6 +110,7 @@ class MatmulStep:
         shortened: bool,
     ) -> None:
         left, right, result = operands
+        dtype = dtypes[0]
         m, n, k, batch = sizes
         if result.row != 1 and m != 1:  # row-major: the transposed product, column-major
             left, right = _turned(right), _turned(left)
@@ -120,12 +121,18 @@ class MatmulStep:
         self._operands = (left, right, result)
         self._scale = c_double if dtype == "float64" else c_float
         self._one, self._zero = self._scale(1.0), self._scale(0.0)
-        self._describe(dtype, _compute_type(dtype, shortened), (m, n, k, batch))
-        self._offsets = [_offsets(operand, outer, _BYTES[dtype]) for operand in self._operands]
+        self._describe(dtypes, _compute_type(dtype, shortened), (m, n, k, batch))
+        kinds = (dtype, dtype, dtypes[1])
+        self._offsets = [
+            _offsets(operand, outer, _BYTES[kind]) for operand, kind in zip(self._operands, kinds)
+        ]
         self._choose(dtype)
 
-    def _describe(self, dtype: str, compute: int, sizes: tuple[int, int, int, int]) -> None:
+    def _describe(
+        self, dtypes: tuple[str, str], compute: int, sizes: tuple[int, int, int, int]
+    ) -> None:
         left, right, result = self._operands
+        dtype = dtypes[0]
         m, n, k, batch = sizes
         scale_type = _REAL["float64" if dtype == "float64" else "float32"]
         self._description = c_void_p()
@@ -143,7 +150,8 @@ class MatmulStep:
                 self._set(self._description, "Desc", attribute, c_int32(_TRANSPOSE))
                 rows, columns = columns, rows
             leading = max(operand.column if tall else operand.row, rows)
-            self._layouts.append(self._layout(dtype, rows, columns, leading, batch, operand.batch))
+            kind = dtype if attribute is not None else dtypes[1]
+            self._layouts.append(self._layout(kind, rows, columns, leading, batch, operand.batch))
 
     def _layout(
         self, dtype: str, rows: int, columns: int, leading: int, batch: int, stride: int

@@ -7,6 +7,7 @@ changed where only kernels are concerned, and captured again where a library cal
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,7 +58,7 @@ class Graph:
             call("cuGraphExecKernelNodeSetParams", self._executable, node, step.node_parameters())
 
     def __del__(self, destroy: Callable[[str], Any] = function) -> None:
-        if hasattr(self, "_executable"):
+        if hasattr(self, "_executable") and not sys.is_finalizing():
             destroy("cuGraphExecDestroy")(self._executable)
             destroy("cuGraphDestroy")(self._graph)
 

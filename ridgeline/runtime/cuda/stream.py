@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -93,5 +94,5 @@ class Event:
         return float(call("cuEventElapsedTime", self.handle, end.handle))
 
     def __del__(self, destroy: Callable[[str], Any] = function) -> None:
-        if self._handle is not None:
+        if self._handle is not None and not sys.is_finalizing():
             destroy("cuEventDestroy")(self._handle)

@@ -227,6 +227,16 @@ def _rows_to_threads(draft: Draft, row: str, block: int) -> None:
     draft.grid([f"{row}.0"])
 
 
+def _even_threads(count: int) -> int:
+    """Threads for rows side by side: a power of two that leaves none idle, where one is near.
+
+    Threads that help with a row wait for one another, which those of a part of a block cannot.
+    """
+    whole = count & -count
+    best = min(power_at_least(count), _COLUMN_LANES)
+    return min(whole, _COLUMN_LANES) if whole * 4 >= best else best
+
+
 def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuMachine) -> None:
     last = rows[-1]
     over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
@@ -238,8 +248,8 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
         draft.do(Reorder((columns, lane or last)), SetKind(lane or last, "vector"))
         return
     count, depth = draft.length(over) or 1, draft.length(columns) or 1
-    threads = min(power_at_least(count), _COLUMN_LANES)
-    helpers = min(_COLUMN_BLOCK // threads, power_at_most(depth))
+    threads = _even_threads(count)
+    helpers = min(_COLUMN_BLOCK // threads, power_at_most(depth)) if count % threads == 0 else 1
     blocks = -(-count // threads)
     for axis in outer:
         blocks *= draft.length(axis) or 1

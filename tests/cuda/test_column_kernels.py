@@ -1,0 +1,34 @@
+"""Column reductions that also store: they compile, and interpreted give what NumPy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline.codegen.cuda import generate
+from ridgeline.loops.interpret import interpret
+from ridgeline.loops.schedule import replay
+from ridgeline.schedules.gpu.default import steps
+from ridgeline.schedules.gpu.machine import H200
+
+
+@pytest.mark.parametrize("width", [384, 1536, 100])
+def test_a_stored_value_and_its_column_sums(width: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rl.tensor(rng.integers(-4, 5, (2, 64, width)).astype(np.float32)) for _ in range(2))
+
+    def both(a: rl.Tensor, b: rl.Tensor) -> tuple[rl.Tensor, rl.Tensor]:
+        total = a * b + 1
+        return total, total.sum((0, 1))
+
+    loops = rl.loops(both, a, b)
+    kernel = replay(loops.lowered.kernel, steps(loops.lowered, H200))
+    source = generate(kernel)
+    assert all(one.blocks() > 0 for one in source.launches)
+    memories = [t.numpy().reshape(-1).copy() for t in (a, b)]
+    memories += [np.zeros(2 * 64 * width, np.float32), np.zeros(width, np.float32)]
+    interpret(kernel, dict(enumerate(memories)))
+    expected = a.numpy() * b.numpy() + 1
+    np.testing.assert_array_equal(memories[2].reshape(expected.shape), expected)
+    np.testing.assert_array_equal(memories[3], expected.sum((0, 1)))

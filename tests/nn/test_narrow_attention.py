@@ -1,0 +1,38 @@
+"""Attention in 16 bits: products of the operands as they are, sums and softmax in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline.nn.functional import scaled_dot_product_attention
+
+torch = pytest.importorskip("torch")
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_values_and_gradients_are_as_exact_as_torchs(name: str, causal: bool) -> None:
+    arrays = [RNG.normal(size=(2, 3, 40, 16)).astype(np.float32) for _ in range(4)]
+
+    def run(lib: Any, dtype: Any, attend: Any) -> list[np.ndarray]:
+        q, k, v, seed = (lib.tensor(a).to(dtype) for a in arrays)
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        result = attend(*leaves, is_causal=causal)
+        assert result.dtype == dtype
+        found = [result.detach(), *lib.autograd.grad(result, leaves, seed.to(dtype))]
+        return [part.double().numpy() for part in found]
+
+    ours = run(rl, getattr(rl, name), scaled_dot_product_attention)
+    native = torch.nn.functional.scaled_dot_product_attention
+    theirs = run(torch, getattr(torch, name), native)
+    arrays = [torch.tensor(a).to(getattr(torch, name)).double().numpy() for a in arrays]
+    exact = run(torch, torch.float64, native)
+    for mine, other, wanted in zip(ours, theirs, exact):
+        size = np.linalg.norm(wanted)
+        error, reference = (np.linalg.norm(x - wanted) / size for x in (mine, other))
+        assert error <= 2 * reference
