@@ -12,7 +12,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
-from ridgeline.ops.gather import check_range
+from ridgeline.ops.gather import check_range, on_host
 
 
 def as_index(index: Node, what: str) -> Node:
@@ -34,7 +34,7 @@ def as_vector(index: Node, what: str) -> Node:
 
 def wrapped(index: Node, size: Size, axis: int = 0) -> Node:
     """Negative indices counted from the end; known ones are checked, and left if none is."""
-    if index.buffer is not None:
+    if on_host(index):
         values = index.buffer.array(index.dtype, index.shape)
         if check_range(values, size, axis, index, negative=True):
             return index

@@ -86,10 +86,15 @@ def scatter_along(base: Node, updates: Node, index: Node, axis: int, mode: str =
     return scatter(base, updates, along(index, axis), range(len(base.shape)), mode)
 
 
+def on_host(index: Node) -> bool:
+    """True where values can be looked at without waiting for a device."""
+    return index.buffer is not None and index.types[0].device == "cpu"
+
+
 def check_known(target: Node, indices: Sequence[Node], axes: Sequence[int]) -> None:
-    """Indices that have values already are checked at once, on the user's own line."""
+    """Indices whose values the host has already are checked at once, on the user's own line."""
     for index, axis in zip(indices, axes):
-        if index.buffer is not None:
+        if on_host(index):
             array = index.buffer.array(index.dtype, index.shape)
             check_range(array, target.shape[axis], axis, index)
 

@@ -57,8 +57,12 @@ class Graph:
             node = self._nodes[number]
             call("cuGraphExecKernelNodeSetParams", self._executable, node, step.node_parameters())
 
-    def __del__(self, destroy: Callable[[str], Any] = function) -> None:
-        if hasattr(self, "_executable") and not sys.is_finalizing():
+    def __del__(
+        self,
+        destroy: Callable[[str], Any] = function,
+        ending: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
+        if hasattr(self, "_executable") and not ending():
             destroy("cuGraphExecDestroy")(self._executable)
             destroy("cuGraphDestroy")(self._graph)
 

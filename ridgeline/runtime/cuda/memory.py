@@ -7,7 +7,8 @@ too makes its own stream wait for that one first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,8 +124,8 @@ class DeviceBuffer:
         download(self, found)
         return found
 
-    def __del__(self) -> None:
-        if self._block_bytes:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._block_bytes and not ending():
             for stream in self._users or ():
                 self._pool.stream.wait_stream(stream)
             self._pool.blocks.give_back(self.address, self._block_bytes)

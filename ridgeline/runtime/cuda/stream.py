@@ -93,6 +93,10 @@ class Event:
         """Milliseconds to a later event; both must have been made to be timed."""
         return float(call("cuEventElapsedTime", self.handle, end.handle))
 
-    def __del__(self, destroy: Callable[[str], Any] = function) -> None:
-        if self._handle is not None and not sys.is_finalizing():
+    def __del__(
+        self,
+        destroy: Callable[[str], Any] = function,
+        ending: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
+        if self._handle is not None and not ending():
             destroy("cuEventDestroy")(self._handle)
