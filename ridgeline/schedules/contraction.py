@@ -236,7 +236,7 @@ def choose_panel(
         return None
     in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) != 0]
     read = [a for a in in_lanes if any(a.stride(n) for n in inner) and not a.opaque]
-    if len(read) != 1 or sum(a.buffer == read[0].buffer for a in touched) != 1:
+    if len(read) != 1:
         return None
     (operand,) = read
     factors = dict(tile.unroll)

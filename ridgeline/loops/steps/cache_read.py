@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, free_vars, mul, substitute
@@ -42,14 +42,29 @@ class CacheRead(Step):
         return f"{self.buffer}_read"
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """Wrap every loop of that name."""
-        if not any(_reads_of(self.buffer, loop) for loop in loops_named(kernel, self.before)):
-            raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
+        """Wrap every loop of that name in which a read of the buffer depends on these axes."""
+        loops = loops_named(kernel, self.before)
+        if not any(self._meant(loop) for loop in loops):
+            self._refuse([(load, loop) for loop in loops for load in _reads_of(self.buffer, loop)])
         free_name(kernel, self.scratch, f"{self.buffer!r} is packed")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
-    def _staged(self, loop: For, ranges: Ranges) -> Stmt:
+    def _meant(self, loop: For) -> dict[Load, bool]:
+        """The reads that depend on exactly these axes, and whether each is under a condition."""
         found = _reads_of(self.buffer, loop)
+        return {r: guarded for r, guarded in found.items() if _axes(r, loop) == set(self.axes)}
+
+    def _refuse(self, found: list[tuple[Load, For]]) -> NoReturn:
+        if not found:
+            raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
+        used = " or ".join(dict.fromkeys(", ".join(sorted(_axes(*read))) for read in found))
+        raise ScheduleError(
+            f"what {self.buffer!r} is read at depends on {used}",
+            help="name exactly these loops as axes",
+        )
+
+    def _staged(self, loop: For, ranges: Ranges) -> Stmt:
+        found = self._meant(loop)
         if not found:
             return loop
         if len(found) > 1:
@@ -63,13 +78,7 @@ class CacheRead(Step):
             raise ScheduleError(
                 f"{self.buffer!r} is read under a condition, without which it may be out of range"
             )
-        inside = {s.name for s in ir.statements(loop) if isinstance(s, For)}
-        used = {n for i in load.index for n in free_vars(i) if n in inside}
-        if used != set(self.axes):
-            raise ScheduleError(
-                f"what {self.buffer!r} is read at depends on {', '.join(sorted(used))}",
-                help="name exactly these loops as axes",
-            )
+        used = set(self.axes)
         extents = extents_inside(loop, used, f"{self.buffer!r} is read")
         place = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
@@ -78,6 +87,12 @@ class CacheRead(Step):
         held: dict[Expr, Expr] = {load: Load.make(scratch, place)}
         body = map_expressions(loop, lambda e: substitute(e, held))
         return Alloc(scratch, sequence(copy, body))
+
+
+def _axes(load: Load, loop: For) -> set[str]:
+    """The loops of a nest on which an address depends."""
+    inside = {s.name for s in ir.statements(loop) if isinstance(s, For)}
+    return {n for i in load.index for n in free_vars(i) if n in inside}
 
 
 def _reads_of(name: str, loop: For) -> dict[Load, bool]:
