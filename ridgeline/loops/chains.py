@@ -130,8 +130,9 @@ class ChainLowering(GroupLowering):
     ) -> None:
         """Refuse what is no chain, or gains nothing by being one."""
         shape = matrix.shape
-        if len(shape) < 2 or not all(isinstance(s, int) for s in shape):
-            raise NotFusable("a chain has rows and columns of known length")
+        if len(shape) < 3 or not all(isinstance(s, int) for s in shape):
+            # one matrix gives too few blocks of rows for all cores
+            raise NotFusable("a chain has many matrices, of known size")
         for fold in folds:
             if fold.inputs[0].shape != shape or reduced_axes(fold) != (len(shape) - 1,):
                 raise NotFusable("reductions over different rows or columns")
@@ -229,9 +230,10 @@ class ChainLowering(GroupLowering):
         seen = through_reshape(weights.shape, space.full_shape, space.full_index, self.ranges)
         value = self.read(weights, seen, space)
         stores = self._stage_stores(space)
-        row = self._row(weights)
-        self.written.add(weights)
-        stores.append(Store(row, (space.inner[0].var,), cast(value, row.dtype)))
+        if weights not in self.written:  # nothing else asked to keep them
+            row = self._row(weights)
+            self.written.add(weights)
+            stores.append(Store(row, (space.inner[0].var,), cast(value, row.dtype)))
         return _loop(space.inner[0], sequence(*stores))
 
     def _weighted(self, last: Node, weights: Node, outputs: tuple[Axis, ...], space: Space) -> Stmt:

@@ -281,7 +281,7 @@ class GroupLowering:
         for node, count in uses.items():
             size = elements * node.dtype.itemsize
             costly = node.op.name in _COSTLY and node.shape == space.full_shape
-            if count > 1 and costly and size <= left:
+            if count > 1 and costly and size <= left and node not in self.staged:
                 left -= size
                 shape = tuple(size_expr(a.extent) for a in space.inner)
                 self.staged[node] = Buffer(f"row{len(self.staged)}", shape, node.dtype, "local")
