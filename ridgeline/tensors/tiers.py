@@ -26,7 +26,7 @@ from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
-from ridgeline.ops.tracking import ERASED
+from ridgeline.ops.tracking import CUSTOM, ERASED
 from ridgeline.runtime.spaces import on, space
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
@@ -153,6 +153,7 @@ class _Piece:
 
 
 _pieces: OrderedDict[Any, _Piece] = OrderedDict()
+_kept: OrderedDict[Any, tuple[int, ...]] = OrderedDict()  # what is saved for backward, by place
 
 
 def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
@@ -161,9 +162,7 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
         modes.anomaly.check(roots)
     wanted = list(roots)
     if tracked:
-        known = set(roots)
-        saved = saved_for_backward(tracked, lambda n: n.buffer is not None or n in known)
-        wanted += saved
+        wanted += _saved(roots, tracked)
     if config.tier == "interpreter":
         _interpret(wanted)
         return
@@ -187,8 +186,30 @@ def _interpret(wanted: Sequence[Node]) -> None:
         node.buffer = as_buffer(array, node.type.device)
 
 
-def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
-    """The record of a structure: ops, attributes and wiring, but not which leaves."""
+def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
+    """What the backward pass will read, decided once per structure."""
+    known = set(roots)
+
+    def decide() -> list[Node]:
+        return saved_for_backward(tracked, lambda n: n.buffer is not None or n in known)
+
+    order = topological([*roots, *tracked], has_value)
+    if any(node.op is CUSTOM for node in order):
+        return decide()  # a user's rule belongs to one call, and must not be kept alive
+    key = _structure(order, roots, tracked)
+    places = _kept.get(key)
+    if places is None:
+        number = {node: place for place, node in enumerate(order)}
+        places = _kept[key] = tuple([number[node] for node in decide()])
+        while len(_kept) > MOST_STRUCTURES:
+            _kept.popitem(last=False)
+    else:
+        _kept.move_to_end(key)
+    return [order[place] for place in places]
+
+
+def _structure(order: Sequence[Node], *chosen: Sequence[Node]) -> tuple[Any, ...]:
+    """Ops, attributes and wiring, but not which leaves; and the places of some nodes."""
     number = {node: place for place, node in enumerate(order)}
     rows: list[Any] = []
     for node in order:
@@ -198,7 +219,12 @@ def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
             # tags have numbers that never come again; what they stand for does
             attrs = getattr(node.attrs, "outputs", None) if node.op in ERASED else node.attrs
             rows.append((node.op, attrs, tuple([number[i] for i in node.inputs])))
-    key = (tuple(rows), tuple([number[node] for node in wanted]))
+    return (tuple(rows), *(tuple([number[node] for node in nodes]) for nodes in chosen))
+
+
+def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
+    """The record of a structure."""
+    key = _structure(order, wanted)
     piece = _pieces.get(key)
     if piece is None:
         piece = _pieces[key] = _Piece()

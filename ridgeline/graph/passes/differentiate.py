@@ -6,11 +6,12 @@ recurses: a chain of 100,000 ops is an ordinary input.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import PROJ, Node, leaf, topological
 from ridgeline.graph.origins import describe, inherit
+from ridgeline.graph.passes.recompute import cheapest_to_keep
 from ridgeline.ops.elementwise import STOP_GRADIENT, add as add_nodes, full_like
 from ridgeline.ops.tracking import CUSTOM, VARIABLE
 
@@ -158,8 +159,8 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
     """The nodes below `roots` whose values a backward pass will read.
 
     Every rule is run once with a placeholder for the cotangent, to see which forward nodes it
-    refers to. Elementwise work is not kept: the backward pass repeats it inside its own kernels,
-    which is cheaper than writing it to memory, so what it was computed from is kept instead.
+    refers to. Elementwise work may be repeated inside the kernels of the backward pass instead of
+    being kept; a minimum cut decides.
     """
     # below a value that exists already, an earlier flush kept what is needed
     order = topological(roots, lambda n: n.buffer is not None)
@@ -178,21 +179,20 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
             if node in seen or node in needed:
                 continue
             seen.add(node)
-            if _is_kept(node, below) or (node in below and is_known(node)):
+            if node in below:
                 needed[node] = None
             else:
                 stack += node.inputs
-    return [node for node in needed if not is_known(node) and len(node.types) == 1]
+    kept = cheapest_to_keep(list(needed), is_known, _is_fixed)
+    return [node for node in kept if not is_known(node) and len(node.types) == 1]
 
 
 _REPEATED = ("pointwise", "movement")
 
 
-def _is_kept(node: Node, below: Set[Node]) -> bool:
+def _is_fixed(node: Node) -> bool:
     """True for what is not computed again in the backward pass."""
-    if node.op is PROJ:
-        return node.inputs[0] in below
-    return node in below and node.op.family not in _REPEATED
+    return node.op is PROJ or node.op.family not in _REPEATED
 
 
 def _gradient_of(current: Node) -> list[Node]:
