@@ -12,7 +12,10 @@ from tests.fuzz.search import ways_for
 from tests.fuzz.ways import Rejected
 
 MOST_PROGRAMS = 400
-QUICK = ("a split axis keeps no remainder", "a changed global goes unnoticed", "every scatter adds")
+QUICK = (
+    "the last partial sum is not joined", "integer division rounds to zero",
+    "a changed global goes unnoticed",
+)  # fmt: skip
 
 
 def programs_until_found(fault: Fault, most: int = MOST_PROGRAMS) -> int | None:
@@ -20,6 +23,8 @@ def programs_until_found(fault: Fault, most: int = MOST_PROGRAMS) -> int | None:
     with config.override(cache_max_bytes=0):
         for seed in range(most):
             program = generate(seed)  # before the fault: programs are the same for all
+            if any("while_loop" in s.text for s in program.statements):
+                continue  # a fault may keep it from ending
             with planted(fault):
                 try:
                     found = judge(program, ways_for(seed))
