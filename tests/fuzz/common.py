@@ -200,6 +200,7 @@ def write(m: Maker) -> list[Statement] | None:
     forms = [
         f"{part}.add_({number})", f"{part}.mul_(2)", f"{part} += {number}", f"{part} = {number}",
         f"{name}.T.add_(1)" if a.rank == 2 else f"{name}.sub_(1)",
+        f"{name}.permute(1, 2, 0)[0].add_(1)" if a.rank == 3 else f"{name}.mul_(2)",
         f"{part}.zero_()", f"{part}.copy_({part} * 2)", f"{name}.fill_({number})",
         f"{name}[::2].neg_()" if name == a.name else f"{name}.reshape(-1)[::2].add_(1)",
     ]  # fmt: skip

@@ -82,10 +82,13 @@ class Maker:
         return found
 
     def pick(self, suits: Callable[[Var], bool] = lambda v: True) -> Var | None:
-        """A variable that suits, the newer the likelier."""
+        """A variable that suits, the newer the likelier, and those under a gradient too."""
         fitting = [v for v in self.variables() if suits(v)]
         if not fitting:
             return None
+        tracked = [v for v in fitting if v.tracked]
+        if tracked and self.rng.random() < 0.5:
+            fitting = tracked
         place = max(self.rng.randrange(len(fitting)), self.rng.randrange(len(fitting)))
         return fitting[place]
 
