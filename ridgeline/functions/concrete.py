@@ -9,6 +9,7 @@ from __future__ import annotations
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import describe, user_frame
+from ridgeline.graph.placement import movable
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
 
@@ -52,4 +53,6 @@ def given(array: Array, type: TensorType) -> Node:
     from ridgeline.tensors.cells import filled_leaf
 
     found = TensorType(array.shape, type.dtype, type.device)
-    return filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy), type.device))
+    made = filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy), type.device))
+    movable.add(made)
+    return made

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakSet
 
 from ridgeline.errors import DeviceError
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj, topological
 from ridgeline.scalars import Array
 
+# Leaves whose values the host found out, such as the places that a mask picks: they may move.
+movable: WeakSet[Node] = WeakSet()
 _SMALL = 64  # nodes of an expression that is made anew rather than copied
 
 
@@ -73,7 +76,8 @@ def _free(source: Node) -> list[Node] | None:
         return None
     for current in order:
         given = current.buffer is not None or not current.inputs
-        if given and current.shape and not (current.buffer is None and _names_device(current)):
+        stays = given and current.shape and current not in movable
+        if stays and not (current.buffer is None and _names_device(current)):
             return None
     return order
 

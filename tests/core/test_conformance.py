@@ -70,7 +70,9 @@ def translated(value: Any, leaves: list[rl.Tensor], place: str = "cpu") -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise Foreign
-        made = rl.tensor(value.detach().numpy(), device=place, requires_grad=value.requires_grad)
+        made = rl.tensor(
+            value.detach().cpu().numpy(), device=place, requires_grad=value.requires_grad
+        )
         if value.requires_grad:
             leaves.append(made)
         return made

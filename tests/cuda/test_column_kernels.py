@@ -32,3 +32,22 @@ def test_a_stored_value_and_its_column_sums(width: int) -> None:
     expected = a.numpy() * b.numpy() + 1
     np.testing.assert_array_equal(memories[2].reshape(expected.shape), expected)
     np.testing.assert_array_equal(memories[3], expected.sum((0, 1)))
+
+
+def test_an_outer_product_sums_nothing() -> None:
+    from ridgeline import dtypes
+    from ridgeline.compiler.cpu import CpuBackend
+    from ridgeline.compiler.stages import lower_graph
+    from ridgeline.graph.node import TensorType, leaf
+    from ridgeline.ops import contract as C
+
+    a, b = (leaf(TensorType((size,), dtypes.float32)) for size in (5, 7))
+    attrs = C.ContractAttrs((5, 7), (0, 1), (C.axis(0),), (C.axis(1),))
+    stages = lower_graph([C.contract(a, b, attrs)], [a, b], target=CpuBackend())
+    lowered = stages.kernels[0].group.loops
+    kernel = replay(lowered.kernel, steps(lowered, H200))
+    assert generate(kernel).launches[0].blocks() > 0
+    left, right = np.arange(5, dtype=np.float32), np.arange(7, dtype=np.float32)
+    result = np.zeros((5, 7), np.float32)
+    interpret(kernel, {0: left, 1: right, 2: result.reshape(-1)})
+    np.testing.assert_array_equal(result, np.outer(left, right))

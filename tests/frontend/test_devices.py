@@ -115,3 +115,11 @@ def test_to_on_the_host_is_free() -> None:
     assert x.to("cpu") is x and x.cpu() is x
     assert x.to("cpu", rl.float32).dtype is rl.float32
     assert rl.zeros_like(x, device="cpu").device == "cpu"
+
+
+def test_places_that_the_host_found_go_along() -> None:
+    from ridgeline.functions.concrete import given
+    from ridgeline.ops.gather import gather_along
+
+    places = given(np.array([2, 0]), TensorType((2,), dtypes.int64))
+    assert gather_along(on_gpu(3), places, 0).type.device == GPU

@@ -110,6 +110,10 @@ def _bitcast(value: str, source: DType, target: DType) -> str:
     }  # fmt: skip
     if (source.name, target.name) in pairs:
         return f"{pairs[source.name, target.name]}({value})"
+    if (source.name, target.name) == ("float64", "uint64"):
+        return f"({register_type(target)})__double_as_longlong({value})"
+    if (source.name, target.name) == ("uint64", "float64"):
+        return f"__longlong_as_double((long long)({value}))"
     if source.kind != "float" and target.kind != "float":
         return f"({register_type(target)})({value})"
     if is_narrow_float(source):

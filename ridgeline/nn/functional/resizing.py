@@ -137,7 +137,9 @@ def interpolate(
             make = _antialiased if antialias else _smooth
             matrix = make(old, count, step, mode == "bicubic", bool(align_corners))
         kind = input.dtype
-        input = along(input, 2 + number, tensor(matrix.astype(kind.numpy), dtype=kind))
+        input = along(
+            input, 2 + number, tensor(matrix.astype(kind.numpy), dtype=kind, device=input.device)
+        )
     return input
 
 

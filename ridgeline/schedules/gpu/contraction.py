@@ -24,7 +24,7 @@ from ridgeline.loops.schedule import (
     Step,
 )
 from ridgeline.schedules.accesses import access
-from ridgeline.schedules.gpu import rows
+from ridgeline.schedules.gpu import pointwise, rows
 from ridgeline.schedules.gpu.common import Draft, power_at_most
 from ridgeline.schedules.gpu.machine import GpuMachine
 
@@ -53,6 +53,8 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     names = {letter: _axes(lowered, letter) for letter in "bmnk"}
     extents = {a.name: a.extent for a in (*lowered.rows, *lowered.inner)}
     lengths = {name: extent for name, extent in extents.items() if isinstance(extent, int)}
+    if not lowered.inner:
+        return pointwise.steps(lowered, gpu)  # nothing is summed: an outer product
     if len(lengths) < len(extents):
         return rows.steps(lowered, gpu)
     sizes = {letter: prod(lengths[n] for n in names[letter]) for letter in "bmnk"}
