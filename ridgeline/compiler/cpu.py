@@ -42,7 +42,11 @@ def machine() -> Machine:
     host = target()
     wide = host.vector_bits >= 512
     threads = config.threads or host.threads
-    return Machine(host.vector_bits // 8, 32 if wide else 16, threads, host.l1, host.l2, host.l3)
+    registers = 32 if wide else 16
+    halves = wide and host.cpu == "znver4"
+    return Machine(
+        host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves
+    )  # fmt: skip
 
 
 def task_count(kernel: Kernel) -> int:

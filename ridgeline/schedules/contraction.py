@@ -16,6 +16,7 @@ from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import CacheRead, Reorder, Rfactor, SetKind, Split, Step
 from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.joining import joined
 from ridgeline.schedules.machine import Machine
 
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 16)
@@ -23,6 +24,11 @@ _UNROLL_INNER = 4
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
 _LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
+_LEAST_DEPTH = 32  # products of a sum that make up for storing its result in pieces
+_CACHE_PERIOD = 4096  # bytes after which addresses fall on the same set again
+_STREAMS = 7  # a set holds eight lines, and the other operand needs one
+_COLLISION = 1.0  # cycles of a load whose line was pushed out
+_SCATTERED = 6.0  # cycles to store an element on a line of its own
 _COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how it is read
 
 
@@ -65,12 +71,13 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     inner_sizes = {n: int(e) for n, e in inner.items() if isinstance(e, int)}
     if not row_sizes:
         return _dot_steps(inner_sizes, machine)
-    touched = accesses(lowered.kernel)
+    fused, kernel, row_sizes, inner_sizes = joined(lowered.kernel, row_sizes, inner_sizes)
+    touched = accesses(kernel)
     streamed = streaming.steps(touched, row_sizes, inner_sizes, machine)
     if streamed is not None:
-        return streamed
+        return [*fused, *streamed]
     tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
-    return _tile_steps(tile, panel, row_sizes, inner_sizes)
+    return [*fused, *_tile_steps(tile, panel, row_sizes, inner_sizes)]
 
 
 def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
@@ -103,10 +110,11 @@ def _candidates(
     loads: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
 ) -> Iterator[Tile]:
     sizes = {**rows, **inner}
-    width = machine.lanes(4)
+    width = _width(loads, machine)
     last_row = list(rows)[-1]
     unit = [n for n in sizes if any(a.stride(n) == 1 for a in loads)] or [last_row]
-    for vector in dict.fromkeys([*unit, last_row]):
+    packable = [n for n in rows if rows[n] > width and prod(inner.values()) >= _LEAST_DEPTH]
+    for vector in dict.fromkeys([*unit, last_row, *packable]):
         lengths = {min(sizes[vector], width * r) for r in (1, 2, 4)}
         moving = [a for a in loads if a.stride(vector) != 0]
         others = [n for n in rows if n != vector]
@@ -146,7 +154,7 @@ def cost(
 ) -> float:
     """Estimated cycles per useful multiplication."""
     sizes = {**rows, **inner}
-    width = machine.lanes(4)
+    width = _width(loads, machine)
     registers = _registers(tile.lanes, width)
     unroll = dict(tile.unroll)
     copies = prod(unroll.values())
@@ -161,8 +169,12 @@ def cost(
         packed = panel is not None and load.buffer.name == panel.buffer
         stride = 1 if packed else load.stride(tile.vector)
         traffic += times * _load_cost(stride, tile.lanes, registers)
+        if not packed and _collide(load, tile):
+            traffic += times * _COLLISION
+    passes = _passes(tile.lanes, width, machine)
+    traffic *= passes
     # multiply-adds wait for one another unless there are enough of them in flight
-    arithmetic = max(accumulators, 4.0)
+    arithmetic = max(accumulators * passes, 4.0)
     step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
     if live > machine.registers:
         step += 2.0 * (live - machine.registers)
@@ -173,8 +185,7 @@ def cost(
     ending = copies * _store_cost(stores, tile, width)
     if tile.vector in inner:
         ending += copies * (3.0 * log2(max(tile.lanes, 2)) + 2.0 * registers)
-    pieces = ceil(sizes[tile.vector] / tile.lanes)
-    useful_lanes = sizes[tile.vector] / pieces
+    useful_lanes = sizes[tile.vector] / _pieces(sizes[tile.vector], tile.lanes, width, machine)
     waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
     ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
     per_tile = trips * step + ending
@@ -184,6 +195,32 @@ def cost(
     if panel is not None:
         cycles += panel.cycles
     return cycles * _imbalance(tasks, machine)
+
+
+def _pieces(size: int, lanes: int, width: int, machine: Machine) -> float:
+    """Vectors along an axis; the last one counts for the part of the others that it takes."""
+    whole, rest = divmod(size, lanes)
+    if not rest:
+        return whole
+    part = _registers(rest, width) * _passes(rest, width, machine)
+    return whole + part / (_registers(lanes, width) * _passes(lanes, width, machine))
+
+
+def _passes(lanes: int, width: int, machine: Machine) -> float:
+    """How long an instruction takes next to one over a full register."""
+    return 0.5 if machine.half_units and 2 * lanes <= width else 1.0
+
+
+def _collide(load: Access, tile: Tile) -> bool:
+    """True for streams that fall on one set of the nearest cache, more of them than it holds."""
+    size = load.buffer.dtype.itemsize
+    apart = [f for n, f in tile.unroll if (load.stride(n) or 1) * size % _CACHE_PERIOD == 0]
+    return prod(apart) > _STREAMS
+
+
+def _width(loads: list[Access], machine: Machine) -> int:
+    """Elements of a vector register, by the widest operand."""
+    return machine.lanes(max((a.buffer.dtype.itemsize for a in loads), default=4))
 
 
 def _registers(lanes: int, width: int) -> int:
@@ -206,7 +243,7 @@ def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
     total = 0.0
     for store in stores:
         stride = store.stride(tile.vector)
-        total += 1.5 * registers if stride in (0, 1) else 1.5 * tile.lanes
+        total += 1.5 * registers if stride in (0, 1) else _SCATTERED * tile.lanes
     return total + registers
 
 
@@ -253,9 +290,10 @@ def choose_panel(
     together = prod(rows[n] for n in shared)
     block, blocks = _block(shared[0], together, strips, factors, rows, machine)
     square, cycles = _packing(operand, tile, axes, inner, machine)
+    uses = prod(rows[n] for n in others if operand.stride(n) == 0)
     return Panel(
         operand.buffer.name, tuple(shared), tuple(axes), square, block,
-        cycles * blocks / together, strips * blocks,
+        cycles * blocks / uses, strips * blocks,
     )  # fmt: skip
 
 

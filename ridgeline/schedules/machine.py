@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Vector width and registers of a core, its caches, and how many cores share the work."""
+    """Vector width and registers of a core, its caches, and how many cores share the work.
+
+    `half_units` says that arithmetic units are half as wide as registers: a full vector then takes
+    two passes, and vectors of half the width run twice as fast.
+    """
 
     vector_bytes: int
     registers: int
@@ -15,6 +19,7 @@ class Machine:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    half_units: bool = False
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one vector register."""

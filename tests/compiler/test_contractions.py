@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -13,7 +15,7 @@ from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.interpret import interpret
-from ridgeline.loops.ir import For, statements
+from ridgeline.loops.ir import Alloc, For, statements
 from ridgeline.loops.printer import print_kernel
 from ridgeline.schedules import contraction
 from ridgeline.schedules.machine import Machine
@@ -87,6 +89,45 @@ def test_a_matrix_read_once_is_read_from_end_to_end() -> None:
     text = print_kernel(compiled.kernel)
     assert "acc0: float32[128, 1, 16] reg" in text, "the sums of a run stay in the cache"
     assert text.index("for k.0 < 512 reduce:") < text.index("for k.1 < 8 reduce unroll:")
+
+
+def test_loops_that_walk_all_memory_as_one_are_one() -> None:
+    compiled, _ = scheduled("oc,chw->ohw", (128, 64), (64, 7, 7), WIDE)
+    loops = {s.name for s in statements(compiled.kernel.body) if isinstance(s, For)}
+    assert any(name.startswith("n0n1") for name in loops), loops
+
+
+def test_the_tile_of_wide_elements_fits_the_registers() -> None:
+    inputs = [leaf(TensorType((256, 256), dtypes.float64)) for _ in range(2)]
+    (compiled,) = lower_graph([einsum("ik,kj->ij", *inputs)], inputs, WIDE).kernels
+    found = [s for s in statements(compiled.kernel.body) if isinstance(s, Alloc)]
+    accumulators = [b.buffer for b in found if b.buffer.scope == "reg"]
+    elements = prod(int(size.value) for size in accumulators[0].shape)  # type: ignore[union-attr]
+    assert 16 <= elements // WIDE.lanes(8) < WIDE.registers
+
+
+@pytest.mark.parametrize("stride,dilation,groups", [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 1, 4)])
+def test_convolutions_and_both_gradients_are_exact_on_small_integers(
+    stride: int, dilation: int, groups: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    source = np.random.default_rng(3)
+    image = source.integers(-3, 4, (2, 32, 14, 14)).astype(np.float32)
+    weight = source.integers(-3, 4, (48, 32 // groups, 3, 3)).astype(np.float32)
+    settings = {"stride": stride, "dilation": dilation, "padding": 1, "groups": groups}
+    a, b = (torch.from_numpy(v).requires_grad_() for v in (image, weight))
+    expected = torch.nn.functional.conv2d(a, b, **settings)
+    outer = source.integers(-3, 4, expected.shape).astype(np.float32)
+    expected.backward(torch.from_numpy(outer))
+
+    @rl.jit
+    def compute(x: rl.Tensor, w: rl.Tensor, g: rl.Tensor) -> tuple[rl.Tensor, ...]:
+        result = rl.nn.functional.conv2d(x, w, **settings)
+        return result, *rl.autograd.grad([result], [x, w], [g])
+
+    x, w = (rl.tensor(v, requires_grad=True) for v in (image, weight))
+    for found, wanted in zip(compute(x, w, rl.tensor(outer)), (expected, a.grad, b.grad)):
+        np.testing.assert_array_equal(found.detach().numpy(), wanted.detach().numpy())
 
 
 @settings(max_examples=25, deadline=None)
