@@ -131,8 +131,8 @@ class ChainLowering(GroupLowering):
         """Refuse what is no chain, or gains nothing by being one."""
         shape = matrix.shape
         if len(shape) < 3 or not all(isinstance(s, int) for s in shape):
-            # one matrix gives too few blocks of rows for all cores
-            raise NotFusable("a chain has many matrices, of known size")
+            # one matrix alone gives too few blocks of rows for all cores
+            raise NotFusable("a contraction shares a kernel with pointwise work only")
         for fold in folds:
             if fold.inputs[0].shape != shape or reduced_axes(fold) != (len(shape) - 1,):
                 raise NotFusable("reductions over different rows or columns")

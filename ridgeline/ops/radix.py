@@ -19,6 +19,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds
+from ridgeline.ops.batching import leading
 from ridgeline.ops.elementwise import cast, iota
 from ridgeline.ops.gather import gather_along
 from ridgeline.ops.movement import permute, slice_
@@ -107,15 +108,17 @@ SORT_KEY = Op(
     "pointwise",
     lambda types, attrs: (TensorType(types[0].shape, key_type(types[0].dtype), types[0].device),),
     _key_value,
+    batch=leading,
 )
 RANK = Op(
     "rank",
     "opaque",
     lambda types, attrs: (TensorType(types[0].shape, dtypes.int32, types[0].device),),
     _rank_value,
+    batch=leading,
 )
-RADIX = Op("radix_pass", "opaque", lambda types, attrs: tuple(types), _radix_value)
-SMALLEST = Op("smallest", "opaque", _infer_smallest, _smallest_value)
+RADIX = Op("radix_pass", "opaque", lambda types, attrs: tuple(types), _radix_value, batch=leading)
+SMALLEST = Op("smallest", "opaque", _infer_smallest, _smallest_value, batch=leading)
 
 
 def expand(current: Node, source: Node) -> tuple[Node, Node]:

@@ -22,13 +22,16 @@ from ridgeline.ops import (
     gather,
     linalg,
     movement,
+    radix,
     random,
     reduce,
+    reinterpret,
     scan,
     search,
     sort,
     special,
     spectra,
+    symmetric,
     tracking,
 )
 
@@ -81,6 +84,27 @@ _WINDOW = contract.ContractAttrs(
 
 def _factor(build: Callable[[Node], tuple[Node, ...]], output: int) -> Build:
     return lambda *nodes: build(*nodes)[output]
+
+
+_ORDER = np.tile(np.arange(5, dtype=np.int32), (2, 1))
+
+
+def _ldl(a: Node) -> tuple[Node, ...]:
+    return symmetric.ldl(a, hermitian=False, checked=False)
+
+
+def _ldl_solved(a: Node, b: Node) -> Node:
+    packed, pivots, _ = _ldl(a)
+    return symmetric.ldl_solve(packed, pivots, b, hermitian=False)
+
+
+def _keys(a: Node) -> Node:
+    return node(radix.SORT_KEY, (a,), radix.KeyAttrs(False))
+
+
+def _radix_pass(a: Node, order: Node) -> Node:
+    keys = _keys(a)
+    return proj(node(radix.RADIX, (keys, order), radix.DigitAttrs(8, 4)), 1)
 
 
 class _Doubling:
@@ -152,6 +176,20 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda a, b: search.search(a, b, True), (np.sort(_draw(2, 4)), _draw(2, 3))),
     ],
     "random_bits": [Example(lambda k, o: random.random_bits(k, o, (2, 3)), _words)],
+    "sort_key": [Example(lambda a: _keys(a), (_draw(2, 3),))],
+    "rank": [Example(lambda a: node(radix.RANK, (_keys(a),)), (_draw(2, 5),))],
+    "radix_pass": [Example(_radix_pass, (_draw(2, 5), _ORDER))],
+    "smallest": [
+        Example(
+            lambda a, k=k: proj(node(radix.SMALLEST, (_keys(a),), radix.CountAttrs(2)), k),
+            (_draw(2, 5),),
+        )
+        for k in (0, 1)
+    ],
+    "reinterpret": [
+        Example(lambda a: reinterpret.reinterpret(a, dtypes.int64), (_draw(2, 3),)),
+        Example(lambda a: reinterpret.reinterpret(a, dtypes.float64), (_complex(2, 3),)),
+    ],
     "conj": [Example(complex.conj, (_complex(2, 3),))],
     "real": [Example(complex.real, (_complex(2, 3),))],
     "imag": [Example(complex.imag, (_complex(2, 3),))],
@@ -177,6 +215,8 @@ EXAMPLES: dict[str, list[Example]] = {
         for m in ("reduced", "complete", "r")
         for k in (0, 1)
     ],
+    "ldl": [Example(_factor(_ldl, k), (_symmetric(),)) for k in (0, 1, 2)],
+    "ldl_solve": [Example(_ldl_solved, (_symmetric(), _draw(3, 2)))],
     "lu": [Example(_factor(decompositions.lu, k), (_square(),)) for k in (0, 1, 2)],
     "permutation": [
         Example(
@@ -196,6 +236,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "svd": [Example(_factor(spectra.svd, 1), (_draw(4, 3),))],
     "tag": [Example(tracking.tag, (_draw(2, 3),))],
     "variable": [Example(tracking.variable, (_draw(2, 3),))],
+    "narrowed": [Example(lambda a: tracking.narrowed(a, dtypes.bfloat16), (_draw(2, 3),))],
     "custom": [
         Example(
             lambda a, b: tracking.custom([elementwise.mul(a, b)], [a], _rule),

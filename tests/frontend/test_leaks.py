@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -98,6 +99,7 @@ def test_old_traces_go_away() -> None:
 
 def test_programs_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "MOST_PROGRAMS", 3)
+    monkeypatch.setattr(compiler, "_programs", OrderedDict())
     for k in range(6):
         assert rl.jit(lambda x, k: x + k)(rl.ones(2), k).tolist() == [1 + k] * 2
         assert len(compiler._programs) <= 3
