@@ -15,8 +15,8 @@ from ridgeline.train import grid, save_png
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epochs", type=int, default=40)
-    parser.add_argument("--width", type=int, default=32, help="channels of the networks")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--width", type=int, default=16, help="channels of the networks")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--picture", default="gan.png")
     arguments = parser.parse_args()
@@ -25,8 +25,9 @@ def main():
     images = (digits("train").images * STD + MEAN).clip(0, 1) * 2 - 1
     loader = DataLoader(TensorDataset(images), arguments.batch, shuffle=True, drop_last=True)
     model = GAN(width=arguments.width)
-    makes = optim.Adam(model.generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
-    tells = optim.Adam(model.discriminator.parameters(), lr=2e-4, betas=(0.5, 0.999))
+    makes = optim.Adam(model.generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
+    tells = optim.Adam(model.discriminator.parameters(), lr=1e-3, betas=(0.5, 0.999))
+    steady = optim.swa_utils.AveragedModel(model, avg_fn=optim.swa_utils.get_ema_avg_fn(0.99))
 
     @rl.jit
     def step(real):
@@ -41,13 +42,16 @@ def main():
         return apart, passing
 
     for epoch in range(arguments.epochs):
-        losses = [[float(loss) for loss in step(real)] for (real,) in loader]
+        losses = []
+        for (real,) in loader:
+            losses.append([float(loss) for loss in step(real)])
+            steady.update_parameters(model)
         apart, passing = (sum(column) / len(losses) for column in zip(*losses))
         print(f"epoch {epoch + 1}  discriminator {apart:.4f}  generator {passing:.4f}")
 
-    model.eval()
+    steady.eval()  # an average of the weights makes smoother digits than the last ones do
     with rl.no_grad():
-        made = model.sample(64) / 2 + 0.5
+        made = steady.module.sample(64) / 2 + 0.5
     save_png(arguments.picture, grid(made, 8))
     print(f"picture: {arguments.picture}")
 

@@ -42,6 +42,7 @@ from ridgeline.functions import (
     splits,
     summaries,
     symmetric,
+    transposed,
     trigonometry,
     windows,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "splits",
     "summaries",
     "symmetric",
+    "transposed",
     "trigonometry",
     "windows",
 ]

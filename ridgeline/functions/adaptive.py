@@ -1,4 +1,4 @@
-"""Adaptive and fractional pooling, and the way back from maxima to their places."""
+"""Adaptive pooling, and the way back from maxima to their places."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.functions.concrete import concrete
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.movement import cut
 from ridgeline.functions.operands import step_count
@@ -158,81 +157,6 @@ def adaptive_max_pool3d(
 ) -> Node | Pooled:
     """Maxima over as many windows as the output needs, along three axes."""
     return _adaptive_max(input, output_size, return_indices, 3)
-
-
-def _fractional_bounds(size: int, count: int, width: int, sample: float) -> Bounds:
-    """Windows of one width whose starts grow by a fraction, as torch places them."""
-    if count + width - 1 > size:
-        raise ShapeError(f"fractional pooling: {count} windows of {width} do not fit {size}")
-    starts = [0] * count
-    if count > 1:
-        alpha = (size - width) / (count - 1)
-        starts = [int((i + sample) * alpha) - int(sample * alpha) for i in range(count)]
-    starts[-1] = size - width
-    return [(start, start + width) for start in starts]
-
-
-def _fractional(
-    input: Node,
-    kernel_size: Sizes,
-    output_size: Sizes | None,
-    output_ratio: Any,
-    return_indices: bool,
-    samples: Node | None,
-    spatial: int,
-) -> Node | Pooled:
-    kernel = per_axis(kernel_size, spatial, "kernel_size")
-    lead = len(input.shape) - spatial
-    sizes = [known(s) for s in input.shape[lead:]]
-    if output_size is None:
-        if output_ratio is None:
-            raise RidgelineError("fractional pooling needs output_size or output_ratio")
-        ratios = [output_ratio] * spatial if isinstance(output_ratio, float) else output_ratio
-        output_size = [int(s * r) for s, r in zip(sizes, ratios)]
-    counts = per_axis(output_size, spatial, "output_size")
-    if samples is None:
-        raise RidgelineError(
-            "fractional pooling needs _random_samples here",
-            help="draw them with rand(batch, channels, axes)",
-        )
-    values = concrete(samples, "fractional pooling").reshape(-1, spatial)
-    if (values != values[:1]).any():
-        raise RidgelineError("fractional pooling needs one sample for all images and channels")
-    # torch draws the samples with the last axis first
-    drawn = [float(v) for v in values[0][::-1]]
-    ranges = [_fractional_bounds(s, n, k, u) for s, n, k, u in zip(sizes, counts, kernel, drawn)]
-    found = _by_ranges(input, lead, ranges)
-    return found if return_indices else found.values
-
-
-@public(method=False)
-def fractional_max_pool2d(
-    input: Node,
-    kernel_size: Sizes,
-    output_size: Sizes | None = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Node | None = None,
-) -> Node | Pooled:
-    """Maxima over windows whose places grow by a fraction, along two axes."""
-    return _fractional(
-        input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 2
-    )
-
-
-@public(method=False)
-def fractional_max_pool3d(
-    input: Node,
-    kernel_size: Sizes,
-    output_size: Sizes | None = None,
-    output_ratio: Any = None,
-    return_indices: bool = False,
-    _random_samples: Node | None = None,
-) -> Node | Pooled:
-    """Maxima over windows whose places grow by a fraction, along three axes."""
-    return _fractional(
-        input, kernel_size, output_size, output_ratio, return_indices, _random_samples, 3
-    )
 
 
 def _max_unpool(

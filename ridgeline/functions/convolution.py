@@ -120,26 +120,44 @@ def _contract_windows(
     groups: int,
 ) -> Node:
     """out[n, g, k, o…] = sum over c, r… of x[n, g, c, step*o + dilation*r…] * w[g, k, c, r…]."""
-    batch, filters, spatial = x.shape[0], weight.shape[0], len(sizes)
-    assert isinstance(filters, int)
-    inner, kernel = weight.shape[1], weight.shape[2:]
+    attrs = window_maps(x.shape[0], weight.shape, sizes, steps, apart, (0,) * len(sizes), groups)
+    result = contract(in_groups(x, groups, 1), in_groups(weight, groups, 0), attrs)
+    return reshape(result, (x.shape[0], weight.shape[0], *sizes))
+
+
+def in_groups(a: Node, groups: int, at: int) -> Node:
+    """An axis of channels or filters split into groups and what each has of them."""
+    if groups == 1:
+        return a
+    inner = known(a.shape[at]) // groups
+    return reshape(a, (*a.shape[:at], groups, inner, *a.shape[at + 1 :]))
+
+
+def window_maps(
+    batch: Size,
+    weight: Sequence[Size],
+    sizes: Sequence[int],
+    steps: Sequence[int],
+    apart: Sequence[int],
+    margins: Sequence[int],
+    groups: int,
+) -> ContractAttrs:
+    """The contraction over windows that begin `margins` before the image's first element."""
+    filters, spatial = known(weight[0]), len(sizes)
     lead = (batch, groups, filters // groups) if groups > 1 else (batch, filters)
     first_out, channel = len(lead), len(lead) + spatial
-    extents: tuple[Size, ...] = (*lead, *sizes, inner, *kernel)
     windows = tuple(
-        AxisMap(((first_out + i, steps[i]), (channel + 1 + i, apart[i]))) for i in range(spatial)
+        AxisMap(((first_out + i, steps[i]), (channel + 1 + i, apart[i])), -margins[i])
+        for i in range(spatial)
     )
-    taps = tuple(axis(channel + 1 + i) for i in range(spatial))
-    if groups > 1:
-        x = reshape(x, (batch, groups, inner, *x.shape[2:]))
-        weight = reshape(weight, (groups, filters // groups, inner, *kernel))
-        left = (axis(0), axis(1), axis(channel), *windows)
-        right = (axis(1), axis(2), axis(channel), *taps)
-    else:
-        left = (axis(0), axis(channel), *windows)
-        right = (axis(1), axis(channel), *taps)
-    attrs = ContractAttrs(extents, tuple(range(channel)), left, right)
-    return reshape(contract(x, weight, attrs), (batch, filters, *sizes))
+    grouped = (axis(1),) if groups > 1 else ()
+    taps = (axis(channel + 1 + i) for i in range(spatial))
+    return ContractAttrs(
+        (*lead, *sizes, *weight[1:]),
+        tuple(range(channel)),
+        (axis(0), *grouped, axis(channel), *windows),
+        (*grouped, axis(first_out - 1), axis(channel), *taps),
+    )
 
 
 @public(method=False)

@@ -1,9 +1,10 @@
-"""A GAN for images [n, channels, 32, 32] in -1…1, in DCGAN's form."""
+"""A GAN for images [n, channels, 32, 32] in -1…1: DCGAN's generator, spectral norms against it."""
 
 from __future__ import annotations
 
 from ridgeline import nn
 from ridgeline.nn.functional import binary_cross_entropy_with_logits
+from ridgeline.nn.utils.parametrizations import spectral_norm
 from ridgeline.tensors.public import ones_like, randn, zeros_like
 from ridgeline.tensors.tensor import Tensor
 
@@ -15,7 +16,7 @@ class GAN(nn.Module):
     `generator_loss` is meant for an optimizer of the generator's.
     """
 
-    def __init__(self, channels: int = 1, noise: int = 64, width: int = 32) -> None:
+    def __init__(self, channels: int = 1, noise: int = 64, width: int = 16) -> None:
         super().__init__()
         self.noise = noise
         self.generator = nn.Sequential(
@@ -27,14 +28,13 @@ class GAN(nn.Module):
             nn.Tanh(),
         )
         self.discriminator = nn.Sequential(
-            nn.Conv2d(channels, width, 4, 2, 1),
-            nn.LeakyReLU(0.2),
+            *_shrunk(channels, width),
             *_shrunk(width, 2 * width),
             *_shrunk(2 * width, 4 * width),
-            nn.Conv2d(4 * width, 1, 4),
+            spectral_norm(nn.Conv2d(4 * width, 1, 4)),
             nn.Flatten(0),
         )
-        self.apply(_initial)
+        self.generator.apply(_initial)
 
     def sample(self, count: int) -> Tensor:
         """New images."""
@@ -61,13 +61,12 @@ def _grown(before: int, after: int, stride: int, padding: int) -> list[nn.Module
 
 
 def _shrunk(before: int, after: int) -> list[nn.Module]:
-    shrink = nn.Conv2d(before, after, 4, 2, 1, bias=False)
-    return [shrink, nn.BatchNorm2d(after), nn.LeakyReLU(0.2)]
+    return [spectral_norm(nn.Conv2d(before, after, 4, 2, 1)), nn.LeakyReLU(0.1)]
 
 
 def _initial(module: nn.Module) -> None:
     """Narrow normal weights; norms around one."""
-    if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+    if isinstance(module, nn.ConvTranspose2d):
         nn.init.normal_(module.weight, 0.0, 0.02)
     elif isinstance(module, nn.BatchNorm2d) and module.weight is not None:
         nn.init.normal_(module.weight, 1.0, 0.02)

@@ -1,11 +1,13 @@
 """Layers that learn the number of their inputs from the first input they see.
 
-A lazy layer holds the other arguments; at its first call it becomes the layer proper, in place, so
-that containers, hooks and names keep what they refer to.
+A lazy layer holds the other arguments; at its first call, or when a state is loaded into it, it
+becomes the layer proper, in place, so that containers, hooks and names keep what they refer to.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ridgeline.errors import RidgelineError
@@ -27,6 +29,7 @@ from ridgeline.nn.normalization import (
     InstanceNorm2d,
     InstanceNorm3d,
 )
+from ridgeline.nn.state_hooks import STATE_HOOKS
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 
@@ -48,16 +51,28 @@ class Lazy(Module):
                 f"{type(self).__name__} does not know its size yet, which jit needs",
                 help="call the model once outside of jit first",
             )
-        size = int(input.shape[1 if self.batched else -1 - self.axes])
+        self._become(int(input.shape[1 if self.batched else -1 - self.axes]))
+        return self(input, *args, **kwargs)
+
+    def _expect(self, values: Mapping[str, Any]) -> None:
+        found = next((values[name] for name in ("weight", "running_mean") if name in values), None)
+        shape = tuple(getattr(found, "shape", ()))
+        if shape:
+            self._become(self._size_in(shape))
+
+    def _size_in(self, shape: tuple[int, ...]) -> int:
+        """The number of inputs of a layer whose weight has this shape."""
+        return int(shape[0])
+
+    def _become(self, size: int) -> None:
         given, named = self._arguments
         made = self.becomes(size, *given, **named)
         kept = {"training", "_name", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
-                "_backward_pre_hooks"}  # fmt: skip
+                "_backward_pre_hooks", *STATE_HOOKS}  # fmt: skip
         members = {k: v for k, v in made.__dict__.items() if k not in kept}
         self.__delattr__("_arguments")
         self.__class__ = self.becomes
         self.__dict__.update(members)
-        return self(input, *args, **kwargs)
 
     def extra_repr(self) -> str:
         args, kwargs = self._arguments
@@ -69,20 +84,30 @@ class LazyLinear(Lazy):
 
     becomes = Linear
 
+    def _size_in(self, shape: tuple[int, ...]) -> int:
+        return int(shape[-1])
 
-class LazyConv1d(Lazy):
+
+class _LazyConv(Lazy):
+    def _size_in(self, shape: tuple[int, ...]) -> int:
+        args, named = self._arguments
+        bound = inspect.signature(self.becomes).bind(0, *args, **named)
+        return int(shape[1]) * int(bound.arguments.get("groups", 1))
+
+
+class LazyConv1d(_LazyConv):
     """Conv1d with in_channels from the first input."""
 
     becomes, axes = Conv1d, 1
 
 
-class LazyConv2d(Lazy):
+class LazyConv2d(_LazyConv):
     """Conv2d with in_channels from the first input."""
 
     becomes, axes = Conv2d, 2
 
 
-class LazyConv3d(Lazy):
+class LazyConv3d(_LazyConv):
     """Conv3d with in_channels from the first input."""
 
     becomes, axes = Conv3d, 3

@@ -15,6 +15,7 @@ from ridgeline.nn import state
 from ridgeline.nn.describe import describe
 from ridgeline.nn.hooks import BackwardPass, RemovableHandle
 from ridgeline.nn.parameter import Parameter, trained
+from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
 from ridgeline.nn.tree import Tree
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
@@ -23,7 +24,7 @@ Self = TypeVar("Self", bound="Module")
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
-class Module(Tree):
+class Module(Tree, StateHooks):
     """Subclasses call `super().__init__()`, set layers as attributes and define `forward`."""
 
     training: bool
@@ -41,6 +42,8 @@ class Module(Tree):
         put("_forward_pre_hooks", {})
         put("_backward_hooks", {})
         put("_backward_pre_hooks", {})
+        for hooks in STATE_HOOKS:
+            put(hooks, {})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes; subclasses define it."""
@@ -248,6 +251,9 @@ class Module(Tree):
     ) -> state.IncompatibleKeys:
         """Copy values in by path; an error names every missing, unexpected or misshapen entry."""
         return state.load(self, state_dict, strict, assign)
+
+    def _expect(self, values: Mapping[str, Any]) -> None:
+        """These values, by their paths below this module, are about to be loaded."""
 
     def get_extra_state(self) -> Any:
         """More state to save under `_extra_state`; None for none."""

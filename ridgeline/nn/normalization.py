@@ -11,8 +11,10 @@ from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.operands import defaults
 from ridgeline.nn import functional, init
+from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
+from ridgeline.tensors.public import arange, pad
 from ridgeline.tensors.tensor import Tensor, tensor
 
 
@@ -302,6 +304,33 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """The older form of `LocalResponseNorm`: an odd window, and torch's running sum.
+
+    As in torch, the first channel stays in the sum once the window has passed it.
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ShapeError(f"CrossMapLRN2d takes [n, c, h, w], got {list(input.shape)}")
+        reach, channels = (self.size - 1) // 2, int(input.shape[1])
+        square = input * input
+        padded = pad(square, (0, 0, 0, 0, reach, reach))
+        total = padded.narrow(1, 0, channels)
+        for place in range(1, 2 * reach + 1):
+            total = total + padded.narrow(1, place, channels)
+        passed = arange(channels).reshape((-1, 1, 1)) > reach
+        total = total + choose(passed, square.narrow(1, 0, 1), 0.0)
+        return input / (total * (self.alpha / self.size) + self.k) ** self.beta
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ridgeline.errors import ArgumentError
 from ridgeline.nn.applied import Applied
 from ridgeline.tensors.tensor import Tensor
 
@@ -215,3 +216,38 @@ class MaxUnpool3d(_MaxUnpool):
     """The same over three axes."""
 
     function = "max_unpool3d"
+
+
+class _FractionalMaxPool(Applied):
+    def __init__(
+        self,
+        kernel_size: Window,
+        output_size: Window | None = None,
+        output_ratio: float | tuple[float, ...] | None = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        if (output_size is None) == (output_ratio is None):
+            raise ArgumentError(f"{type(self).__name__} takes either output_size or output_ratio")
+        super().__init__(
+            kernel_size=kernel_size,
+            output_size=output_size,
+            output_ratio=output_ratio,
+            return_indices=return_indices,
+        )
+        self.register_buffer("_random_samples", _random_samples)
+
+    def forward(self, input: Tensor) -> Any:
+        return super().forward(input, _random_samples=self._random_samples)
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Maxima over windows at random places of [n, c, h, w]."""
+
+    function = "fractional_max_pool2d"
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The same over three axes."""
+
+    function = "fractional_max_pool3d"

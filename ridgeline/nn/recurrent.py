@@ -16,7 +16,8 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensors.public import cat, sigmoid, stack, tanh, zeros
+from ridgeline.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from ridgeline.tensors.public import arange, cat, sigmoid, stack, tanh, where, zeros
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.control_flow import scan
 
@@ -225,9 +226,12 @@ class RNNBase(Module):
         return tuple(given)
 
     def _run(
-        self, x: Tensor, suffix: str, state: tuple[Tensor, ...]
+        self, x: Tensor, suffix: str, state: tuple[Tensor, ...], there: Tensor | None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """One layer in one direction: all hidden states, and the last state."""
+        """One layer in one direction: all hidden states, and the last state.
+
+        Where `there` [length, batch, 1] is false a sequence has ended and keeps its state.
+        """
         cell, biases = _CELLS[self.mode], [None, None]
         if self.bias:
             biases = [getattr(self, f"bias_{kind}{suffix}") for kind in ("ih", "hh")]
@@ -242,11 +246,25 @@ class RNNBase(Module):
                 state = (functional.linear(state[0], narrow), *state[1:])
             return state, state[0]
 
-        last, seen = scan(step, state, given, reverse=suffix.endswith("_reverse"))
+        def checked(state: tuple[Tensor, ...], now: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+            moved, _ = step(state, now[0])
+            kept = tuple(where(now[1], new, old) for new, old in zip(moved, state))
+            return kept, kept[0]
+
+        back = suffix.endswith("_reverse")
+        if there is None:
+            last, seen = scan(step, state, given, reverse=back)
+        else:
+            last, seen = scan(checked, state, (given, there), reverse=back)
         return seen, last
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-        """All outputs of the last layer, and the last state of every layer."""
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        """All outputs of the last layer, and the last state of every layer.
+
+        A packed batch gives a packed batch; its last states are those at each sequence's end.
+        """
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
         alone = len(input.shape) == 2
         if alone:
             input = input.unsqueeze(1)
@@ -267,7 +285,20 @@ class RNNBase(Module):
             output = output.transpose(0, 1)
         return output, last if self.mode == "LSTM" else last[0]
 
-    def _layers(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """Sequences of different lengths, in the order in which they were given."""
+        padded, lengths = pad_packed_sequence(packed)
+        steps, batch = int(padded.shape[0]), int(padded.shape[1])
+        there = arange(steps).unsqueeze(-1) < lengths
+        state = self._initial(batch, padded, hx)
+        output, last = self._layers(padded, state, there.unsqueeze(-1))
+        sorts = packed.sorted_indices is not None
+        again = pack_padded_sequence(output, lengths, enforce_sorted=not sorts)
+        return again, last if self.mode == "LSTM" else last[0]
+
+    def _layers(
+        self, x: Tensor, state: tuple[Tensor, ...], there: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """All layers in order; inputs of later ones are dropped out while training."""
         last, number = [], 0
         for layer in range(self.num_layers):
@@ -275,7 +306,7 @@ class RNNBase(Module):
                 x = functional.dropout(x, self.dropout, True)
             outputs = []
             for suffix in self._suffixes(layer):
-                out, end = self._run(x, suffix, tuple(part[number] for part in state))
+                out, end = self._run(x, suffix, tuple(part[number] for part in state), there)
                 outputs.append(out)
                 last.append(end)
                 number += 1

@@ -11,8 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
 from ridgeline.nn.parameter import Parameter
+from ridgeline.nn.state_hooks import (
+    StateDictError,
+    after_loading,
+    after_saving,
+    before_loading,
+    before_saving,
+)
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor, tensor
 
@@ -23,12 +29,6 @@ FLOAT32, FLOAT64 = dtypes.float32, dtypes.float64
 FLOAT16, BFLOAT16 = dtypes.float16, dtypes.bfloat16
 EXTRA = "_extra_state"
 _SHOWN = 8  # entries of each kind that an error lists
-
-
-class StateDictError(RidgelineError):
-    """A state_dict that does not fit the module it is loaded into."""
-
-    code = "RL0310"
 
 
 class IncompatibleKeys(NamedTuple):
@@ -53,6 +53,7 @@ def entries(module: Module) -> Iterator[tuple[str, Module, str]]:
 def collect(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
     """All values by path, detached unless `keep_vars`."""
     values: dict[str, Any] = {}
+    before_saving(module.named_modules(), prefix, keep_vars)
     for path, owner, name in entries(module):
         value = getattr(owner, name)
         values[prefix + path] = value if keep_vars else value.detach()
@@ -60,6 +61,7 @@ def collect(module: Module, prefix: str, keep_vars: bool) -> dict[str, Any]:
         extra = owner.get_extra_state()
         if extra is not None:
             values[f"{prefix}{path}.{EXTRA}" if path else prefix + EXTRA] = extra
+    after_saving(module.named_modules(), prefix, values)
     return values
 
 
@@ -67,6 +69,10 @@ def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) 
     """Copy `values` into the module, or with `assign` put them in place of its own."""
     if not isinstance(values, Mapping):
         raise StateDictError(f"expected a dict of tensors, got {type(values).__name__}")
+    values = before_loading(module.named_modules(), values, strict)
+    for path, owner in module.named_modules():
+        start = f"{path}." if path else ""
+        owner._expect({k.removeprefix(start): v for k, v in values.items() if k.startswith(start)})
     own = {path: (owner, name) for path, owner, name in entries(module)}
     extras = {
         (f"{path}.{EXTRA}" if path else EXTRA): owner
@@ -76,15 +82,26 @@ def load(module: Module, values: Mapping[str, Any], strict: bool, assign: bool) 
     missing = [path for path in own if path not in values]
     unexpected = [path for path in values if path not in own and path not in extras]
     misshapen = list(_misshapen(own, values))
-    if misshapen or (strict and (missing or unexpected)):
-        raise fault(module, missing if strict else [], unexpected if strict else [], misshapen)
+    found = IncompatibleKeys(missing, unexpected)
+    forgiving = any(owner._load_state_dict_post_hooks for owner in module.modules())
+    if misshapen or (strict and not forgiving):
+        _check(module, found, misshapen, strict)
     with no_grad():
         for path, (owner, name) in own.items():
             if path in values:
                 _put(owner, name, values[path], assign)
     for path, owner in extras.items():
         owner.set_extra_state(values[path])
-    return IncompatibleKeys(missing, unexpected)
+    if forgiving:  # hooks may take keys off the lists, so these are looked at last
+        after_loading(module.named_modules(), found)
+        _check(module, found, [], strict)
+    return found
+
+
+def _check(module: Module, found: IncompatibleKeys, misshapen: list[str], strict: bool) -> None:
+    missing, unexpected = found if strict else ([], [])
+    if missing or unexpected or misshapen:
+        raise fault(module, missing, unexpected, misshapen)
 
 
 def _misshapen(own: Mapping[str, tuple[Module, str]], values: Mapping[str, Any]) -> Iterator[str]:

@@ -160,7 +160,11 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     ct = cotangents[0]
     if ct is None:
         return [None, None]
-    return [operand_gradient(current, ct, 0), operand_gradient(current, ct, 1)]
+    (left, right), attrs = current.inputs, current.attrs
+    return [
+        operand_gradient(attrs, 0, left.shape, conj(right), ct),
+        operand_gradient(attrs, 1, right.shape, conj(left), ct),
+    ]
 
 
 def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
@@ -173,12 +177,14 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     return [add(*parts) if len(parts) == 2 else parts[0] if parts else None]
 
 
-def operand_gradient(current: Node, ct: Node, which: int) -> Node:
+def operand_gradient(
+    attrs: ContractAttrs, which: int, shape: tuple[Size, ...], other: Node, ct: Node
+) -> Node:
     """The gradient by one operand, as a contraction of the output gradient with the other."""
-    views, solved = _solved(current.attrs, which, current.inputs[which].shape, ct.types[0])
-    for op, attrs in views:
-        ct = node(op, (ct,), attrs)
-    return contract(ct, conj(current.inputs[1 - which]), solved)
+    views, solved = _solved(attrs, which, shape, ct.types[0])
+    for op, settings in views:
+        ct = node(op, (ct,), settings)
+    return contract(ct, other, solved)
 
 
 @lru_cache(maxsize=4096)

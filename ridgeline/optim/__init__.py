@@ -1,14 +1,14 @@
 """Optimizers and learning-rate schedules with torch.optim's names and update formulas."""
 
-from ridgeline.optim import lr_scheduler
+from ridgeline.optim import lr_scheduler, swa_utils
 from ridgeline.optim.adam import Adam, AdamW
 from ridgeline.optim.adam_variants import LAMB, Adamax, Lion, NAdam, RAdam
 from ridgeline.optim.adaptive import Adadelta, Adagrad, RMSprop
-from ridgeline.optim.averaging import AveragedModel, get_ema_avg_fn, get_swa_avg_fn
 from ridgeline.optim.lbfgs import LBFGS
 from ridgeline.optim.optimizer import Optimizer
 from ridgeline.optim.others import ASGD, Adafactor, Muon, Rprop
 from ridgeline.optim.sgd import SGD
+from ridgeline.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_swa_avg_fn
 
 __all__ = [
     "ASGD",
@@ -32,4 +32,5 @@ __all__ = [
     "get_ema_avg_fn",
     "get_swa_avg_fn",
     "lr_scheduler",
+    "swa_utils",
 ]

@@ -14,11 +14,11 @@ from ridgeline.nn.functional import (
     attention,
     dropouts,
     embeddings,
+    fractional,
     losses,
     normalization,
     resizing,
     shuffles,
-    transposed,
     windows,
 )
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
@@ -28,8 +28,8 @@ from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.tensor import Tensor
 
 _MODULES = (
-    activations, attention, dropouts, embeddings, losses, normalization, resizing,
-    shuffles, transposed, windows,
+    activations, attention, dropouts, embeddings, fractional, losses, normalization, resizing,
+    shuffles, windows,
 )  # fmt: skip
 
 NAMES = frozenset((

@@ -1,4 +1,4 @@
-"""Helpers over all parameters of a model: clipping, one long vector, weights in other terms."""
+"""Clipping of gradients, by their common norm or element by element."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import RidgelineError
 from ridgeline.nn.functional.losses import p_norm
-from ridgeline.nn.reparametrized import (
-    remove_spectral_norm as remove_spectral_norm,
-    remove_weight_norm as remove_weight_norm,
-    spectral_norm as spectral_norm,
-    weight_norm as weight_norm,
-)
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.public import cat, clamp, stack
+from ridgeline.tensors.public import clamp, stack
 from ridgeline.tensors.tensor import Tensor, tensor
 
 
@@ -59,21 +53,3 @@ def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = 
     with no_grad():
         for gradient in _gradients(parameters):
             gradient.copy_(gradient.clamp(-clip_value, clip_value))
-
-
-def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters as one vector, through which gradients flow."""
-    return cat([parameter.reshape(-1) for parameter in parameters])
-
-
-def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Write the parts of a vector into parameters."""
-    members = list(parameters)
-    wanted = sum(p.numel() for p in members)
-    if tuple(vec.shape) != (wanted,):
-        raise ShapeError(f"a vector of {wanted} elements is needed, got {list(vec.shape)}")
-    start = 0
-    for parameter in members:
-        part = vec.detach().narrow(0, start, parameter.numel())
-        parameter.data.copy_(part.reshape(tuple(parameter.shape)))
-        start += parameter.numel()

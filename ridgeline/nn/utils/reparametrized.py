@@ -44,7 +44,7 @@ def _restored(module: Module, name: str, *parts: str) -> None:
     setattr(module, name, Parameter(weight))
 
 
-def _length(weight: Tensor, dim: int | None) -> Tensor:
+def length_along(weight: Tensor, dim: int | None) -> Tensor:
     """The norm over all axes but one, or over all."""
     axes = tuple(range(weight.dim()))
     if dim is not None:
@@ -55,12 +55,12 @@ def _length(weight: Tensor, dim: int | None) -> Tensor:
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     """Split a weight into a length, `name_g`, and a direction, `name_v`."""
     weight = _taken(module, name)
-    setattr(module, f"{name}_g", Parameter(_length(weight.detach(), dim)))
+    setattr(module, f"{name}_g", Parameter(length_along(weight.detach(), dim)))
     setattr(module, f"{name}_v", Parameter(weight.detach()))
 
     def compute(layer: Any) -> Tensor:
         direction = getattr(layer, f"{name}_v")
-        result: Tensor = direction * (getattr(layer, f"{name}_g") / _length(direction, dim))
+        result: Tensor = direction * (getattr(layer, f"{name}_g") / length_along(direction, dim))
         return result
 
     _computed(module, name, compute)
