@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import machine
-from benchmarks.measure import measure
+from benchmarks.measure import Outcome, measure
 from benchmarks.report import as_json, print_report, write_json
 from benchmarks.workload import CANDIDATES
 from benchmarks.workloads import WORKLOADS, named
@@ -45,7 +46,9 @@ def main() -> int:
     if wrong:
         parser.error(f"no candidate {wrong[0]!r}; there are {', '.join(CANDIDATES)}")
     progress = Console(stderr=True)
-    outcomes = []
+    outcomes: list[Outcome] = []
+    described = machine.describe()
+    stored: Path | None = None
     chosen = [full for given in arguments.names for full in named(given)]
     for name in chosen or WORKLOADS:
         workload = WORKLOADS[name]
@@ -63,15 +66,16 @@ def main() -> int:
                     first_calls=not arguments.no_warm_first,
                 )
             )
-    described = machine.describe()
-    data = as_json(outcomes, described)
+        data = as_json(outcomes, described)
+        if not arguments.no_save:  # after each, so that a run that is cut short is not lost
+            stored = write_json(data, over=stored)
     if arguments.json:
         print(json.dumps(data, indent=1))
     else:
         width = None if sys.stdout.isatty() else WIDTH
         print_report(outcomes, described, Console(width=width))
-    if not arguments.no_save:
-        print(f"stored in {write_json(data)}", file=sys.stderr)
+    if stored is not None:
+        print(f"stored in {stored}", file=sys.stderr)
     return 0
 
 

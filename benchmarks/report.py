@@ -164,13 +164,19 @@ def as_json(outcomes: Sequence[Outcome], machine: dict[str, Any]) -> dict[str, A
     }
 
 
-def write_json(data: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Store a run under its date and machine; an earlier run of the day is kept."""
+def write_json(data: dict[str, Any], folder: Path = RESULTS, over: Path | None = None) -> Path:
+    """Store a run under its date and machine, or over its own beginning; earlier runs are kept."""
+    path = over or _unused(data, folder)
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps(data, indent=1) + "\n")
+    return beside.replace(path)
+
+
+def _unused(data: dict[str, Any], folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     kind = f"{platform.machine()}-{data['machine']['cores']}cores"
     stem = f"{data['date'][:10]}-{kind}"
     path, number = folder / f"{stem}.json", 2
     while path.exists():
         path, number = folder / f"{stem}-{number}.json", number + 1
-    path.write_text(json.dumps(data, indent=1) + "\n")
     return path
