@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any
 from weakref import ref
 
@@ -26,6 +26,8 @@ from ridgeline.tracing.capture import (
     ArgumentInput,
     Capture,
     CellInput,
+    NumberInput,
+    Source,
 )
 from ridgeline.tracing.effects import (
     Effects,
@@ -46,6 +48,7 @@ from ridgeline.tracing.effects import (
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
+from ridgeline.tracing.steady import Steady, steady_values
 
 
 def _settings() -> dict[str, Any]:
@@ -222,14 +225,20 @@ class Trace:
             return node in inputs or node.buffer is not None
 
         prepared = prepare(outputs, is_input)
-        order = topological(prepared, is_input)
+        self.steady = self._steady(prepared, is_input, inputs)
+        kept = () if self.steady is None else self.steady.values
+
+        def is_given(node: Node) -> bool:
+            return is_input(node) or node in kept
+
+        order = topological(prepared, is_given)
         used = {node for node in order if is_input(node)}
         slots = [node for node in inputs if node in used]
         slots += [node for node in order if node in used and node not in inputs]
         for node in order:
             if node.op is LEAF_OP and node not in used:
                 raise AssertionError("a traced graph reads a leaf that is neither input nor value")
-        self.graph, self.slots = prepared, slots
+        self.graph, self.slots = prepared, [*slots, *kept]
         self.output_types = [node.types[0] for node in prepared]
         self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
         self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
@@ -238,7 +247,23 @@ class Trace:
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
         plain = (CellInput, ArgumentInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
-        self.program: Runnable = program_for(prepared, slots)
+        self.program: Runnable = program_for(prepared, self.slots)
+
+    def _steady(
+        self, roots: Sequence[Node], is_input: Callable[[Node], bool], inputs: Mapping[Node, Source]
+    ) -> Steady | None:
+        """What inference computes from tensors that it does not change."""
+        if self.signature.gradients:
+            return None
+        written = {w.source.cell for w in self.effects.writes if isinstance(w.source, CellInput)}
+        sources = {
+            node: source
+            for node, source in inputs.items()
+            if isinstance(source, NumberInput)
+            or (isinstance(source, CellInput) and source.cell not in written)
+        }
+        values = steady_values(roots, is_input, sources)
+        return Steady(values, sources) if values else None
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
         """Arguments that the function can also reach by itself: they must stay the same cell."""
@@ -331,6 +356,8 @@ class Trace:
             buffers[slot] = cell.node.buffer if ready else settled(cell)
         for slot, source in self.others:
             buffers[slot] = live_buffer(source, leaves)
+        if self.steady is not None:
+            buffers += self.steady.buffers()
         return buffers
 
     def replay(self, leaves: Sequence[Any]) -> Any:
