@@ -20,6 +20,8 @@ MOST_ELEMENTS = 3000
 _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 _EXACT_TYPES = ("float32",) * 6 + ("float64", "int32", "int64", "int64", "uint8", "bool",
                                    "bfloat16", "float16", "int16")  # fmt: skip
+_UNDER_GRADIENT = 0.4  # programs that begin with something to differentiate by
+_DIFFERENTIATED = 0.8  # programs that end with the gradient of what is tracked by then
 _SMOOTH_TYPES = ("float32",) * 6 + ("float64", "bfloat16", "float16")
 
 
@@ -104,7 +106,7 @@ class Maker:
 
 def generate(seed: int, size: int = 8) -> Program:
     """The random program of a seed, with about `size` statements."""
-    from tests.fuzz import exact, smooth  # their makers use this module's types
+    from tests.fuzz import exact, flow, smooth  # their makers use this module's types
 
     rng = random.Random(seed)
     flavour: Flavour = "smooth" if rng.random() < 0.35 else "exact"
@@ -114,12 +116,14 @@ def generate(seed: int, size: int = 8) -> Program:
     wanted = max(2, round(rng.expovariate(1 / size)) + 1)
     with rl.config.override(tier="interpreter"), rl.eager():
         _begin(maker, seed)
+        if rng.random() < _UNDER_GRADIENT:
+            _add(maker, flow.begin_gradient(maker), seed)
         attempts = 0
         while len(maker.statements) < min(wanted, 3 * size) and attempts < 8 * wanted:
             attempts += 1
-            made = rng.choices(makers[0], makers[1])[0](maker)
-            if made is not None:
-                _extend(maker, [made] if isinstance(made, Statement) else made, seed)
+            _add(maker, rng.choices(makers[0], makers[1])[0](maker), seed)
+        if rng.random() < _DIFFERENTIATED:
+            _add(maker, flow.end_gradient(maker), seed)
         variables = [v for v in maker.variables() if v.name.startswith("v")]
     if not variables:
         return generate(seed + 1_000_003, size)
@@ -162,8 +166,11 @@ def _begin(maker: Maker, seed: int) -> None:
         exec(statement.line, maker.names)
 
 
-def _extend(maker: Maker, made: list[Statement], seed: int) -> None:
+def _add(maker: Maker, made: Statement | list[Statement] | None, seed: int) -> None:
     """Add statements if they run, stay exact and stay small."""
+    if made is None:
+        return
+    made = [made] if isinstance(made, Statement) else made
     try:
         with exact_only() if maker.flavour == "exact" else nullcontext():
             for statement in made:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tests.fuzz.common import COMMON, places
+from tests.fuzz.common import COMMON
 from tests.fuzz.exact import _broadcasts, convolution, product
 from tests.fuzz.generate import Maker, Statement
+from tests.fuzz.views import places
 
 
 def unary(m: Maker) -> Statement | None:

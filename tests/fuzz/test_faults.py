@@ -37,6 +37,12 @@ def programs_until_found(fault: Fault, most: int = MOST_PROGRAMS) -> int | None:
     return None
 
 
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_can_be_planted_in_the_code_as_it_is(fault: Fault) -> None:
+    with planted(fault):
+        pass
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_fault_is_found(name: str) -> None:
     (fault,) = [f for f in FAULTS if f.name == name]

@@ -1,0 +1,81 @@
+"""Statements about what surrounds values: gradients, Python state, batching, control flow."""
+
+from __future__ import annotations
+
+from tests.fuzz.generate import Maker, Statement
+
+
+def begin_gradient(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.size > 0 and not v.tracked)
+    if a is None:
+        return None
+    wide = "" if a.dtype in ("float32", "float64") else ".to(f32)"
+    return m.let(f"{a.name}.detach(){wide}.clone().requires_grad_()")
+
+
+def end_gradient(m: Maker) -> list[Statement] | None:
+    """The gradient of something tracked by the leaves it came from."""
+    y = m.pick(lambda v: v.tracked and not m.names[v.name].is_leaf)
+    leaves = [v for v in m.variables() if v.tracked and m.names[v.name].is_leaf]
+    if y is None or not leaves:
+        return None
+    x = leaves[-1]
+    weight = f"rl.arange({y.size}).reshape({list(y.shape)}) % 3 - 1"
+    loss = f"({y.name} * ({weight})).sum()" if m.rng.random() < 0.6 else f"{y.name}.sum()"
+    if m.rng.random() < 0.5:
+        options = "allow_unused=True, materialize_grads=True, retain_graph=True"
+        return [m.let(f"rl.autograd.grad({loss}, [{x.name}], {options})[0]")]
+    copied = m.let(
+        f"{x.name}.grad.clone() if {x.name}.grad is not None else rl.zeros_like({x.name})"
+    )
+    return [Statement(f"{loss}.backward(retain_graph=True)"), copied]
+
+
+def python_state(m: Maker) -> Statement | None:
+    """A number from outside the function, which changes between calls."""
+    a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half)
+    if a is None:
+        return None
+    return m.let(f"{a.name} * {m.rng.choice(('K', 'BOX.scale', 'BOX.shifts[0]'))}")
+
+
+def python_branch(m: Maker) -> Statement | None:
+    a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half)
+    if a is None:
+        return None
+    forms = [
+        f"{a.name} + 1 if K > 2 else {a.name} * 2",
+        f"sum([{a.name} * i for i in range(K)])",
+        f"{a.name} - 1 if {a.name}.numel() > 4 else {a.name}",
+    ]
+    return m.let(m.rng.choice(forms))
+
+
+def mapped(m: Maker) -> Statement | None:
+    """A function over the rows of a variable, batched."""
+    a = m.pick(lambda v: v.rank >= 2 and v.size > 0 and v.dtype not in ("bool", "uint8"))
+    if a is None or a.half:
+        return None
+    body = m.rng.choice(
+        ("r + r.flip(0)", "r * 2 - 1", "r.reshape(-1)", "rl.cat([r, r], 0)", "r[0] + r")
+    )
+    return m.let(f"rl.vmap(lambda r: {body})({a.name})")
+
+
+def control_flow(m: Maker) -> Statement | None:
+    """Branches and loops that are part of the graph."""
+    a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half and v.size > 0)
+    if a is None:
+        return None
+    n = a.name
+    forms = [f"rl.cond({n}.sum() > 0, lambda r: r + 1, lambda r: r * 2, {n})"]
+    step = "rl.tanh(c + r)" if m.flavour == "smooth" else "(c + r) % 5"
+    if a.rank >= 1:
+        back = m.rng.random() < 0.3
+        part = m.rng.randrange(2)
+        scanned = f"rl.scan(lambda c, r: ({step}, c - r), {n}[0] * 0, {n}, reverse={back})"
+        forms += [f"{scanned}[{part}]"] * 2
+    if not a.tracked:
+        times = f"lambda s: (s[0] + 1, s[1] + {n})"
+        forms.append(f"rl.while_loop(lambda s: s[0] < K, {times}, (rl.tensor(0), {n} * 0))[1]")
+    return m.let(m.rng.choice(forms), portable=False)
