@@ -111,6 +111,11 @@ def steps_between(result: Node, source: Node) -> tuple[Step, ...] | None:
     return tuple(reversed(steps))
 
 
+def no_step(rank: int) -> Step:
+    """A step that moves nothing: it tells a view of a whole variable from the variable."""
+    return PERMUTE, movement.PermuteAttrs(tuple(range(rank)))
+
+
 def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
     """The cell's new value when `value` is written through a view."""
     before = [base]

@@ -39,6 +39,7 @@ from ridgeline.tensors.cells import (
     apply_steps,
     contiguous_strides,
     filled_leaf,
+    no_step,
     rare,
     steps_between,
     strides_of,
@@ -658,8 +659,11 @@ def as_view(source: Tensor, base: Node, result: Node) -> Tensor:
     if steps is None:
         return wrap(result, _result_mode(source._resolved()[1].mode))
     track = source._track
-    if not modes.gradients and source._resolved()[1].mode >= GRAPH:
-        track = Track(CUT, modes.capture)
+    if source._resolved()[1].mode >= GRAPH:
+        if not modes.gradients:
+            track = Track(CUT, modes.capture)
+        elif not steps:
+            steps = (no_step(len(result.shape)),)
     made = alias(source, track)
     made._steps = source._steps + steps
     made._seen = None

@@ -388,3 +388,15 @@ def test_graphs_die_with_their_tensors():
     gc.collect()
     assert node() is None, "a spent loss holds no graph"
     assert loss.requires_grad and w.grad is not None
+
+
+@pytest.mark.parametrize("same", ["x[:]", "x[...]", "x.view(3, 2)", "x.expand(3, 2)", "x.T.T"])
+def test_a_view_of_a_whole_variable_is_not_the_variable(same):
+    def gradients(module):
+        x = module.ones(3, 2, requires_grad=True)
+        view = eval(same, {"x": x})
+        by_x, by_view = module.autograd.grad((x * 2).sum(), [x, view], allow_unused=True)
+        (through,) = module.autograd.grad((view * 3).sum(), [x])
+        return view.is_leaf, by_x.tolist(), by_view, through.tolist()
+
+    assert gradients(rl) == gradients(torch)
