@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, is_apart, nbytes
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
@@ -61,7 +62,7 @@ class Group:
     @property
     def name(self) -> str:
         """What the group computes."""
-        return self.apart.op.name if self.apart else self.loops.kernel.name
+        return self.apart.op.name if self.apart else self.loops.name
 
     @property
     def loops(self) -> Lowered:
@@ -94,12 +95,14 @@ class Fuser:
     refused: set[tuple[frozenset[Node], frozenset[Node]]] = field(default_factory=set)
     heap: list[tuple[float, int, int]] = field(default_factory=list)
     position: dict[Node, int] = field(default_factory=dict)
+    precedence: Precedence = field(default_factory=lambda: Precedence({}))
 
     def run(self) -> Fusion:
         """Merge while a merge saves time; give the kernels in order."""
         self.position = {node: i for i, node in enumerate(self.values.order)}
         for unit in self._units():
             self._add(self._group(unit, unit))
+        self.precedence = Precedence({n: self._sources(g) for n, g in self.groups.items()})
         for group in list(self.groups.values()):
             self._propose(group)
         while self.heap:
@@ -209,7 +212,7 @@ class Fuser:
         """Put every neighbour that might merge with a group on the heap."""
         if group.lowered is None:
             return
-        neighbours = {self.owner[r] for r in group.reads if r in self.owner}
+        neighbours = self._sources(group)
         for value in group.values:
             neighbours |= self.readers.get(value, set())
         for source in group.reads:
@@ -253,6 +256,7 @@ class Fuser:
         self._remove(a)
         self._remove(b)
         self._add(merged)
+        self.precedence.merge(a.number, b.number, merged.number)
         self._propose(merged)
 
     def _refuse(
@@ -269,27 +273,18 @@ class Fuser:
 
     def _between(self, a: Group, b: Group) -> bool:
         """True if a path from one group to the other leads through a third."""
-        for source, target in ((a, b), (b, a)):
-            seen = {source.number}
-            stack = [n for v in source.values for n in self.readers.get(v, ())]
-            stack = [n for n in stack if n not in (source.number, target.number)]
-            while stack:
-                number = stack.pop()
-                if number in seen:
-                    continue
-                seen.add(number)
-                for value in self.groups[number].values:
-                    for reader in self.readers.get(value, ()):
-                        if reader == target.number:
-                            return True
-                        stack.append(reader)
+        for first, last in ((a.number, b), (b.number, a)):
+            if self.precedence.comes_before(first, last.number):
+                return any(self.precedence.comes_before(first, n) for n in self._sources(last))
         return False
+
+    def _sources(self, group: Group) -> set[int]:
+        """The groups that a group reads from."""
+        return {self.owner[r] for r in group.reads if r in self.owner}
 
     def _ordered(self) -> list[Group]:
         """Kernels so that each comes after those it reads from."""
-        waiting = {
-            n: {self.owner[r] for r in g.reads if r in self.owner} for n, g in self.groups.items()
-        }
+        waiting = {number: self._sources(group) for number, group in self.groups.items()}
         ready = sorted(n for n, needs in waiting.items() if not needs)
         order: list[Group] = []
         users: dict[int, list[int]] = {}

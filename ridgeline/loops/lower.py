@@ -8,8 +8,9 @@ contraction has its output axes as rows and its summed axes as inner axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -71,17 +72,27 @@ class Chain:
     outputs: tuple[str, ...]  # its own axes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Lowered:
-    """A kernel, and the node that each slot holds: first those read, then those written."""
+    """The loops of a group, and the node that each slot holds: first those read, then written."""
 
-    kernel: Kernel
+    name: str
+    body: Stmt  # over `views`, which are not yet parameters
+    views: Mapping[Buffer, Buffer]  # the parameter that each becomes
+    sizes: tuple[str, ...]
     slots: tuple[Node, ...]
     reads: int
     rows: tuple[Axis, ...]
     inner: tuple[Axis, ...]
     anchor: Op | None  # the op of the first fold, which decides the kernel's family
     chain: Chain | None = None  # the stages of a chain of contractions
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel; made only when asked for, since most groups merge into larger ones."""
+        params = tuple(sorted(self.views.values(), key=lambda b: (b.slot, b.name)))
+        final = map_buffers(self.body, lambda buffer: self.views.get(buffer, buffer))
+        return Kernel(self.name, params, self.sizes, final)
 
 
 @dataclass(slots=True)
@@ -137,7 +148,7 @@ class GroupLowering:
         return self.finished(body, space, folds[0].op if folds else None)
 
     def finished(self, body: Stmt, space: Space, anchor: Op | None) -> Lowered:
-        """The kernel around a body: slots in order, parameters and sizes."""
+        """What becomes a kernel around a body: slots in order, parameters and sizes."""
         reads = [n for n in self.slots if n not in self.stored]
         order = (*reads, *self.stored)
         number = {node: i for i, node in enumerate(order)}
@@ -145,14 +156,12 @@ class GroupLowering:
         for (node, shape), old in self.views.items():
             extents = tuple(size_expr(s) for s in shape)
             renamed[old] = Buffer(old.name, extents, old.dtype, "global", number[node])
-        final = map_buffers(body, lambda buffer: renamed.get(buffer, buffer))
-        params = tuple(sorted(renamed.values(), key=lambda b: (b.slot, b.name)))
         sizes = [s for n in order for s in n.shape] + [
             a.extent for a in (*space.rows, *space.inner)
         ]
         names = tuple(s.name for s in symbols(sizes))
-        kernel = Kernel(self.name, params, names, final)
-        return Lowered(kernel, order, len(reads), space.rows, space.inner, anchor)
+        rows, inner = space.rows, space.inner
+        return Lowered(self.name, body, renamed, names, order, len(reads), rows, inner, anchor)
 
     # ---- the space ----------------------------------------------------------------------------
 

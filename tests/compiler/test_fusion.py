@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -151,3 +154,27 @@ def test_the_arena_is_hardly_larger_than_what_is_alive(
     outputs, inputs = traced(function, args, monkeypatch)
     layout = lay_out(lower_graph(outputs, inputs), inputs, backend("cpu").launch)
     assert layout.arena_bytes <= 1.05 * layout.peak_live
+
+
+_NAMES = """
+import pytest
+from ridgeline.compiler import lower_graph
+from tests.compiler.test_fusion import _gpt_step, _lenet_step, traced
+
+for made in (_lenet_step, _gpt_step):
+    with pytest.MonkeyPatch.context() as patch:
+        outputs, inputs = traced(*made(), patch)
+    print([k.kernel.name for k in lower_graph(outputs, inputs).kernels])
+"""
+
+
+def test_every_process_makes_the_same_kernels() -> None:
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", _NAMES],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert texts[0] == texts[1] != ""
