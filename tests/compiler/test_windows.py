@@ -39,8 +39,8 @@ def convolution(length: int, taps: int, stride: int, dilation: int, margin: int)
 def input_gradient(forward: Node) -> tuple[Node, Node]:
     """The gradient by the image, and the leaf of the output gradient."""
     outer = leaf(forward.type)
-    padded = operand_gradient(forward, outer, 0)
-    source = forward.inputs[0]
+    source, weight = forward.inputs
+    padded = operand_gradient(forward.attrs, 0, source.shape, weight, outer)
     if source.op is not PAD:
         return padded, outer
     image = source.inputs[0]
