@@ -13,6 +13,7 @@ import numpy as np
 
 from ridgeline.errors import ArgumentError, ShapeError
 from ridgeline.models.language import LanguageModel
+from ridgeline.nn.utils.rnn import pad_sequence
 from ridgeline.random import Generator
 from ridgeline.tensors.public import argmax, cat, multinomial, softmax, sort, where
 from ridgeline.tensors.tensor import Tensor, as_tensor, tensor
@@ -24,7 +25,7 @@ _SMALLEST = 16  # positions for which programs are made at least
 def generate(
     model: LanguageModel, tokens: Any, max_new_tokens: int, *, temperature: float = ...,
     top_k: int | None = ..., top_p: float | None = ..., eos: int | None = ...,
-    seed: int | None = ..., stream: Literal[False] = ...,
+    pad: int = ..., seed: int | None = ..., stream: Literal[False] = ...,
 ) -> Tensor: ...  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def generate(
 def generate(
     model: LanguageModel, tokens: Any, max_new_tokens: int, *, temperature: float = ...,
     top_k: int | None = ..., top_p: float | None = ..., eos: int | None = ...,
-    seed: int | None = ..., stream: Literal[True],
+    pad: int = ..., seed: int | None = ..., stream: Literal[True],
 ) -> Iterator[Tensor]: ...  # fmt: skip
 
 
@@ -45,6 +46,7 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     eos: int | None = None,
+    pad: int = 0,
     seed: int | None = None,
     stream: bool = False,
 ) -> Tensor | Iterator[Tensor]:
@@ -52,10 +54,11 @@ def generate(
 
     A temperature of 0 takes the likeliest token; above it tokens are drawn, among the `top_k`
     likeliest, or the fewest that hold a share `top_p`, where these are given. A row that has
-    come to `eos` repeats it, and generation ends when every row has. The model runs in the mode
-    that it is in: call `eval()` first after training with dropout.
+    come to `eos` repeats it, and generation ends when every row has. Prompts of different lengths
+    are given as a list of lists; shorter ones begin with `pad`, which the model does not see. The
+    model runs in the mode that it is in: call `eval()` first after training with dropout.
     """
-    prompt = as_tensor(tokens)
+    prompt, skipped = _aligned(tokens, pad)
     if prompt.dim() != 2 or 0 in prompt.shape or prompt.dtype.is_differentiable:
         raise ShapeError(
             f"a prompt is token numbers [batch, length], got {prompt.dtype} {list(prompt.shape)}",
@@ -70,10 +73,25 @@ def generate(
     _check(temperature, top_k, top_p)
     generator = Generator()
     generator.seed() if seed is None else generator.manual_seed(seed)
-    chosen = _chosen(model, prompt, max_new_tokens, temperature, top_k, top_p, eos, generator)
+    settings = (temperature, top_k, top_p, eos, generator)
+    chosen = _chosen(model, prompt, skipped, max_new_tokens, *settings)
     if stream:
         return chosen
     return cat([prompt, *(column.unsqueeze(-1) for column in chosen)], 1)
+
+
+def _aligned(tokens: Any, pad: int) -> tuple[Tensor, Tensor | None]:
+    """Prompts that end together, and how much padding each begins with, if any does."""
+    if not isinstance(tokens, list | tuple):
+        return as_tensor(tokens), None
+    lengths = [len(row) if hasattr(row, "__len__") else -1 for row in tokens]
+    if not lengths or min(lengths) == max(lengths) or min(lengths) < 0:
+        return as_tensor(tokens), None
+    if min(lengths) == 0:
+        raise ShapeError(f"prompt {lengths.index(0)} of {len(lengths)} is empty")
+    rows = [as_tensor(row) for row in tokens]
+    padded = pad_sequence(rows, batch_first=True, padding_value=pad, padding_side="left")
+    return padded, tensor([max(lengths) - length for length in lengths])
 
 
 def _check(temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -88,6 +106,7 @@ def _check(temperature: float, top_k: int | None, top_p: float | None) -> None:
 def _chosen(
     model: LanguageModel,
     prompt: Tensor,
+    skipped: Tensor | None,
     count: int,
     temperature: float,
     top_k: int | None,
@@ -102,7 +121,7 @@ def _chosen(
     cache = model.new_cache(batch, _rounded(length + count, model.context))
     padding = _rounded(length, model.context) - length
     padded = np.pad(prompt.numpy(), ((0, 0), (0, padding)))
-    scores = model.step(tensor(padded), tensor(0), tensor(length - 1), cache)
+    scores = model.step(tensor(padded), tensor(0), tensor(length - 1), cache, skipped)
     finished = np.zeros(batch, bool)
     last = length + count - 1
     for place in range(length, last + 1):
@@ -114,7 +133,7 @@ def _chosen(
         yield token
         if place == last or finished.all():
             return
-        scores = model.step(token.unsqueeze(-1), tensor(place), tensor(0), cache)
+        scores = model.step(token.unsqueeze(-1), tensor(place), tensor(0), cache, skipped)
 
 
 def _rounded(length: int, context: int) -> int:

@@ -63,14 +63,24 @@ class LanguageModel(Pretrained):
         return cache
 
     @jit
-    def step(self, tokens: Tensor, start: Tensor, last: Tensor, cache: Cache) -> Tensor:
+    def step(
+        self,
+        tokens: Tensor,
+        start: Tensor,
+        last: Tensor,
+        cache: Cache,
+        skipped: Tensor | None = None,
+    ) -> Tensor:
         """Take in tokens [batch, length] from position `start` on, and score what follows.
 
         `start` and `last`, the place of the last token that counts, are tensors: the compiled step
-        serves every position. The cache is written in place.
+        serves every position. The cache is written in place. Where rows begin with padding,
+        `skipped` [batch] says with how much.
         """
         with no_grad():
             places = arange(int(tokens.shape[1])) + start
-            what = cached_pass(places, int(cache[0].keys.shape[2]), self.rotation(places))
-            hidden = self._hidden(tokens, places, what, cache)
+            own = places if skipped is None else (places - skipped.unsqueeze(-1)).clamp(min=0)
+            capacity = int(cache[0].keys.shape[2])
+            what = cached_pass(places, capacity, self.rotation(own), skipped)
+            hidden = self._hidden(tokens, own, what, cache)
             return self.scores(hidden.index_select(1, last.reshape((1,))))[:, 0]

@@ -55,7 +55,7 @@ Cache = list[Past]  # one for each layer
 
 
 class Rotation(NamedTuple):
-    """Cosines and sines of the angles of every position, [length, head size]."""
+    """Cosines and sines of the angles of every position, [(batch, 1,) length, head size]."""
 
     cosines: Tensor
     sines: Tensor
@@ -68,9 +68,11 @@ class Rotation(NamedTuple):
 
 
 def rotation(places: Tensor, frequencies: Tensor) -> Rotation:
-    """The rotation of tokens at the given positions."""
+    """The rotation of tokens at positions [length], or [batch, length] where rows differ."""
     angles = places.to(dtype=frequencies.dtype).unsqueeze(-1) * frequencies
     angles = cat([angles, angles], -1)
+    if places.dim() == 2:
+        angles = angles.unsqueeze(1)  # all heads alike
     return Rotation(angles.cos(), angles.sin())
 
 
@@ -94,9 +96,18 @@ def seen(visible: Tensor) -> Tensor:
     return choose(visible, 0.0, -math.inf)
 
 
-def cached_pass(places: Tensor, capacity: int, rotation: Rotation | None) -> Pass:
-    """A pass over new tokens that see themselves and everything before them in the caches."""
-    visible = arange(capacity) <= places.unsqueeze(-1)
+def cached_pass(
+    places: Tensor, capacity: int, rotation: Rotation | None, skipped: Tensor | None = None
+) -> Pass:
+    """A pass over new tokens that see themselves and everything before them in the caches.
+
+    Of the caches' first positions each row leaves out as many as `skipped` [batch] says.
+    """
+    columns, own = arange(capacity), places.unsqueeze(-1)
+    visible = columns <= own
+    if skipped is not None:
+        counts = columns >= skipped.reshape((-1, 1, 1, 1))
+        visible = (visible & counts) | (columns == own)  # what is skipped sees itself: no NaN
     return Pass(mask=seen(visible), places=places, rotation=rotation)
 
 

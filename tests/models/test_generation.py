@@ -146,3 +146,22 @@ def test_prompts_that_are_none(model: Llama) -> None:
     for prompt in ([1, 2], np.zeros((2, 0), np.int64), np.zeros((2, 2), np.float32)):
         with pytest.raises(ShapeError, match="a prompt is"):
             generate(model, prompt, 1)
+
+
+@pytest.mark.parametrize("kind", [Llama, GPT2])
+def test_prompts_of_different_lengths_do_not_see_each_other(kind: Any, interpreted: None) -> None:
+    manual_seed(0)
+    if kind is Llama:
+        made: Any = Llama(Llama.configuration("tiny"), vocab_size=40, initializer_range=0.3)
+    else:
+        made = GPT2(vocab_size=40, n_positions=64, n_embd=32, n_layer=2, n_head=2,
+                    initializer_range=0.3)  # fmt: skip
+    made.eval()
+    prompts = [[5, 2, 9, 7], [3], [1, 4]]
+    together = as_array(generate(made, prompts, 6, pad=39))
+    assert together.shape == (3, 10) and together[1, :3].tolist() == [39] * 3
+    for row, prompt in zip(together, prompts):
+        alone = as_array(generate(made, [prompt], 6))[0]
+        assert row[4 - len(prompt) :].tolist() == alone.tolist()
+    with pytest.raises(ShapeError, match="prompt 1 of 2 is empty"):
+        generate(made, [[1], []], 2)
