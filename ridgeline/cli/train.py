@@ -19,8 +19,8 @@ NAME = "train"
 HELP = "train a model on your data or on what comes with it"
 # the keys of ridgeline.train.recipes.RECIPES, which is slow to import
 MODELS = (
-    "lenet", "mlp", "vgg11", "resnet18", "resnet34", "resnet50", "vit", "autoencoder", "vae", "gan",
-    "lstm", "gpt2", "llama", "gcn",
+    "lenet", "mlp", "vgg11", "resnet18", "resnet34", "resnet50", "vit", "unet", "autoencoder",
+    "vae", "gan", "lstm", "gpt2", "llama", "bert", "gcn",
 )  # fmt: skip
 
 
@@ -65,6 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clip", type=_rate, help="largest norm of the gradients (not clipped)")
     parser.add_argument("--ema", type=_share, help="decay of an average of the weights (none)")
     parser.add_argument("--length", type=_whole, help="tokens in a window of text (64)")
+    parser.add_argument(
+        "--validation", type=_share, help="share of the training data to measure each epoch (none)"
+    )
+    parser.add_argument(
+        "--precision", choices=("float32", "bfloat16"), help="of matrix products (float32)"
+    )
     parser.add_argument("--workers", type=_seed, default=0, help="processes that load data (0)")
     parser.add_argument("--device", default="cpu", help="where to train (cpu)")
     parser.add_argument("--out", type=Path, help="folder for the run (runs/MODEL)")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from ridgeline import dtypes
 from ridgeline.cli.train import MODELS
 from ridgeline.config import config
 from ridgeline.data import TensorDataset
@@ -22,7 +25,7 @@ from ridgeline.train.display import Display
 from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
 from ridgeline.train.loop import CHECKPOINT, drive
-from ridgeline.train.recipes import RECIPES, Options, Prepared, generative, images
+from ridgeline.train.recipes import RECIPES, Options, Prepared, generative, images, segmentation
 from ridgeline.train.recipes.pictures import Images, open_images
 
 SMALL = 4  # images
@@ -42,7 +45,7 @@ def little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         ]
         return dataclasses.replace(found, train=parts[0], test=parts[1])
 
-    for module in (images, generative):
+    for module in (images, generative, segmentation):
         monkeypatch.setattr(module, "open_images", few)
     monkeypatch.setattr(generative, "GAN", partial(GAN, width=4))
     monkeypatch.setattr("ridgeline.train.recipes.text.SAMPLE", 8)
@@ -51,15 +54,16 @@ def little(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def prepared(name: str, folder: Path, epochs: int = 2) -> Prepared:
+def prepared(name: str, folder: Path, epochs: int = 2, **more: Any) -> Prepared:
     defaults = RECIPES[name].defaults
-    text = name in ("lstm", "gpt2", "llama")
+    text = name in ("lstm", "gpt2", "llama", "bert")
     settings = dataclasses.replace(
         defaults,
         epochs=epochs,
         batch_size=min(2, defaults.batch_size),
         data=str(folder / "text.txt") if text else "",
         length=8 if text else defaults.length,
+        **more,
     )
     return RECIPES[name].prepare(settings, Options())
 
@@ -100,6 +104,17 @@ def test_a_run_in_two_parts_is_the_whole_run(name: str, tmp_path: Path) -> None:
     go(second, tmp_path / "parts", 2)
     pairs = zip(whole.model.parameters(), second.model.parameters())
     assert all(np.array_equal(as_array(a), as_array(b)) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", ["mlp", "unet", "vae", "bert"])
+def test_validation_in_bfloat16(name: str, tmp_path: Path) -> None:
+    run = prepared(name, tmp_path, 1, validation=0.5, precision="bfloat16")
+    go(run, tmp_path, 1)
+    log = (tmp_path / "log.jsonl").read_text()
+    (loss,) = re.findall(r'"validation_loss": ([\d.e-]+)', log)
+    assert np.isfinite(float(loss))
+    parameters = list(run.model.parameters())
+    assert all(p.dtype == dtypes.float32 for p in parameters)
 
 
 def test_mistakes() -> None:

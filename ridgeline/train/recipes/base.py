@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ridgeline import nn
-from ridgeline.data import DataLoader
+from ridgeline.data import DataLoader, Dataset, random_split
+from ridgeline.dtypes import bfloat16
 from ridgeline.errors import RidgelineError
 from ridgeline.optim import Optimizer
+from ridgeline.tensors.autocast import autocast
+from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.loop import Run
 from ridgeline.train.objectives import Objective
 from ridgeline.train.step import Average, Step
@@ -40,6 +44,8 @@ class Settings:
     clip: float = 0.0  # 0: gradients are not clipped
     ema: float = 0.0  # 0: no average of the weights is kept
     length: int = DEFAULT_LENGTH  # tokens in a window of text
+    validation: float = 0.0  # the share of the training data that only measures every epoch
+    precision: str = "float32"  # of matrix products: float32 or bfloat16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,31 @@ def make_run(
     scheduler: Any,
     loader: DataLoader,
     objective: Objective,
+    validation: Dataset[Any] | None = None,
 ) -> Run:
     """A run of the usual kind: one objective, one optimizer."""
+    if settings.precision == "bfloat16":
+        objective = autocast(options.device, bfloat16)(objective)
     average = Average(model, settings.ema) if settings.ema else None
     step = Step(model, optimizer, objective, settings.accumulate, settings.clip or None, average)
-    return Run(model, optimizer, scheduler, loader, step, asdict(settings), options.device)
+    run = Run(model, optimizer, scheduler, loader, step, asdict(settings), options.device)
+    if validation is not None:
+        evaluator = Evaluator(
+            model if average is None else average.model, objective, options.device
+        )
+        run.validate = partial(evaluator, DataLoader(validation, settings.batch_size))
+    return run
+
+
+def set_apart(settings: Settings, train: Dataset[Any]) -> tuple[Dataset[Any], Dataset[Any] | None]:
+    """The data to learn from, and what is kept for validation, if anything is."""
+    if not settings.validation:
+        return train, None
+    share = settings.validation
+    learnt, kept = random_split(train, [1 - share, share], seed=settings.seed)
+    if not len(kept):
+        raise RidgelineError(f"a share of {share} leaves no sample for validation")
+    return learnt, kept
 
 
 def check_batch(settings: Settings, count: int, what: str) -> None:

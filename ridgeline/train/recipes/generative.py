@@ -28,6 +28,7 @@ from ridgeline.train.recipes.base import (
     check_batch,
     make_run,
     only,
+    set_apart,
 )
 from ridgeline.train.recipes.pictures import Images, open_images
 from ridgeline.train.recipes.text import mean_loss
@@ -35,7 +36,7 @@ from ridgeline.train.recipes.text import mean_loss
 SHOWN = 10  # images in a row of a picture
 
 
-def _pixels(images: Images, part: Any, low: float) -> Any:
+def pixels(images: Images, part: Any, low: float) -> Any:
     """A part's images with pixels in low…1."""
     if not isinstance(part, TensorDataset):
         raise RidgelineError("this model takes MNIST, CIFAR-10 or the bundled digits")
@@ -51,16 +52,17 @@ def _autoencoder(settings: Settings, options: Options) -> Prepared:
     only(settings, {"length": DEFAULT_LENGTH})
     manual_seed(settings.seed)
     images = open_images(settings.data)
-    train, test = (_pixels(images, part, 0.0) for part in (images.train, images.test))
+    train, test = (pixels(images, part, 0.0) for part in (images.train, images.test))
     check_batch(settings, len(train), "training images")
     flat = [part.reshape(len(part), -1) for part in (train, test)]
     size = flat[0].shape[1]
     variational = settings.model == "vae"
     model: nn.Module = VAE((size, 400)) if variational else DenoisingAutoencoder((size, 256, 64))
     model = model.to(options.device)
-    loader = DataLoader(TensorDataset(flat[0]), settings.batch_size, True, seed=settings.seed)
+    learnt, validation = set_apart(settings, TensorDataset(flat[0]))
+    loader = DataLoader(learnt, settings.batch_size, True, seed=settings.seed)
     optimizer = Adam(model.parameters(), settings.lr)
-    run = make_run(settings, options, model, optimizer, None, loader, _loss)
+    run = make_run(settings, options, model, optimizer, None, loader, _loss, validation)
     kind = "a variational autoencoder" if variational else "a denoising autoencoder"
 
     def present(kept: nn.Module, out: Path) -> str:
@@ -70,7 +72,7 @@ def _autoencoder(settings: Settings, options: Options) -> Prepared:
         made = found.reconstruction.sigmoid() if variational else found
         shape = test[:SHOWN].shape
         rows = [test[:SHOWN], as_array(made).reshape(shape).clip(0, 1)]
-        return _picture(rows, out, "images above their reconstructions")
+        return picture(rows, out, "images above their reconstructions")
 
     return Prepared(
         run,
@@ -80,7 +82,7 @@ def _autoencoder(settings: Settings, options: Options) -> Prepared:
     )
 
 
-def _picture(rows: list[Any], out: Path, what: str) -> str:
+def picture(rows: list[Any], out: Path, what: str) -> str:
     import numpy as np
 
     save_png(out / "images.png", grid(np.concatenate(rows), SHOWN))
@@ -106,12 +108,13 @@ class Pair:
 
 
 def _gan(settings: Settings, options: Options) -> Prepared:
-    only(settings, {"length": DEFAULT_LENGTH, "accumulate": 1, "clip": 0.0, "ema": 0.0})
+    only(settings, {"length": DEFAULT_LENGTH, "accumulate": 1, "clip": 0.0, "ema": 0.0,
+                    "validation": 0.0, "precision": "float32"})  # fmt: skip
     manual_seed(settings.seed)
     images = open_images(settings.data)
     if images.side != 32:
         raise RidgelineError(f"the GAN makes images of 32×32 pixels, not {images.side}")
-    train = _pixels(images, images.train, -1.0)
+    train = pixels(images, images.train, -1.0)
     check_batch(settings, len(train), "training images")
     model = GAN(images.channels).to(options.device)
     pair = Pair(*(
@@ -135,9 +138,10 @@ def _gan(settings: Settings, options: Options) -> Prepared:
         return passing, {"discriminator": apart.detach() * int(real.shape[0])}
 
     def present(kept: Any, out: Path) -> str:
+        kept.eval()
         with no_grad():
             made = as_array(kept.sample(SHOWN * SHOWN)) / 2 + 0.5
-        return _picture([made], out, "images made of noise")
+        return picture([made], out, "images made of noise")
 
     run = Run(model, pair, None, loader, step, asdict(settings), options.device)
     return Prepared(run, f"a GAN on {images.name}, {len(train)} images", lambda kept: {}, present)
@@ -146,5 +150,5 @@ def _gan(settings: Settings, options: Options) -> Prepared:
 RECIPES = {
     "autoencoder": Recipe(Settings("autoencoder", 30, 64, 1e-3), _autoencoder),
     "vae": Recipe(Settings("vae", 30, 64, 1e-3), _autoencoder),
-    "gan": Recipe(Settings("gan", 30, 64, 2e-4), _gan),
+    "gan": Recipe(Settings("gan", 30, 64, 1e-3), _gan),
 }

@@ -26,7 +26,8 @@ from ridgeline.train.recipes.base import (
 
 
 def _gcn(settings: Settings, options: Options) -> Prepared:
-    only(settings, {"length": DEFAULT_LENGTH, "data": "", "batch_size": 1, "accumulate": 1})
+    only(settings, {"length": DEFAULT_LENGTH, "data": "", "batch_size": 1, "accumulate": 1,
+                    "validation": 0.0})  # fmt: skip
     manual_seed(settings.seed)
     edges, sides = karate_club()
     features, links, labels = eye(len(sides)), tensor(edges), tensor(sides)

@@ -28,6 +28,7 @@ from ridgeline.train.recipes.base import (
     check_batch,
     make_run,
     only,
+    set_apart,
 )
 from ridgeline.train.recipes.pictures import Images, open_images
 
@@ -89,10 +90,11 @@ def _classifier(
         only(settings, {"length": DEFAULT_LENGTH})
         manual_seed(settings.seed)
         images = open_images(settings.data)
-        check_batch(settings, len(images.train), "training images")
+        train, validation = set_apart(settings, images.train)
+        check_batch(settings, len(train), "training images")
         model = build(images).to(options.device)
         loader = DataLoader(
-            images.train,
+            train,
             settings.batch_size,
             shuffle=True,
             drop_last=True,
@@ -104,15 +106,13 @@ def _classifier(
         optimizer = optimize(model, settings.lr)
         steps = settings.epochs * len(loader)
         schedule = OneCycleLR(optimizer, settings.lr, total_steps=steps, pct_start=0.2)
-        run = make_run(settings, options, model, optimizer, schedule, loader, classification)
+        parts = (model, optimizer, schedule, loader, classification, validation)
+        run = make_run(settings, options, *parts)
 
         def held_out(kept: nn.Module, data: Any) -> dict[str, float]:
             return Evaluator(kept, classification, options.device)(DataLoader(data, _TESTED))
 
-        full = (
-            f"{title} on {images.name}, {len(images.train)} images to learn, "
-            f"{len(images.test)} to test"
-        )
+        full = f"{title} on {images.name}, {len(train)} images to learn, {len(images.test)} to test"
         return Prepared(
             run,
             full,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ridgeline.random import manual_seed
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.train.evaluate import Evaluator
+from ridgeline.train.loop import Run
 from ridgeline.train.objectives import Objective, next_token
 from ridgeline.train.recipes.base import (
     Options,
@@ -23,6 +25,7 @@ from ridgeline.train.recipes.base import (
     Settings,
     check_batch,
     make_run,
+    set_apart,
 )
 
 HELD_OUT = 0.1  # the share of the text, at its end, that is not learnt
@@ -63,35 +66,62 @@ def bundled_text() -> tuple[str, str]:
     return "\n".join(topics[name] for name in sorted(topics)), "Python's help texts"
 
 
+@dataclass(frozen=True)
+class Text:
+    """A text in windows: those to learn from, to validate with, and the end that tests."""
+
+    source: str
+    tokenizer: CharTokenizer
+    train: Any
+    validation: Any
+    test: TextDataset
+    learnt: int  # characters
+
+
+def open_text(settings: Settings) -> Text:
+    """The text that `--data` names, or the one that every Python has."""
+    text, source = bundled_text()
+    if settings.data:
+        text, source = read_text(settings.data), settings.data
+    tokenizer = CharTokenizer(text)
+    tokens = tokenizer.encode(text)
+    end = int(len(tokens) * (1 - HELD_OUT))
+    train, validation = set_apart(settings, TextDataset(tokens[:end], settings.length))
+    check_batch(settings, len(train), "windows of text")
+    test = TextDataset(tokens[end:], settings.length)
+    return Text(source, tokenizer, train, validation, test, end)
+
+
 def _recipe(
     name: str, title: str, build: Callable[[int, int], nn.Module], lr: float
 ) -> tuple[str, Recipe]:
     def prepare(settings: Settings, options: Options) -> Prepared:
         manual_seed(settings.seed)
-        text, source = bundled_text()
-        if settings.data:
-            text, source = read_text(settings.data), settings.data
-        tokenizer = CharTokenizer(text)
-        tokens = tokenizer.encode(text)
-        end = int(len(tokens) * (1 - HELD_OUT))
-        train = TextDataset(tokens[:end], settings.length)
-        test = TextDataset(tokens[end:], settings.length)
-        check_batch(settings, len(train), "windows of text")
+        text = open_text(settings)
+        tokenizer = text.tokenizer
         model = build(tokenizer.vocab_size, settings.length).to(options.device)
-        loader = DataLoader(train, settings.batch_size, True, drop_last=True, seed=settings.seed)
-        optimizer = AdamW(model.parameters(), settings.lr, weight_decay=0.1, betas=(0.9, 0.95))
-        steps = settings.epochs * len(loader)
-        schedule = OneCycleLR(optimizer, settings.lr, total_steps=steps, pct_start=0.1)
-        run = make_run(settings, options, model, optimizer, schedule, loader, next_token)
-        kinds = f"{tokenizer.vocab_size} kinds"
+        run = text_run(settings, options, model, text, next_token)
         return Prepared(
             run,
-            f"{title} on {source}, {end:,} characters of {kinds} to learn",
-            lambda kept: {"test_loss": mean_loss(kept, test, next_token, options.device)},
+            f"{title} on {text.source}, {text.learnt:,} characters of {tokenizer.vocab_size} kinds "
+            "to learn",
+            lambda kept: {"test_loss": mean_loss(kept, text.test, next_token, options.device)},
             lambda kept, out: _sample(kept, tokenizer, out, settings.seed),
         )
 
     return name, Recipe(Settings(name, 2, 32, lr, clip=1.0), prepare)
+
+
+def text_run(
+    settings: Settings, options: Options, model: nn.Module, text: Text, objective: Objective
+) -> Run:
+    """A run over a text: AdamW and one cycle of the learning rate."""
+    loader = DataLoader(text.train, settings.batch_size, True, drop_last=True, seed=settings.seed)
+    optimizer = AdamW(model.parameters(), settings.lr, weight_decay=0.1, betas=(0.9, 0.95))
+    steps = settings.epochs * len(loader)
+    schedule = OneCycleLR(optimizer, settings.lr, total_steps=steps, pct_start=0.1)
+    parts = (model, optimizer, schedule, loader, objective, text.validation)
+    return make_run(settings, options, *parts)
 
 
 def mean_loss(model: nn.Module, dataset: Any, objective: Objective, device: str) -> float:
