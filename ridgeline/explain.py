@@ -13,7 +13,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ridgeline.compiler.layout import HostCall, KernelCall
-from ridgeline.fusion.values import nbytes, on_host
+from ridgeline.fusion.sizes import nbytes
+from ridgeline.fusion.values import on_host
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import origins_of

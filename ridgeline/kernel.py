@@ -23,7 +23,8 @@ from ridgeline.dtypes import float64
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.explain import quantity
 from ridgeline.fusion.groups import fuse
-from ridgeline.fusion.values import choose_values, nbytes
+from ridgeline.fusion.sizes import nbytes
+from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, topological
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful

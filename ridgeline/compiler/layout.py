@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.fusion.groups import Group
-from ridgeline.fusion.values import in_memory, nbytes
+from ridgeline.fusion.sizes import nbytes
+from ridgeline.fusion.values import in_memory
 from ridgeline.graph.node import Node, proj
 from ridgeline.loops.ir import Kernel
 from ridgeline.runtime.arena import LiveRange, plan_arena

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ridgeline.fusion.precedence import Precedence
-from ridgeline.fusion.values import FOLDS, Values, elements, in_memory, is_apart, nbytes
+from ridgeline.fusion.sizes import elements, nbytes
+from ridgeline.fusion.values import FOLDS, Values, in_memory, is_apart
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.chains import ChainLowering, is_chain

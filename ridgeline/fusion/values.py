@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ridgeline import scalars
+from ridgeline.fusion.recompute import recomputed
+from ridgeline.fusion.sizes import elements, nbytes, work_bytes
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
-from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.graph.sizes import Size
 from ridgeline.loops.lower import widens
 from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
@@ -27,18 +29,6 @@ from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
-_COSTLY_OPS = 8  # what a transcendental function costs next to an addition
-_FLOPS_PER_BYTE = 8.0  # arithmetic that takes as long as moving one byte
-
-
-def elements(node: Node) -> int:
-    """How many elements a value has; an upper bound where sizes are symbolic."""
-    return bounds(product(node.shape))[1]
-
-
-def nbytes(node: Node) -> int:
-    """The memory that a value takes."""
-    return elements(node) * node.dtype.itemsize
 
 
 def on_host(node: Node) -> bool:
@@ -113,6 +103,7 @@ def choose_values(
         if node.op is CONTRACT:
             stored.update(_operands_in_memory(node, is_input, converts(node)))
     sites: dict[Node, set[Node]] = {}
+    chosen: list[Node] = []  # stored because it seems cheaper, users first
     for node in reversed(order):
         sites[node] = set()
         for user in users[node]:
@@ -123,6 +114,8 @@ def choose_values(
             continue  # rather than a widened copy, what it widens is stored
         if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
             stored.add(node)
+            chosen.append(node)
+    stored -= recomputed(chosen, users, stored, is_input)
     return Values(tuple(order), frozenset(stored), results)
 
 
@@ -175,7 +168,7 @@ def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -
     if node.op in (CONSTANT, IOTA) or elements(node) <= 1:
         return False
     frontier: set[Node] = set()
-    work = 0
+    work = 0.0
     seen: set[Node] = set()
     stack = [node]
     while stack:
@@ -186,13 +179,11 @@ def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -
         if is_input(current) or current.op in FOLDS or current.op is PROJ or is_apart(current):
             frontier.add(current)
             continue
-        if current.op.family == "pointwise":
-            costly = current.op.name in ("exp", "log", "tanh", "erf", "sin", "cos", "pow")
-            work += elements(current) * (_COSTLY_OPS if costly else 1)
+        work += work_bytes(current)
         stack.extend(current.inputs)
     read_again = sum(min(nbytes(f), nbytes(node) * 4) for f in frontier)
     # a fold that only this value needs would otherwise not be written at all
     kept = sum(nbytes(f) for f in frontier if f.op in FOLDS)
     store = nbytes(node) * (1 + uses)
-    recompute = uses * (read_again + work / _FLOPS_PER_BYTE) + kept
+    recompute = uses * (read_again + work) + kept
     return store < recompute

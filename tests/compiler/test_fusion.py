@@ -178,3 +178,25 @@ def test_every_process_makes_the_same_kernels() -> None:
         for seed in ("1", "2")
     ]  # fmt: skip
     assert texts[0] == texts[1] != ""
+
+
+def test_of_a_gelu_backward_finds_its_input_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    up, down = nn.Linear(32, 128), nn.Linear(128, 32)
+
+    def step(x: rl.Tensor) -> rl.Tensor:
+        loss = down(F.gelu(up(x), approximate="tanh")).square().sum()
+        loss.backward()
+        return loss
+
+    outputs, inputs = traced(step, (rl.randn(64, 32),), monkeypatch)
+    stages = lower_graph(outputs, inputs)
+    wide = [
+        node
+        for group in stages.fusion.groups
+        for node in group.loops.slots[group.loops.reads :]
+        if node.shape == (64, 128)
+    ]
+    # the sum before the gelu, the gelu, and the gradient of the sum
+    assert len(wide) == 3, [str(node) for node in wide]
