@@ -1,13 +1,14 @@
 """Which loops have plainly independent iterations, so that running them in lock step is the same.
 
 The test is conservative: whatever the body writes outside its own allocations must be reached
-through one and the same index everywhere in the body, and that index must tell iterations apart.
+through indices that tell iterations apart, and two that differ must be apart by constants.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from itertools import combinations
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import affine
@@ -40,9 +41,17 @@ def independent(loop: For) -> bool:
     if loop.name in inner:
         return False
     return all(
-        len(reached[memory]) == 1
-        and any(_separates(i, loop.name, inner) for _, index in reached[memory] for i in index)
+        all(any(_separates(i, loop.name, inner) for i in index) for _, index in reached[memory])
+        and all(_apart(a, b) for a, b in combinations(reached[memory], 2))
         for memory in written - own_memory
+    )
+
+
+def _apart(a: tuple[Buffer, Index], b: tuple[Buffer, Index]) -> bool:
+    """True for places of one buffer that differ in a constant."""
+    return a[0] is b[0] and any(
+        isinstance(i, Const) and isinstance(j, Const) and i.value != j.value
+        for i, j in zip(a[1], b[1])
     )
 
 

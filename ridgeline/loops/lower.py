@@ -167,7 +167,7 @@ class GroupLowering:
 
     def _space(self, folds: Sequence[Node]) -> Space:
         if not folds:
-            shape = max((n.shape for n in self.stored), key=len)
+            shape = _shape_of_loops(self.stored)
             rows = tuple(Axis(f"i{a}", size) for a, size in enumerate(shape))
             index = tuple(a.var for a in rows)
             return Space(rows, (), shape, shape, index)
@@ -317,19 +317,37 @@ class GroupLowering:
         for node in self.stored:
             if node in self.early:
                 continue
-            at_rows = node.shape == space.row_shape
-            if not at_rows and node.shape != space.full_shape:
+            whole = node.shape in (space.row_shape, space.full_shape)
+            shape = node.shape if whole else _part_shape(node)
+            at_rows = shape == space.row_shape
+            if not at_rows and shape != space.full_shape:
                 raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
             index = row_index if at_rows else space.full_index
-            value = self.read(node, index, space)
-            target = Store(self.view(node, node.shape), index, cast(value, node.dtype))
-            (row_level if at_rows else full_level).append(target)
+            level = row_level if at_rows else full_level
+            if whole:
+                value = self.read(node, index, space)
+                level.append(Store(self.view(node, shape), index, cast(value, node.dtype)))
+            else:
+                level += self._store_parts(node, index, space)
         if full_level:
             body = sequence(*self._stage_stores(space), *full_level)
             for axis in reversed(space.inner):
                 body = For(axis.name, size_expr(axis.extent), body)
             row_level.append(body)
         return row_level
+
+    def _store_parts(self, node: Node, index: Index, space: Space) -> list[Stmt]:
+        """Joined parts, each stored in its place by loops over one part."""
+        axis, shape = node.attrs.axis, _part_shape(node)
+        target = self.view(node, (*shape[:axis], len(node.inputs), *shape[axis:]))
+        return [
+            Store(
+                target,
+                (*index[:axis], ir.index(number), *index[axis:]),
+                cast(self.read(part, index, space), node.dtype),
+            )
+            for number, part in enumerate(node.inputs)
+        ]
 
     # ---- reading ------------------------------------------------------------------------------
 
@@ -486,6 +504,19 @@ def accumulator_type(dtype: DType) -> DType:
 
 def reduced_axes(fold: Node) -> tuple[int, ...]:
     return (fold.attrs.axis,) if fold.op is ARG_REDUCE else fold.attrs.axes
+
+
+def _part_shape(node: Node) -> tuple[Size, ...]:
+    """The shape of the equal parts that a value is joined from, or its own."""
+    if node.op is not CONCAT or len({part.shape for part in node.inputs}) > 1:
+        return node.shape
+    return node.inputs[0].shape
+
+
+def _shape_of_loops(stored: Sequence[Node]) -> tuple[Size, ...]:
+    """What pointwise loops run over: parts, where every value consists of such parts."""
+    shapes = {_part_shape(node) for node in stored}
+    return shapes.pop() if len(shapes) == 1 else max((n.shape for n in stored), key=len)
 
 
 def _numbered(letter: str, number: int, total: int) -> str:

@@ -20,8 +20,9 @@ def unary(m: Maker) -> Statement | None:
         return None
     n = a.name
     forms = [f"rl.abs({n})", f"rl.sign({n})", f"rl.clamp({n}, 0, 3)", f"rl.relu({n})", f"{n} % 3",
-             _bounded(m, f"{n} * {n}"), f"{n} // 2", f"rl.square({n}) % 5",
-             f"rl.clamp({n}, max=2)"]  # fmt: skip
+             _bounded(m, f"{n} * {n}"), f"rl.square({n}) % 5", f"rl.clamp({n}, max=2)"]  # fmt: skip
+    if not a.tracked:
+        forms.append(f"{n} // 2")  # torch has no derivative of it
     if a.dtype != "uint8":
         forms += [f"-{n}", f"1 - {n}", f"rl.where({n} > 0, {n}, -{n})"]
     if a.floating:

@@ -13,12 +13,13 @@ from ridgeline.graph.node import PROJ, Node, leaf, node, topological
 from ridgeline.graph.passes.algebra import simplify_algebra
 from ridgeline.graph.passes.casts import simplify_casts
 from ridgeline.graph.passes.fold import fold
+from ridgeline.graph.passes.joins import join_parts
 from ridgeline.graph.passes.moves import simplify_moves
 from ridgeline.graph.passes.rebuild import rebuild, substitute
 from ridgeline.graph.passes.windows import fit_windows
 from ridgeline.ops.elementwise import IOTA
 
-RULES = (fold, simplify_algebra, simplify_casts, simplify_moves)
+RULES = (fold, simplify_algebra, simplify_casts, simplify_moves, join_parts)
 
 
 def simplified(current: Node) -> Node:
