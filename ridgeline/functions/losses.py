@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import DTypeError, IndexRangeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import broadcast_shapes, pair, require_float
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.gather import on_host
 from ridgeline.ops.movement import broadcast
 from ridgeline.ops.reduce import expand_back, sum_
+from ridgeline.tensors.cells import known
 
 
 @public(method=False, wide=True)
@@ -194,7 +198,31 @@ def nll_loss(
 ) -> Node:
     """The negative log-likelihood of class indices."""
     axis = _check_classes(input, target, "nll_loss")
+    _check_labels(target, input.shape[axis], ignore_index, "nll_loss")
     return _nll(input, target, weight, ignore_index, reduction, axis, 0.0)
+
+
+def _is_class(labels: Node, classes: Size) -> Node:
+    """Which labels name a class; a loss over any other is NaN, so that it does not go unseen."""
+    low = apply("le", full_like(labels, 0), labels)
+    return apply("and", low, apply("lt", labels, full_like(labels, known(classes))))
+
+
+def _nan(like: Node) -> Node:
+    return full_like(like, math.nan)
+
+
+def _check_labels(target: Node, classes: Size, ignored: int, what: str) -> None:
+    """Labels that the host has already are checked at once, on the user's own line."""
+    if not on_host(target) or not isinstance(classes, int):
+        return
+    labels = target.buffer.array(target.dtype, target.shape)
+    wrong = labels[((labels < 0) | (labels >= classes)) & (labels != ignored)]
+    if wrong.size:
+        raise IndexRangeError(
+            f"{what}: label {int(wrong[0])} is not one of the {classes} classes",
+            help=f"labels run from 0 to {classes - 1}; ignore_index is {ignored}",
+        )
 
 
 def _nll(
@@ -218,7 +246,7 @@ def _nll(
     losses = apply("neg", _pick(weighted, chosen, axis))
     counted = apply("ne", labels, full_like(labels, ignore_index))
     zero = full_like(losses, 0)
-    losses = select(counted, losses, zero)
+    losses = select(counted, select(_is_class(labels, shape[axis]), losses, _nan(losses)), zero)
     if weight is None:
         shares = cast(counted, logs.dtype)
     else:
@@ -265,6 +293,7 @@ def cross_entropy(
     if target.shape == input.shape and target.dtype.is_floating_point:
         return _probabilities(input, target, weight, reduction, label_smoothing)
     axis = _check_classes(input, target, "cross_entropy")
+    _check_labels(target, input.shape[axis], ignore_index, "cross_entropy")
     logs = log_softmax(input, axis)
     return _nll(logs, target, weight, ignore_index, reduction, axis, label_smoothing)
 

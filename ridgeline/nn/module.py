@@ -159,6 +159,12 @@ class Module(Tree, StateHooks):
 
     register_module = add_module
 
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Put a module at a path such as `encoder.3.fc1`, in the place of the one there."""
+        self.get_submodule(target)
+        path, _, name = target.rpartition(".")
+        self.get_submodule(path).add_module(name, module)
+
     def _guard_state(self) -> Any:
         """What a capture that ran this module depends on."""
         return {**vars(self), "trained": trained(self._parameters.values())}
@@ -239,6 +245,10 @@ class Module(Tree, StateHooks):
     def cpu(self: Self) -> Self:
         """Everything on the CPU."""
         return self.to(device="cpu")
+
+    def cuda(self: Self, device: int | None = None) -> Self:
+        """Everything on a GPU, the first one unless told."""
+        return self.to(device="cuda" if device is None else f"cuda:{device}")
 
     # Saving and loading.
 

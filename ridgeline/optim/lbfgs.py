@@ -104,7 +104,7 @@ class LBFGS(Optimizer):
             self._changes.append((move, change))
             del self._changes[: -self.history_size]
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def _step(self, closure: Callable[[], Any] | None) -> Any:
         """Minimise along successive directions; the closure computes loss and gradients anew."""
         if closure is None:
             raise OptimizerError("LBFGS.step needs a closure that computes the loss")

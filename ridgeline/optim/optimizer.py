@@ -15,6 +15,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.tensors.execute import flush
 from ridgeline.tensors.modes import enable_grad, modes, no_grad
@@ -23,6 +24,7 @@ from ridgeline.tracing import guards
 from ridgeline.tracing.guards import ParamGroup
 
 State = dict[str, Any]
+StepHook = Callable[..., Any]  # (optimizer, args, kwargs)
 
 
 class Hints(TypedDict, total=False):
@@ -63,6 +65,7 @@ class Optimizer:
         self.defaults = {k: _plain_number(v) for k, v in defaults.items()}
         self.param_groups: list[ParamGroup] = []
         self.state: dict[Tensor, State] = {}
+        self._step_hooks: tuple[dict[int, StepHook], dict[int, StepHook]] = ({}, {})
         groups = _as_groups(params)
         if not groups:
             raise OptimizerError(
@@ -122,6 +125,17 @@ class Optimizer:
         """Update every parameter that has a gradient; a closure computes the loss again first."""
         guards.watch(self)
         self.follow()
+        before, after = self._step_hooks
+        for hook in tuple(before.values()):
+            hook(self, (closure,), {})
+        loss = self._step(closure)
+        for hook in tuple(after.values()):
+            hook(self, (closure,), {})
+        flush()
+        return loss
+
+    def _step(self, closure: Callable[[], Any] | None) -> Any:
+        """One step without its hooks; the closure's loss."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -134,8 +148,17 @@ class Optimizer:
                             self.state[parameter] = self._start(parameter, group)
                         state = self.state[parameter]
                         self._update(parameter, parameter.grad, state, group)
-        flush()
         return loss
+
+    def register_step_pre_hook(self, hook: StepHook) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` runs before every step."""
+        guards.bump()
+        return RemovableHandle(self._step_hooks[0], hook)
+
+    def register_step_post_hook(self, hook: StepHook) -> RemovableHandle:
+        """`hook(optimizer, args, kwargs)` runs after every step."""
+        guards.bump()
+        return RemovableHandle(self._step_hooks[1], hook)
 
     def follow(self) -> None:
         """Bring the state to the devices of its parameters, which may have moved."""
@@ -169,7 +192,8 @@ class Optimizer:
         ]
         held = [list(state.values()) for state in self.state.values()]
         modes = [trained(group["params"]) for group in self.param_groups]
-        return {"groups": groups, "state": held, "trained": modes}
+        hooks = [list(table.values()) for table in self._step_hooks]
+        return {"groups": groups, "state": held, "trained": modes, "hooks": hooks}
 
     def state_dict(self) -> dict[str, Any]:
         """State by parameter number and groups, in torch's form."""

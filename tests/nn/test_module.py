@@ -228,3 +228,11 @@ def test_deferred_modules_take_no_memory_until_read() -> None:
     for module in (late, after):  # the same draws, in the same order, as without
         twin = nn.Linear(module.in_features, module.out_features)
         assert np.array_equal(as_array(module.weight), as_array(twin.weight))
+
+
+def test_a_module_is_replaced_at_its_path() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(2, 2)))
+    model.set_submodule("0.0", nn.Identity())
+    assert isinstance(model[0][0], nn.Identity)
+    with pytest.raises(AttributeError, match="no submodule"):
+        model.set_submodule("0.7", nn.Identity())

@@ -14,6 +14,7 @@ from ridgeline.errors import RidgelineError
 from ridgeline.optim.optimizer import OptimizerError
 from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing import guards
+from ridgeline.tracing.jit import jit
 from tests.nn.oracle import assert_as_good
 
 STEPS = 10
@@ -256,3 +257,34 @@ def test_lion_and_lamb_follow_their_papers() -> None:
                 state[n] = state[n] - lr * trust * move
         for mine, wanted in zip(params, state):
             np.testing.assert_allclose(as_array(mine), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_hooks_run_around_every_step(jitted: bool) -> None:
+    parameter = nn.Parameter(tensor([1.0]))
+    optimizer = optim.SGD([parameter], lr=1.0)
+
+    def halve(optimizer: Any, args: Any, kwargs: Any) -> None:
+        parameter.grad = parameter.grad * 0.5
+
+    def clamp(optimizer: Any, args: Any, kwargs: Any) -> None:
+        parameter.data.clamp_(min=-2.0)
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = (parameter * 4).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = jit(step) if jitted else step
+    first = optimizer.register_step_pre_hook(halve)
+    last = optimizer.register_step_post_hook(clamp)
+    run()
+    assert parameter.tolist() == [-1.0]
+    run()
+    assert parameter.tolist() == [-2.0]
+    first.remove()
+    last.remove()
+    run()
+    assert parameter.tolist() == [-6.0]
