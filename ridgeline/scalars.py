@@ -173,7 +173,7 @@ def evaluate(name: str, *operands: Array) -> Array:
         if narrow.kind == "V" or (narrow.itemsize < 4 and narrow.kind == "f"):
             wide = [a if a.dtype.kind == "b" else a.astype(np.float32) for a in operands]
             value = row.numpy(*wide)
-            return value if row.result == "bool" else value.astype(narrow)
+            return value if row.result == "bool" else _rounded(value, narrow)
         return np.asarray(row.numpy(*operands))
 
 
@@ -196,4 +196,12 @@ def cast(value: Array, dtype: DType) -> Array:
     if source.kind == "c" and dtype.kind != "complex":
         value = value.real
     with np.errstate(all="ignore"):
-        return value.astype(dtype.numpy)
+        return _rounded(value, dtype.numpy)
+
+
+def _rounded(value: Array, narrow: np.dtype[Any]) -> Array:
+    """Convert to another element type; one without infinities saturates, as in torch."""
+    if narrow == dtypes.float8_e4m3fn.numpy:
+        wide = value if value.dtype.kind == "f" else value.astype(np.float32)
+        value = np.clip(wide, -448.0, 448.0)  # NaN stays
+    return value.astype(narrow)

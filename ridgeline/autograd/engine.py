@@ -177,6 +177,8 @@ def backward(
         del key
     for owner, total in totals.values():
         _add_gradient(owner, _hooked(owner, total, mode) if owner.is_leaf else total, create_graph)
+        for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
+            hook(owner)
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
         _spend(roots, order)
@@ -252,7 +254,7 @@ def grad(
 def _keys_of(tensor: Tensor, order: Sequence[Node]) -> list[Node]:
     """The nodes that stand for a tensor: one, or several if a leaf was written to in between."""
     own = read(tensor)
-    if tensor._resolved()[1].mode != LEAF or tensor._steps:
+    if tensor._resolved()[1].mode != LEAF or not tensor.is_leaf:
         return [own]
     keys = [node for node in order if (r := variables.get(node)) is not None and r() is tensor]
     return keys or [own]

@@ -8,10 +8,13 @@ hold both (lowering decides, and its refusal is kept as the reason shown to user
 from __future__ import annotations
 
 import heapq
+import math
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.fusion.values import FOLDS, Values, in_memory, is_apart
@@ -23,6 +26,7 @@ from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.reduce import ARG_REDUCE
 
+_NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
 _SFU = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
 
 
@@ -91,6 +95,7 @@ class Fuser:
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
+    in_order: dict[Node, list[tuple[int, int]]] = field(default_factory=dict)  # readers, by place
     numbers: count[int] = field(default_factory=count)
     refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)
     refused: set[tuple[frozenset[Node], frozenset[Node]]] = field(default_factory=set)
@@ -147,7 +152,9 @@ class Fuser:
             stack += fresh
         return True
 
-    def _group(self, values: tuple[Node, ...], stored: Sequence[Node]) -> Group:
+    def _group(
+        self, values: tuple[Node, ...], stored: Sequence[Node], most: float = math.inf
+    ) -> Group:
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = _source(ordered[0])
         if is_apart(source):
@@ -164,6 +171,8 @@ class Fuser:
             if node in seen:
                 continue
             seen.add(node)
+            if len(seen) > most:
+                raise NotFusable(f"a kernel of more than {most} operations takes long to compile")
             if self.is_input(node) or (node in self.values.stored and node not in inside):
                 reads.add(node)
                 continue
@@ -201,11 +210,14 @@ class Fuser:
             self.owner[value] = group.number
         for source in group.reads:
             self.readers.setdefault(source, set()).add(group.number)
+            insort(self.in_order.setdefault(source, []), (self._first(group), group.number))
 
     def _remove(self, group: Group) -> None:
         del self.groups[group.number]
         for source in group.reads:
             self.readers[source].discard(group.number)
+            listed = self.in_order[source]
+            del listed[bisect_left(listed, (self._first(group), group.number))]
 
     # ---- merging ------------------------------------------------------------------------------
 
@@ -218,7 +230,7 @@ class Fuser:
             neighbours |= self.readers.get(value, set())
         for source in group.reads:
             if elements(source) > 1:
-                neighbours |= self.readers.get(source, set())
+                neighbours |= self._nearest_readers(source, group)
         neighbours.discard(group.number)
         for number in neighbours:
             other = self.groups[number]
@@ -227,6 +239,16 @@ class Fuser:
             gain = self._possible_gain(group, other)
             if gain > 0:
                 heapq.heappush(self.heap, (-gain, group.number, number))
+
+    def _nearest_readers(self, source: Node, group: Group) -> set[int]:
+        """Kernels that read the same memory: all of them, or where they are many, the nearest."""
+        listed = self.in_order[source]
+        at = bisect_left(listed, (self._first(group), group.number))
+        return {number for _, number in listed[max(at - _NEAREST, 0) : at + _NEAREST + 1]}
+
+    def _first(self, group: Group) -> int:
+        """The place of a group's first value in the program."""
+        return self.position[group.values[0]]
 
     def _possible_gain(self, a: Group, b: Group) -> float:
         shared = a.reads & b.reads
@@ -246,7 +268,7 @@ class Fuser:
             stored = [
                 v for v in sorted(inside, key=self.position.__getitem__) if self._leaves(v, inside)
             ]
-            merged = self._group((*a.values, *b.values), stored)
+            merged = self._group((*a.values, *b.values), stored, MOST_NODES)
         except NotFusable as refusal:
             self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ridgeline import scalars
+from ridgeline.fusion.cuts import cuts
 from ridgeline.fusion.recompute import recomputed
 from ridgeline.fusion.sizes import elements, nbytes, work_bytes
 from ridgeline.graph.body import Body, bodies
@@ -29,6 +30,7 @@ from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
+_MOST_SITES = 64  # kernels that need a value; more of them decide nothing
 
 
 def on_host(node: Node) -> bool:
@@ -107,7 +109,8 @@ def choose_values(
     for node in reversed(order):
         sites[node] = set()
         for user in users[node]:
-            sites[node] |= {user} if user in stored else sites[user]
+            if len(sites[node]) < _MOST_SITES:
+                sites[node] |= {user} if user in stored else sites[user]
         if is_input(node) or node in stored or is_apart(node):
             continue
         if node.op.family not in ("pointwise", "gather") or widens(node):
@@ -116,6 +119,7 @@ def choose_values(
             stored.add(node)
             chosen.append(node)
     stored -= recomputed(chosen, users, stored, is_input)
+    stored.update(cuts(order, stored, is_input))
     return Values(tuple(order), frozenset(stored), results)
 
 
@@ -167,23 +171,20 @@ def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:
 def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -> bool:
     if node.op in (CONSTANT, IOTA) or elements(node) <= 1:
         return False
-    frontier: set[Node] = set()
-    work = 0.0
+    store = nbytes(node) * (1 + uses)
+    recompute = 0.0
     seen: set[Node] = set()
     stack = [node]
-    while stack:
+    while stack and recompute <= store:
         current = stack.pop()
         if current in seen:
             continue
         seen.add(current)
         if is_input(current) or current.op in FOLDS or current.op is PROJ or is_apart(current):
-            frontier.add(current)
+            recompute += uses * min(nbytes(current), nbytes(node) * 4)
+            # a fold that only this value needs would otherwise not be written at all
+            recompute += nbytes(current) if current.op in FOLDS else 0
             continue
-        work += work_bytes(current)
+        recompute += uses * work_bytes(current)
         stack.extend(current.inputs)
-    read_again = sum(min(nbytes(f), nbytes(node) * 4) for f in frontier)
-    # a fold that only this value needs would otherwise not be written at all
-    kept = sum(nbytes(f) for f in frontier if f.op in FOLDS)
-    store = nbytes(node) * (1 + uses)
-    recompute = uses * (read_again + work) + kept
     return store < recompute

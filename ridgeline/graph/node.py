@@ -139,7 +139,10 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
                     from ridgeline.graph.placement import together
 
                     return node(op, together(op.name, operands), attrs)
-        found = _new(op, operands, attrs, op.infer(types, attrs))
+        made = op.infer(types, attrs)
+        if len(made) == 1 and operands and made[0] is types[-1]:
+            made = operands[-1].types[:1]  # which is that tuple itself where there is one output
+        found = _new(op, operands, attrs, made)
         _remember(key, found)
     return found
 

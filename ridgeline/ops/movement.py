@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size, product
@@ -152,10 +153,18 @@ def _infer_permute(types: Sequence[TensorType], attrs: PermuteAttrs) -> tuple[Te
 
 def _infer_broadcast(types: Sequence[TensorType], attrs: BroadcastAttrs) -> tuple[TensorType, ...]:
     source = types[0]
+    if not attrs.axes:
+        return _repeated(attrs, source.dtype, source.device)
     for size, axis in zip(source.shape, attrs.axes):
         if not 0 <= axis < len(attrs.shape) or size not in (1, attrs.shape[axis]):
             raise ShapeError(f"cannot broadcast {list(source.shape)} to {list(attrs.shape)}")
     return (TensorType(attrs.shape, source.dtype, source.device),)
+
+
+@lru_cache(maxsize=1024)
+def _repeated(attrs: BroadcastAttrs, dtype: DType, device: str) -> tuple[TensorType, ...]:
+    # one object for all numbers that are repeated alike
+    return (TensorType(attrs.shape, dtype, device),)
 
 
 def _infer_slice(types: Sequence[TensorType], attrs: SliceAttrs) -> tuple[TensorType, ...]:
@@ -195,6 +204,8 @@ def _without(shape: tuple[Size, ...], axis: int) -> tuple[Size, ...]:
 
 def _broadcast_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
+    if not source.ndim:
+        return (np.broadcast_to(source, attrs.shape),)
     lengths = [1] * len(attrs.shape)
     for size, axis in zip(source.shape, attrs.axes):
         lengths[axis] = size

@@ -36,10 +36,11 @@ Step: TypeAlias = tuple[Op, Any]
 class Rare:
     """What only few tracks need: a variable's identity, shared memory, a spent graph."""
 
-    __slots__ = ("key", "key_version", "left", "owner", "shared", "spent")
+    __slots__ = ("key", "key_version", "left", "owner", "shared", "spent", "steps")
 
     def __init__(self) -> None:
         self.owner: weakref.ref[Any] | None = None  # the tensor that is the variable
+        self.steps: tuple[Step, ...] = ()  # how the variable shows the cell, where it is a view
         self.key: Node | None = None  # the node that stands for the variable in graphs
         self.key_version = -1
         self.shared: Any = None  # memory that others may write to, see execute.Shared

@@ -6,12 +6,13 @@ tensors for the axes of that view. Reading gathers from the view, assigning writ
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError
+from ridgeline.errors import AxisError, DTypeError
 from ridgeline.functions.indexing import fill_ellipsis
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor, tensor
@@ -98,7 +99,15 @@ def _plain(part: Any) -> Any:
         empty = not isinstance(values, np.ndarray) and len(values) == 0
         part = tensor(values, dtype=dtypes.int64 if empty else None)
     if not isinstance(part, Tensor):
-        return part
+        if part is None or part is Ellipsis or isinstance(part, slice):
+            return part
+        try:
+            return operator.index(part)
+        except TypeError:
+            raise AxisError(
+                f"{part!r:.40} of type {type(part).__name__} is no index",
+                help="use ints, slices, None, ..., or tensors, arrays and lists of ints or bools",
+            ) from None
     if part.dtype.is_differentiable:
         raise DTypeError(
             f"a tensor of {part.dtype.name} is no index", help="convert with .long() or .bool()"

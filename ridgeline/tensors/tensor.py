@@ -74,11 +74,12 @@ class Size(tuple[int, ...]):
 class Extra:
     """What only some tensors have: a gradient, hooks, a retained gradient."""
 
-    __slots__ = ("grad", "hooks", "retains")
+    __slots__ = ("after", "grad", "hooks", "retains")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
         self.hooks: dict[int, Callable[[Tensor], Tensor | None]] = {}
+        self.after: dict[int, Callable[[Tensor], None]] = {}  # called once .grad is there
         self.retains = False
 
 
@@ -211,7 +212,9 @@ class Tensor(TensorMethods, Exchange):
     def is_leaf(self) -> bool:
         """True unless the tensor is the result of a tracked operation."""
         track = self._resolved()[1]
-        return track.mode != GRAPH and not (track.mode == LEAF and bool(self._steps))
+        if track.mode != LEAF:
+            return track.mode != GRAPH
+        return len(self._steps) == len(rare(track).steps)
 
     @property
     def grad_fn(self) -> Any:
@@ -236,9 +239,11 @@ class Tensor(TensorMethods, Exchange):
             )
         if track.mode >= GRAPH:
             return self
+        if self._steps:  # the view alone is a variable, not the memory under it
+            self._track = track = Track(PLAIN, modes.capture)
         track.mode = LEAF
         details = rare(track)
-        details.owner, details.key = weakref.ref(self), None
+        details.owner, details.key, details.steps = weakref.ref(self), None, self._steps
         return self
 
     @property
@@ -291,6 +296,14 @@ class Tensor(TensorMethods, Exchange):
             observe(self)
         return HookHandle(self._details().hooks, hook)
 
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
+        """Call `hook(tensor)` whenever a backward pass has added to the `.grad` of this leaf."""
+        from ridgeline.autograd.engine import HookHandle
+
+        if not (self.is_leaf and self.requires_grad):
+            raise GradientError("this hook needs a leaf that requires gradients")
+        return HookHandle(self._details().after, hook)
+
     def backward(
         self,
         gradient: Tensor | None = None,
@@ -338,7 +351,8 @@ class Tensor(TensorMethods, Exchange):
         self._cell, self._steps, self._seen = value._cell, value._steps, None
         self._track = Track(CUT if mode != LEAF else LEAF, None)
         if mode == LEAF and owned is not None:
-            rare(self._track).owner = owned.owner
+            details = rare(self._track)
+            details.owner, details.steps = owned.owner, self._steps
 
     # ---- values ---------------------------------------------------------------------------------
 
@@ -431,7 +445,11 @@ class Tensor(TensorMethods, Exchange):
 
             return pick(self, index)
         source = read(self)
-        return as_view(self, source, getitem(source, index))
+        try:
+            picked = getitem(source, index)
+        except RidgelineError as error:
+            raise _annotated(error, "indexing", self) from None
+        return as_view(self, source, picked)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if is_basic(index):
@@ -449,7 +467,10 @@ class Tensor(TensorMethods, Exchange):
         if not isinstance(src, Tensor):
             src = tensor(src, dtype=None if isinstance(src, np.ndarray) else self.dtype)
         value = cast(read(src), self.dtype)
-        return write(self, value, src._resolved()[1].mode, "copy_")
+        try:
+            return write(self, value, src._resolved()[1].mode, "copy_")
+        except RidgelineError as error:
+            raise _annotated(error, "copy_", self, src) from None
 
     def zero_(self: T) -> T:
         """Write zeros."""
@@ -508,7 +529,15 @@ class Tensor(TensorMethods, Exchange):
     def __deepcopy__(self: T, memo: dict[int, Any]) -> T:
         if not self.is_leaf:
             raise GradientError("only leaf tensors can be deep-copied", help="detach() it first")
-        made = wrap(owned(read(self.detach())), PLAIN).as_subclass(type(self))
+        cell = self._cell
+        copied = memo.get(id(cell))  # views of one memory are views of one copy
+        if copied is None:
+            whole = alias(self.detach())
+            whole._steps, whole._seen = (), None
+            copied = memo[id(cell)] = wrap(owned(read(whole)), PLAIN)
+        made = alias(copied, Track(PLAIN, modes.capture) if self._steps else None)
+        made._steps, made._seen = self._steps, None
+        made = made.as_subclass(type(self))
         memo[id(self)] = made
         made.requires_grad_(self.requires_grad)
         if self.grad is not None:
@@ -582,6 +611,8 @@ def read(source: Tensor) -> Node:
         cell, track = execute.foreign(cell, track, capture)
     base = cell.node if cell.rare is None and track.rare is None else _special(cell, track)
     steps = source._steps
+    if steps and track.mode == LEAF:
+        steps = steps[len(rare(track).steps) :]  # the base is the variable, itself a view
     if not steps:
         return base
     seen = source._seen
@@ -600,7 +631,7 @@ def _special(cell: Cell, track: Track) -> Node:
         return cell.node
     details = rare(track)
     if details.key is None or details.key_version != cell.version:
-        value = cell.node
+        value = apply_steps(cell.node, details.steps)
         if value.buffer is not None:
             details.key = filled_leaf(value.types[0], value.buffer)
         else:
@@ -682,9 +713,10 @@ def write(target: T, value: Node, mode: int, what: str) -> T:
         )
     shape = target._type.shape
     if value.shape != shape:
-        if broadcast_shapes(value.shape, shape) != shape:
+        if not _fits(value.shape, shape):
             raise ShapeError(
-                f"{what}: a value of shape {list(value.shape)} does not fit into {list(shape)}"
+                f"{what}: a value of shape {list(value.shape)} does not fit into {list(shape)}",
+                help="sizes, aligned from the right, must be equal or 1 in the value",
             )
         value = stretch(value, shape)
     tracked = modes.gradients and (mode >= GRAPH or track.mode == GRAPH)
@@ -709,9 +741,25 @@ def write(target: T, value: Node, mode: int, what: str) -> T:
     return target
 
 
+def _fits(shape: tuple[Any, ...], into: tuple[Any, ...]) -> bool:
+    """True where a value of a shape can be repeated into another, which stays as it is."""
+    try:
+        return broadcast_shapes(shape, into) == into
+    except ShapeError:
+        return False
+
+
+def _annotated(error: RidgelineError, name: str, *tensors: Tensor) -> RidgelineError:
+    from ridgeline.tensors.dispatch import annotated
+
+    return annotated(error, name, tensors)
+
+
 def observe(source: Tensor) -> None:
     """Let backward() report the gradient of a tensor inside the graph."""
-    observed.setdefault(read(source), []).append(weakref.ref(source))
+    watching = observed.setdefault(read(source), [])
+    if not any(known() is source for known in watching):
+        watching.append(weakref.ref(source))
 
 
 # ---- making tensors from Python and NumPy values -------------------------------------------------

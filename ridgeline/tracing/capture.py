@@ -252,5 +252,5 @@ def _copied(rare: Rare | None) -> Rare | None:
     if rare is None:
         return None
     made = Rare()
-    made.owner, made.spent = rare.owner, rare.spent
+    made.owner, made.steps, made.spent = rare.owner, rare.steps, rare.spent
     return made

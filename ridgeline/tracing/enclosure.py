@@ -185,5 +185,5 @@ def _copied(rare: Rare | None) -> Rare | None:
         return None
     made = Rare()
     made.owner, made.key, made.key_version = rare.owner, rare.key, rare.key_version
-    made.spent = rare.spent
+    made.steps, made.spent = rare.steps, rare.spent
     return made

@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 
 import ridgeline as rl
-from ridgeline import nn, optim
+from ridgeline import dtypes, nn, optim
 from ridgeline.compiler import Stages, lay_out, lower_graph
 from ridgeline.compiler.backend import backend
-from ridgeline.graph.node import Node
+from ridgeline.fusion.cuts import MOST_NODES
+from ridgeline.fusion.groups import Fuser, fuse
+from ridgeline.fusion.values import choose_values
+from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.models.gpt2 import GPT2
 from ridgeline.models.lenet import lenet5
+from ridgeline.ops.elementwise import add, full_like, mul
+from ridgeline.ops.reduce import reduce
 from ridgeline.tracing import trace
 from tests.compiler.programs import f32, softmax
 
@@ -200,3 +205,25 @@ def test_of_a_gelu_backward_finds_its_input_and_nothing_else(
     ]
     # the sum before the gelu, the gelu, and the gradient of the sum
     assert len(wide) == 3, [str(node) for node in wide]
+
+
+def test_a_long_chain_is_cut_into_kernels_of_bounded_size() -> None:
+    x = leaf(TensorType((8,), dtypes.float32))
+    y = x
+    for _ in range(5 * MOST_NODES):
+        y = add(mul(y, y), x)
+    values = choose_values([y], lambda node: node is x)
+    fusion = fuse(values, lambda node: node is x, backend("cpu").roofline())
+    inside = [len(topological(g.values, g.reads.__contains__)) for g in fusion.groups]
+    assert 10 <= len(inside) <= 11
+    assert max(inside) <= MOST_NODES + 2
+
+
+def test_many_readers_of_the_same_memory_do_not_cost_a_square() -> None:
+    x = leaf(TensorType((8,), dtypes.float32))
+    sums = [reduce(mul(x, full_like(x, i)), "sum", (0,)) for i in range(400)]
+    given = lambda node: node is x  # noqa: E731
+    fuser = Fuser(choose_values(sums, given), given, backend("cpu").roofline(), lambda n: False)
+    fusion = fuser.run()
+    assert len(fuser.refused) < 400 * 70
+    assert {v for g in fusion.groups for v in g.values} == set(sums)

@@ -190,6 +190,29 @@ def test_deep_graphs_without_gradients():
         execute.MOST_PENDING = pending
 
 
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_long_chains_in_every_tier(tier):
+    """Kernels stay small, so that compiling takes time in proportion to the length."""
+
+    def steps(x, w):
+        y = x
+        for i in range(300):
+            y = (y * w).sin() if i % 3 == 0 else y + x if i % 3 == 1 else y * 0.5
+        return y.sum()
+
+    x, w = rl.linspace(0.1, 0.4, 4, requires_grad=True), rl.linspace(0.9, 1.2, 4)
+    with rl.config.override(tier=tier):
+        steps(x, w).backward()
+        value, gradient = rl.jit(rl.value_and_grad(steps))(x, w)
+    torch = pytest.importorskip("torch")
+    t, u = torch.tensor(x.tolist(), requires_grad=True), torch.tensor(w.tolist())
+    expected = steps(t, u)
+    expected.backward()
+    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert gradient.tolist() == pytest.approx(t.grad.tolist(), rel=1e-4)
+    assert x.grad.tolist() == pytest.approx(t.grad.tolist(), rel=1e-4)
+
+
 def _chain(v, length):
     total = v
     for _ in range(length):

@@ -61,7 +61,8 @@ template <int M, int BIAS> DEVICE unsigned char rl_to_8(float x, unsigned int to
   unsigned int bits = steps + ((unsigned int)(e - low) << M);
   return (unsigned char)(sign | (bits > top ? top : bits));
 }
-DEVICE unsigned char rl_to_float8_e4m3fn(float x) { return rl_to_8<3, 7>(x, 0x7f); }
+// without infinities: what is too large becomes 448
+DEVICE unsigned char rl_to_float8_e4m3fn(float x) { return rl_to_8<3, 7>(x, 0x7e); }
 DEVICE unsigned char rl_to_float8_e5m2(float x) {
   if (x != x) return (unsigned char)(0x7e | (__float_as_uint(x) >> 24 & 0x80));
   return rl_to_8<2, 15>(x, 0x7c);
