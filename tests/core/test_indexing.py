@@ -236,3 +236,31 @@ def test_indices_out_of_range_where_no_element_is_touched(case: str, tier: str) 
                 result(rl)
         else:
             assert result(rl) == want
+
+
+def _bad_row(x: Any) -> None:
+    x[7]
+
+
+def _bad_value(x: Any) -> None:
+    x[:, 0] = rl.ones(5)
+
+
+def _bad_copy(x: Any) -> None:
+    x.copy_(rl.ones(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (_bad_row, "index 7 is outside axis 0 of size 3"),
+        (_bad_value, "a value of shape [5] does not fit into [3]"),
+        (_bad_copy, "a value of shape [2, 3, 4] does not fit into [3, 4]"),
+    ],
+)
+def test_errors_name_the_operands_and_where_they_were_made(act: Any, message: str) -> None:
+    x = rl.ones(3, 4)
+    with pytest.raises(rl.RidgelineError) as caught:
+        act(x)
+    assert message in caught.value.message
+    assert "operand 1 of" in caught.value.note and "test_indexing.py:" in caught.value.note

@@ -16,6 +16,19 @@ CASES = {
     "the number of elements that are not 0": lambda lib: lib.linalg.vector_norm(
         lib.tensor([math.nan, 0.0, 3.0]), 0
     ),
+    "what is too large for float8_e4m3fn": lambda lib: (
+        lib.tensor([448.0, 464.0, 500.0, 1e9, -1e9, math.inf, -math.inf, math.nan, 0.1])
+        .to(lib.float8_e4m3fn)
+        .float()
+    ),
+    "what is too large for float8_e5m2": lambda lib: (
+        lib.tensor([57344.0, 61440.0, 1e9, -math.inf, math.nan, 0.1], dtype=lib.float64)
+        .to(lib.float8_e5m2)
+        .float()
+    ),
+    "integers too large for float8_e4m3fn": lambda lib: (
+        lib.tensor([1000, -1000, 7]).to(lib.float8_e4m3fn).float()
+    ),
     "bool minus int": lambda lib: lib.tensor([True]) - 1,
     "int minus bool": lambda lib: 1 - lib.tensor([True]),
     "float minus bools": lambda lib: lib.tensor([1.5]) - lib.tensor([True]),
