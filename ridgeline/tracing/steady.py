@@ -63,6 +63,22 @@ def _same(before: Any, now: Any) -> bool:
     return before is now or (isinstance(now, int | float) and repr(before) == repr(now))
 
 
+def steady_nodes(
+    roots: Sequence[Node], is_input: Callable[[Node], bool], sources: Mapping[Node, SteadySource]
+) -> dict[Node, int]:
+    """The nodes that depend on these sources alone, with the elements of the largest of them."""
+    below: dict[Node, int] = {}
+    for node in topological(roots, is_input):
+        if node in sources:
+            below[node] = _elements(node) if isinstance(sources[node], CellInput) else 0
+        elif is_input(node):
+            if node.buffer is not None:  # a constant
+                below[node] = 0
+        elif node.op.family in _PURE and all(i in below for i in node.inputs):
+            below[node] = max((below[i] for i in node.inputs), default=0)
+    return below
+
+
 def steady_values(
     roots: Sequence[Node], is_input: Callable[[Node], bool], sources: Mapping[Node, SteadySource]
 ) -> list[Node]:
@@ -71,16 +87,7 @@ def steady_values(
     Views cost nothing where they are read, and what is larger than all it comes from is cheaper to
     compute than to read. Results are made anew by every call.
     """
-    order = topological(roots, is_input)
-    below: dict[Node, int] = {}  # by node that depends on them alone: elements of the largest cell
-    for node in order:
-        if node in sources:
-            below[node] = _elements(node) if isinstance(sources[node], CellInput) else 0
-        elif is_input(node):
-            if node.buffer is not None:  # a constant
-                below[node] = 0
-        elif node.op.family in _PURE and all(i in below for i in node.inputs):
-            below[node] = max((below[i] for i in node.inputs), default=0)
+    below = steady_nodes(roots, is_input, sources)
     results = set(roots)
 
     def is_value(node: Node) -> bool:

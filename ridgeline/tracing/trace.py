@@ -10,6 +10,7 @@ from weakref import ref
 from ridgeline.config import config
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
+from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.rebuild import substitute
@@ -48,7 +49,7 @@ from ridgeline.tracing.effects import (
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
-from ridgeline.tracing.steady import Steady, steady_values
+from ridgeline.tracing.steady import Steady, SteadySource, steady_nodes, steady_values
 
 
 def _settings() -> dict[str, Any]:
@@ -225,7 +226,12 @@ class Trace:
             return node in inputs or node.buffer is not None
 
         prepared = prepare(outputs, is_input)
-        self.steady = self._steady(prepared, is_input, inputs)
+        sources = self._steady_sources(inputs)
+        if sources:
+            is_steady = steady_nodes(prepared, is_input, sources).__contains__
+            prepared = fold_batch_norms(prepared, is_input, is_steady)
+        values = steady_values(prepared, is_input, sources) if sources else []
+        self.steady = Steady(values, sources) if values else None
         kept = () if self.steady is None else self.steady.values
 
         def is_given(node: Node) -> bool:
@@ -249,21 +255,17 @@ class Trace:
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
         self.program: Runnable = program_for(prepared, self.slots)
 
-    def _steady(
-        self, roots: Sequence[Node], is_input: Callable[[Node], bool], inputs: Mapping[Node, Source]
-    ) -> Steady | None:
-        """What inference computes from tensors that it does not change."""
+    def _steady_sources(self, inputs: Mapping[Node, Source]) -> dict[Node, SteadySource]:
+        """The tensors and numbers that inference reads and does not change."""
         if self.signature.gradients:
-            return None
+            return {}
         written = {w.source.cell for w in self.effects.writes if isinstance(w.source, CellInput)}
-        sources = {
+        return {
             node: source
             for node, source in inputs.items()
             if isinstance(source, NumberInput)
             or (isinstance(source, CellInput) and source.cell not in written)
         }
-        values = steady_values(roots, is_input, sources)
-        return Steady(values, sources) if values else None
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
         """Arguments that the function can also reach by itself: they must stay the same cell."""

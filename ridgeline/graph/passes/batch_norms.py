@@ -1,0 +1,143 @@
+"""Batch normalisation at inference, folded into the weights of the contraction before it.
+
+%2 = contract %x, %w                     becomes   %2 = contract %x, (%w * scale)
+%5 = (%2 - mean) * scale + bias                    %5 = %2 + (bias - mean * scale)
+
+Folded weights are worth their work only where they are computed once for many calls: weights and
+statistics must be steady. The products round differently than those that were written, so this is
+done for what is inexact anyway: a scale with a square root in it, as normalisation has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ridgeline import dtypes
+from ridgeline.graph.node import Node, topological
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.ops.contract import CONTRACT, AxisMap, contract
+from ridgeline.ops.elementwise import ROWS, add, mul, neg, sub
+from ridgeline.ops.movement import BROADCAST, broadcast, reshape
+
+_ADD, _SUB, _MUL = (ROWS[name] for name in ("add", "sub", "mul"))
+_SQRT = ROWS["sqrt"]
+Test = Callable[[Node], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Channels:
+    """contraction * scale + shift, where scale and shift have one number per channel."""
+
+    contraction: Node
+    axis: int  # of the output, along which channels lie
+    scale: Node | None
+    shift: Node | None
+
+
+def fold_batch_norms(roots: Sequence[Node], is_input: Test, is_steady: Test) -> list[Node]:
+    """The graph with normalisation by steady statistics inside the weights."""
+    order = topological(roots, is_input)
+    uses = Counter([*(i for n in order if not is_input(n) for i in n.inputs), *roots])
+    known: dict[Node, _Channels] = {}
+    continued: set[Node] = set()
+    for node in order:
+        if is_input(node) or node.op not in (_ADD, _SUB, _MUL):
+            continue
+        for before, other in (node.inputs, reversed(node.inputs)):
+            chain = known.get(before)
+            if chain is None and not (before.op is CONTRACT and not is_input(before)):
+                continue
+            if uses[before] == 1 and is_steady(other):
+                made = _extended(node, before, other, chain)
+                if made is not None:
+                    known[node] = made
+                    continued.add(before)
+                    break
+    ends = {
+        node: (chain, which)
+        for node, chain in known.items()
+        if node not in continued and (which := _weights(chain, is_input, is_steady)) is not None
+    }
+    if not ends:
+        return list(roots)
+    operands: dict[Node, Sequence[Node]] = {}
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        operands[current] = inputs
+        if current not in ends:
+            return None
+        chain, which = ends[current]
+        return _folded(current, chain, which, operands[chain.contraction])
+
+    return rebuild(roots, replace, is_input)
+
+
+def _extended(node: Node, before: Node, other: Node, chain: _Channels | None) -> _Channels | None:
+    """The chain with one more step: another scale, or a shift."""
+    found = _per_channel(other)
+    if found is None or (chain is not None and chain.axis != found[0]):
+        return None
+    axis, vector = found
+    contraction, scale, shift = before, None, None
+    if chain is not None:
+        contraction, scale, shift = chain.contraction, chain.scale, chain.shift
+    if node.op is _MUL:
+        scale = vector if scale is None else mul(scale, vector)
+        shift = None if shift is None else mul(shift, vector)
+    elif node.op is _ADD:
+        shift = vector if shift is None else add(shift, vector)
+    elif node.inputs[0] is before:
+        shift = neg(vector) if shift is None else sub(shift, vector)
+    else:
+        return None
+    return _Channels(contraction, axis, scale, shift)
+
+
+def _per_channel(node: Node) -> tuple[int, Node] | None:
+    """The axis along which alone a broadcast value varies, and its numbers."""
+    if node.op is not BROADCAST:
+        return None
+    source = node.inputs[0]
+    long = [d for d, size in enumerate(source.shape) if size != 1]
+    if len(long) != 1:
+        return None
+    axis = node.attrs.axes[long[0]]
+    return axis, reshape(source, (node.shape[axis],))
+
+
+def _weights(chain: _Channels, is_input: Test, is_steady: Test) -> int | None:
+    """Which operand of the contraction the scale can go into, if it should."""
+    node, scale = chain.contraction, chain.scale
+    if scale is None or node.dtype not in (dtypes.float32, dtypes.float64):
+        return None
+    if not any(n.op is _SQRT for n in topological([scale], is_input)):
+        return None
+    number = node.attrs.output[chain.axis]
+    left, right = node.attrs.left, node.attrs.right
+    for which, (maps, others) in enumerate(((left, right), (right, left))):
+        alone = not any(n == number for m in others for n, _ in m.terms)
+        if alone and is_steady(node.inputs[which]) and _dimension(maps, number) is not None:
+            return which
+    return None
+
+
+def _dimension(maps: Sequence[AxisMap], number: int) -> int | None:
+    """The dimension of an operand that an iteration axis is the index of."""
+    used = [d for d, m in enumerate(maps) if any(n == number for n, _ in m.terms)]
+    return used[0] if len(used) == 1 and maps[used[0]].plain == number else None
+
+
+def _folded(end: Node, chain: _Channels, which: int, operands: Sequence[Node]) -> Node:
+    attrs = chain.contraction.attrs
+    maps = (attrs.left, attrs.right)[which]
+    dimension = _dimension(maps, attrs.output[chain.axis])
+    assert chain.scale is not None and dimension is not None
+    weights = operands[which]
+    scaled = mul(weights, broadcast(chain.scale, weights.shape, (dimension,)))
+    pair = (scaled, operands[1]) if which == 0 else (operands[0], scaled)
+    made = contract(*pair, attrs)
+    if chain.shift is None:
+        return made
+    return add(made, broadcast(chain.shift, end.shape, (chain.axis,)))
