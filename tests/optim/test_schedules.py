@@ -120,3 +120,12 @@ def test_mistakes_are_named() -> None:
         follow(*make(optim, "OneCycleLR", {"max_lr": 1.0, "total_steps": 2}), 4)
     with pytest.raises(RidgelineError, match="2 groups need 2"):
         make(optim, "LambdaLR", {"lr_lambda": [lambda e: 1.0]})
+
+
+@pytest.mark.parametrize("steps", [0, -3, 2.5, None])
+def test_a_number_of_steps_is_one_at_least(steps: Any) -> None:
+    optimizer = optim.SGD([nn.Parameter(tensor([1.0, 1.0]))], lr=0.1)
+    with pytest.raises(RidgelineError, match="at least 1"):
+        optim.lr_scheduler.StepLR(optimizer, steps)
+    with pytest.raises(RidgelineError, match="at least 1"):
+        optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

@@ -76,3 +76,10 @@ def per_group_rates(value: Any, groups: int) -> list[float]:
     if len(rates) != groups:
         raise RidgelineError(f"{groups} groups need {groups} rates, got {len(rates)}")
     return [float(rate) for rate in rates]
+
+
+def steps_given(name: str, value: int) -> int:
+    """A number of steps as a scheduler was given it: at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise RidgelineError(f"{name} is a number of steps, at least 1, and not {value!r}")
+    return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ridgeline.optim.lr_scheduler.base import LRScheduler
+from ridgeline.optim.lr_scheduler.base import LRScheduler, steps_given
 from ridgeline.optim.optimizer import Optimizer
 
 
@@ -14,7 +14,7 @@ class CosineAnnealingLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        self.T_max, self.eta_min = T_max, eta_min
+        self.T_max, self.eta_min = steps_given("T_max", T_max), eta_min
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:

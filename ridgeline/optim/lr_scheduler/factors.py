@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ridgeline.errors import RidgelineError
-from ridgeline.optim.lr_scheduler.base import LRScheduler
+from ridgeline.optim.lr_scheduler.base import LRScheduler, steps_given
 from ridgeline.optim.optimizer import Optimizer
 
 
@@ -46,7 +46,7 @@ class StepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self.step_size, self.gamma = step_size, gamma
+        self.step_size, self.gamma = steps_given("step_size", step_size), gamma
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
