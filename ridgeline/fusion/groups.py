@@ -20,7 +20,7 @@ from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.fusion.values import FOLDS, Values, in_memory, is_apart
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
-from ridgeline.loops.chains import ChainLowering, is_chain
+from ridgeline.loops.chains import ONE_EACH, ChainLowering, is_chain
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
 from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
@@ -160,6 +160,7 @@ class Fuser:
         if is_apart(source):
             sources = frozenset(in_memory(i, self.is_input) for i in source.inputs)
             return Group(next(self.numbers), ordered, sources, 0.0, None, source)
+        several = any(_source(v) is not source for v in ordered)
         inside = set(ordered)
         reads: set[Node] = set()
         work = 0.0
@@ -178,9 +179,7 @@ class Fuser:
                 continue
             if node.op in FOLDS:
                 folds.append(node)
-            if any(_source(v) is not source for v in ordered) and (
-                node.op in ORDERED or self.apart(node)
-            ):
+            if several and (node.op in ORDERED or self.apart(node)):
                 raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
             stack.extend(node.inputs)
@@ -262,6 +261,8 @@ class Fuser:
         if key in self.refused:
             return
         try:
+            if sum(v.op is CONTRACT for v in (*a.values, *b.values)) > 2:
+                raise NotFusable(ONE_EACH)  # known without trying
             if self._between(a, b):
                 raise NotFusable("another kernel stands between them")
             inside = {*a.values, *b.values}

@@ -37,6 +37,7 @@ from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.views import Index, size_expr, through_reshape
 from ridgeline.ops.contract import CONTRACT, AxisMap
 
+ONE_EACH = "a chain has one contraction before its folds and one after them"
 _MOST_SUMMED = 256  # terms of a score; for more, packing columns anew for each block of rows costs
 _MOST_VALUES = 1 << 20  # bytes of what is weighted, since every few rows read all of it
 _MOST_COLUMNS = 8192  # of a row in scratch, so that some rows fit into a core's own cache
@@ -106,7 +107,7 @@ class ChainLowering(GroupLowering):
         late = [c for c in contractions if self._needs_fold_below(c)]
         early = [c for c in contractions if c not in late]
         if len(late) > 1 or len(early) > 1:
-            raise NotFusable("a chain has one contraction before its folds and one after them")
+            raise NotFusable(ONE_EACH)
         folds = [f for f in self.folds if f.op is not CONTRACT]
         return next(iter(early), None), folds, next(iter(late), None)
 
