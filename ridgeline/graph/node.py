@@ -70,6 +70,7 @@ class Op:
     batch: Batch | None = None
     mixes_devices: bool = False  # its operands need not lie on one device
     hint: str = ""
+    fixed: tuple[int, ...] = ()  # operands by which no derivative is known, though one exists
 
     def __repr__(self) -> str:
         return self.name

@@ -75,6 +75,7 @@ def _row(
     function: Callable[..., Any],
     derivative: Derivative | None = None,
     kinds: Sequence[str] = _REAL,
+    fixed: tuple[int, ...] = (),
 ) -> Op:
     def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -89,6 +90,7 @@ def _row(
         vjp_from(conjugated(derivative)) if derivative else None,
         jvp_from(derivative) if derivative else None,
         leading,
+        fixed=fixed,
     )
 
 
@@ -226,9 +228,9 @@ _ROWS = (
     _row("log_ndtr", errorfunctions.log_ndtr, _of(_log_ndtr_slope)),
     _row("lgamma", gamma.lgamma, _of(lambda x: special("digamma", x))),
     _row("digamma", gamma.digamma, _of(lambda x: polygamma(1, x))),
-    _row("zeta", gamma.zeta, _zeta_rule),
-    _row("gammainc", gamma.gammainc, _gammainc_rule(1.0)),
-    _row("gammaincc", gamma.gammaincc, _gammainc_rule(-1.0)),
+    _row("zeta", gamma.zeta, _zeta_rule, fixed=(0,)),
+    _row("gammainc", gamma.gammainc, _gammainc_rule(1.0), fixed=(0,)),
+    _row("gammaincc", gamma.gammaincc, _gammainc_rule(-1.0), fixed=(0,)),
     _row("i0", lambda x: _i(0, x), _of(lambda x: special("i1", x))),
     _row("i1", lambda x: _i(1, x), _of(_i1_slope)),
     _row("i0e", lambda x: bessel.modified_i(0, x), _of(_i0e_slope)),

@@ -181,3 +181,16 @@ def test_wrong_input() -> None:
         rl.polygamma(-1, rl.tensor([1.0]))
     with pytest.raises(RidgelineError):
         rl.atan2(rl.tensor([1.0, 2.0]), rl.tensor([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("name", ["zeta", "gammainc", "gammaincc"])
+def test_a_derivative_that_is_not_known_is_an_error_and_not_zero(name: str) -> None:
+    function = getattr(rl.special, name)
+    first = rl.tensor([3.0, 4.0], requires_grad=True)
+    second = rl.tensor([2.0, 2.5], requires_grad=True)
+    with pytest.raises(rl.RidgelineError, match="no gradient by operand 1"):
+        function(first, second).sum().backward()
+    with pytest.raises(rl.RidgelineError, match="no gradient by operand 1"):
+        rl.jvp(lambda a: function(a, second), (first,), (first,))
+    function(first.detach(), second).sum().backward()
+    assert second.grad is not None and (second.grad != 0).all()

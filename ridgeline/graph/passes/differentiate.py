@@ -90,7 +90,7 @@ def _pass_down(
         if found[0] is not None:
             _accumulate(totals, current.inputs[0], current.attrs.output, found[0])
         return
-    if current.op.vjp is None:
+    if current.op.vjp is None or any(current.inputs[i] in active for i in current.op.fixed):
         raise not_differentiable(current)
     for source, part in zip(current.inputs, current.op.vjp(current, found)):
         if part is not None and source in active:
@@ -113,8 +113,9 @@ def _accumulate(totals: dict[Node, list[Node | None]], node: Node, output: int, 
 def not_differentiable(node: Node) -> GradientError:
     """The error for an op without a gradient rule."""
     place = describe(node)
+    which = "".join(f" by operand {i + 1}" for i in node.op.fixed)
     return GradientError(
-        f"{node.op.name} has no gradient",
+        f"{node.op.name} has no gradient{which}",
         note=f"it was made at {place}" if place else "",
         help=node.op.hint
         or "detach() the tensor before this op if no gradient is meant to flow through it",
@@ -140,9 +141,9 @@ def forward(
             parts = known.get(current.inputs[0])
             known[current] = [None if parts is None else parts[current.attrs.output]]
             continue
-        if current.op.jvp is None:
-            raise not_differentiable(current)
         moving = [known[i][0] if i in known else None for i in current.inputs]
+        if current.op.jvp is None or any(moving[i] is not None for i in current.op.fixed):
+            raise not_differentiable(current)
         known[current] = list(current.op.jvp(current, moving))
         for part in known[current]:
             if part is not None:
