@@ -326,7 +326,7 @@ def leaky_relu(input: Node, negative_slope: float = 0.01) -> Node:
     return select(apply("lt", full_like(input, 0), input), input, mul(input, float(negative_slope)))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def elu(input: Node, alpha: float = 1.0) -> Node:
     """alpha * (exp(x) - 1) for negative values."""
     positive = apply("lt", full_like(input, 0), input)
@@ -334,7 +334,7 @@ def elu(input: Node, alpha: float = 1.0) -> Node:
     return select(positive, input, mul(apply("expm1", low), float(alpha)))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def celu(input: Node, alpha: float = 1.0) -> Node:
     """alpha * (exp(x / alpha) - 1) for negative values."""
     if alpha == 0:
@@ -344,19 +344,19 @@ def celu(input: Node, alpha: float = 1.0) -> Node:
     return select(positive, input, mul(apply("expm1", mul(low, 1 / float(alpha))), float(alpha)))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def selu(input: Node) -> Node:
     """The self-normalising ELU."""
     return mul(elu(input, _SELU_ALPHA), _SELU_SCALE)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def silu(input: Node) -> Node:
     """input * sigmoid(input)."""
     return apply("mul", input, sigmoid(input))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def mish(input: Node) -> Node:
     """input * tanh(softplus(input))."""
     return apply("mul", input, apply("tanh", softplus(input)))
@@ -370,7 +370,7 @@ def hardtanh(input: Node, min_val: float = -1.0, max_val: float = 1.0) -> Node:
     return select(apply("le", high, held), high, held)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def softplus(input: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
     """log(1 + exp(beta * x)) / beta, and x itself beyond the threshold."""
     x = _real(input)
@@ -387,7 +387,7 @@ def softsign(input: Node) -> Node:
     return div(input, add(abs(input), 1))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def gelu(input: Node, approximate: str = "none") -> Node:
     """The Gaussian error linear unit, exact ("none") or by tanh ("tanh")."""
     x = _real(input)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.sizes import elements, nbytes
@@ -24,10 +25,12 @@ from ridgeline.loops.chains import ONE_EACH, ChainLowering, is_chain
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
 from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.reduce import ARG_REDUCE
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
-_SFU = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
+_SFU = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow")
+_OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(_SFU, 8)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Roofline:
     flops_per_second: float
     launch_seconds: float
     chains: bool = False  # whether rows may stay in a core's cache between two contractions
+    recompute: bool = False  # whether kernels compute again what others could write for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ class Fuser:
         """Merge while a merge saves time; give the kernels in order."""
         self.position = {node: i for i, node in enumerate(self.values.order)}
         for unit in self._units():
-            self._add(self._group(unit, unit))
+            self.add(self.group(unit, unit))
         self.precedence = Precedence({n: self._sources(g) for n, g in self.groups.items()})
         for group in list(self.groups.values()):
             self._propose(group)
@@ -115,6 +119,8 @@ class Fuser:
             _, a, b = heapq.heappop(self.heap)
             if a in self.groups and b in self.groups:
                 self._merge(self.groups[a], self.groups[b])
+        if self.roofline.recompute:
+            compute_again(self)
         return Fusion(self._ordered(), list(self.refusals.values()))
 
     # ---- groups -------------------------------------------------------------------------------
@@ -152,9 +158,10 @@ class Fuser:
             stack += fresh
         return True
 
-    def _group(
+    def group(
         self, values: tuple[Node, ...], stored: Sequence[Node], most: float = math.inf
     ) -> Group:
+        """The kernel of some values, of which those stored are written to memory."""
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = _source(ordered[0])
         if is_apart(source):
@@ -198,12 +205,16 @@ class Fuser:
         )
         return Group(next(self.numbers), ordered, frozenset(reads), seconds, lowered)
 
-    def _leaves(self, value: Node, inside: set[Node]) -> bool:
-        """True if a value is needed outside a group: as a result, or by another kernel."""
+    def leaving(self, inside: Collection[Node]) -> list[Node]:
+        """The values that are needed outside a group: as a result, or by another kernel."""
         mine = {self.owner[v] for v in inside}
-        return value in self.values.results or bool(self.readers.get(value, set()) - mine)
+        return [
+            v for v in sorted(inside, key=self.position.__getitem__)
+            if v in self.values.results or self.readers.get(v, set()) - mine
+        ]  # fmt: skip
 
-    def _add(self, group: Group) -> None:
+    def add(self, group: Group) -> None:
+        """Make a kernel one of the program's."""
         self.groups[group.number] = group
         for value in group.values:
             self.owner[value] = group.number
@@ -211,7 +222,8 @@ class Fuser:
             self.readers.setdefault(source, set()).add(group.number)
             insort(self.in_order.setdefault(source, []), (self._first(group), group.number))
 
-    def _remove(self, group: Group) -> None:
+    def remove(self, group: Group) -> None:
+        """Take a kernel out."""
         del self.groups[group.number]
         for source in group.reads:
             self.readers[source].discard(group.number)
@@ -266,10 +278,7 @@ class Fuser:
             if self._between(a, b):
                 raise NotFusable("another kernel stands between them")
             inside = {*a.values, *b.values}
-            stored = [
-                v for v in sorted(inside, key=self.position.__getitem__) if self._leaves(v, inside)
-            ]
-            merged = self._group((*a.values, *b.values), stored, MOST_NODES)
+            merged = self.group((*a.values, *b.values), self.leaving(inside), MOST_NODES)
         except NotFusable as refusal:
             self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))
             return
@@ -277,9 +286,9 @@ class Fuser:
         if gain <= 0:
             self._refuse(key, a, b, gain, "recomputing costs more than the memory it saves")
             return
-        self._remove(a)
-        self._remove(b)
-        self._add(merged)
+        self.remove(a)
+        self.remove(b)
+        self.add(merged)
         self.precedence.merge(a.number, b.number, merged.number)
         self._propose(merged)
 
@@ -341,7 +350,7 @@ def _work(node: Node) -> float:
     if node.op in FOLDS:
         return float(elements(node.inputs[0])) * (2 if node.op is ARG_REDUCE else 1)
     if node.op.family == "pointwise":
-        return float(elements(node)) * (8 if node.op.name in _SFU else 1)
+        return float(elements(node)) * _OPERATIONS.get(node.op.name, 1)
     return 0.0
 
 

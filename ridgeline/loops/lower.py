@@ -135,8 +135,10 @@ class GroupLowering:
         for axis in (*space.rows, *space.inner):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         if folds and folds[0].op is not CONTRACT:
-            tails = [n for n in self.stored if n.shape == space.full_shape and n not in folds]
-            self.plan_staging([*([f.inputs[0]] for f in folds), tails], space)
+            full = [n for n in self.stored if n.shape == space.full_shape and n not in folds]
+            tails = [n for n in full if self._needs_fold(n)]
+            first = [folds[0].inputs[0], *(n for n in full if n not in tails)]
+            self.plan_staging([first, *([f.inputs[0]] for f in folds[1:]), tails], space)
         stages: list[Stmt] = [self._fold(fold, space) for fold in folds]
         stages += self._stores(space)
         body: Stmt = sequence(*stages)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, free_vars, mul
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Reduce, Store
+from ridgeline.loops.build import add, affine, free_vars, mul, substitute
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Reduce, Store, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class Access:
     strides: dict[str, int]
     opaque: frozenset[str]  # loops on which the address depends in no simple way
     is_store: bool
+    runs: frozenset[str] = frozenset()  # of these, those that begin with neighbouring elements
 
     def stride(self, axis: str) -> int | None:
         """Elements moved per step of a loop; None when there is no single number."""
@@ -61,4 +62,24 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
         return Access(
             buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store
         )
-    return Access(buffer, form[0], opaque, is_store)
+    return Access(buffer, form[0], opaque, is_store, _runs(buffer, index, opaque))
+
+
+def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> frozenset[str]:
+    """Loops whose second step goes to the next element, as in `x[r // 64, c, r % 64]`."""
+    start: dict[Expr, Expr] = {
+        Var.make(name): ir.index(0) for place in index for name in free_vars(place)
+    }
+    found = set()
+    for name in opaque:
+        ends = []
+        for step in (0, 1):
+            at = {**start, Var.make(name): ir.index(step)}
+            linear: Expr = ir.index(0)
+            for size, place in zip(buffer.shape, index):
+                linear = add(mul(linear, size), substitute(place, at))
+            ends.append(affine(linear))
+        first, second = ends
+        if first and second and not (first[0] or second[0]) and second[1] - first[1] == 1:
+            found.add(name)
+    return frozenset(found)

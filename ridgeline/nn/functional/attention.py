@@ -9,7 +9,7 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import widened
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.public import arange, matmul, softmax
+from ridgeline.tensors.public import arange, einsum, matmul, softmax
 from ridgeline.tensors.tensor import Tensor, narrow_gradient
 
 
@@ -37,7 +37,7 @@ def scaled_dot_product_attention(
     narrow = own.is_floating_point and own.itemsize < 4
     query, key, value = widened(query), widened(key), widened(value)
     factor = 1 / math.sqrt(int(query.shape[-1])) if scale is None else scale
-    scores = matmul(query, key.transpose(-2, -1))
+    scores = einsum("...qd,...kd->...qk", query, key)  # so that gradients lie as the keys do
     scores = (narrow_gradient(scores, own) if narrow else scores) * factor
     if is_causal:
         rows, columns = arange(int(query.shape[-2])), arange(int(key.shape[-2]))

@@ -16,6 +16,7 @@ from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import (
     Bind,
     Hold,
+    Inline,
     Jam,
     Partials,
     Pick,
@@ -42,6 +43,7 @@ _MOST_IN_CLUSTER = 2048  # beyond, reading a row again costs less than waiting f
 _COLUMN_BLOCK = 256
 _COLUMN_LANES = 64
 _WAVES = 4  # blocks for each multiprocessor when a reduction is cut into pieces
+_COLUMN_WAVES = 16  # the same where rows lie side by side: so many that uneven shares do not matter
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -50,6 +52,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     draft.kernel, inner = collapse(draft.kernel, [a.name for a in lowered.inner], draft.steps)
     rows = [a.name for a in lowered.rows]
     if any(draft.length(name) is None for name in (*rows, *inner)):
+        _compute_again(draft)
         _unknown_lengths(draft, rows, inner)
         return draft.steps
     if len(inner) == 1:
@@ -62,18 +65,34 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     if rows and _contiguity(draft, touched, axes, rows[-1]) > _contiguity(
         draft, touched, axes, inner[-1]
     ):
+        _compute_again(draft)
         _threads_are_rows(draft, rows, inner, gpu)
     else:
+        if len(inner) > 1:
+            _compute_again(draft)
         _threads_are_columns(draft, rows, inner, gpu)
     return draft.steps
 
 
+def _compute_again(draft: Draft) -> None:
+    """Keep no row in scratch, which one thread cannot hold where rows are not spread by columns."""
+    for buffer in _scratch(draft):
+        draft.do(Inline(buffer.name))
+
+
+def _scratch(draft: Draft) -> list[Buffer]:
+    return [
+        s.buffer for s in ir.statements(draft.kernel.body)
+        if isinstance(s, Alloc) and s.buffer.scope == "local"
+    ]  # fmt: skip
+
+
 def _contiguity(draft: Draft, touched: list[Access], axes: list[str], axis: str) -> int:
-    """Elements that are read side by side along an axis."""
+    """Elements that are read or written side by side along an axis."""
     return sum(
         prod(draft.length(a) or 1 for a in axes if access.stride(a) != 0)
         for access in touched
-        if access.stride(axis) == 1 and not access.is_store
+        if access.stride(axis) == 1 or axis in access.runs
     )
 
 
@@ -101,17 +120,14 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
     count = draft.length(columns) or 1
     row_count = draft.length(row[0]) or 1 if row else 1
     lanes = draft.length(lane) or 1 if lane else 1
-    pieces = _pieces(row_count, count // (_BLOCK * _TURNS), gpu)
+    pieces = _pieces(row_count, count // (_BLOCK * _TURNS), gpu, _WAVES)
     if pieces > 1 and _cut(draft, columns, pieces):
         count = draft.length(columns) or 1
         draft.do(Bind(f"{columns}.q", "thread"))
     else:
         pieces = 1
     held = _held(draft.kernel, row[0]) if row and pieces == 1 else []
-    scratch = [
-        s.buffer for s in ir.statements(draft.kernel.body)
-        if isinstance(s, Alloc) and s.buffer.scope == "local"
-    ]  # fmt: skip
+    scratch = _scratch(draft)
     scratch_bytes = sum(b.dtype.itemsize for b in scratch) * lanes
     held_bytes = sum(size for _, size in held) * lanes
     threads = _thread_count(count, scratch_bytes, held_bytes, gpu)
@@ -169,11 +185,11 @@ def _fits(count: int, threads: int, kept: int) -> bool:
     return turns * kept <= _HELD_BYTES and (turns <= _TURNS or threads <= _SMALL_BLOCK)
 
 
-def _pieces(blocks: int, most: int, gpu: GpuMachine) -> int:
+def _pieces(blocks: int, most: int, gpu: GpuMachine, waves: int) -> int:
     """Into how many pieces to cut a reduction that gives too few blocks."""
     if blocks >= gpu.multiprocessors:
         return 1
-    return min(power_at_most(gpu.multiprocessors * _WAVES // blocks), power_at_most(most), 512)
+    return min(power_at_most(gpu.multiprocessors * waves // blocks), power_at_most(most), 512)
 
 
 def _cut(draft: Draft, axis: str, pieces: int) -> bool:
@@ -253,7 +269,7 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     blocks = -(-count // threads)
     for axis in outer:
         blocks *= draft.length(axis) or 1
-    pieces = _pieces(blocks, depth // (helpers * 2 * _TURNS), gpu)
+    pieces = _pieces(blocks, depth // (helpers * 2 * _TURNS), gpu, _COLUMN_WAVES)
     cut = pieces > 1 and _cut(draft, columns, pieces)
     draft.do(Split(over, threads, "guard"))
     lanes = (f"{over}.1", lane) if lane else (f"{over}.1",)
