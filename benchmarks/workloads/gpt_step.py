@@ -6,6 +6,7 @@ and ridgeline.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,38 +24,54 @@ from benchmarks.workload import (
     generator,
 )
 
-LAYERS, WIDTH, HEADS, VOCABULARY, BATCH, LENGTH = 6, 384, 6, 256, 8, 256
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a model and its batch are."""
+
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    batch: int
+    length: int
+
+
+SMALL = Size(layers=6, width=384, heads=6, vocabulary=256, batch=8, length=256)
 SETTINGS = {"lr": 3e-4, "betas": (0.9, 0.95), "weight_decay": 0.1}
 CHECKED = ("loss", "blocks.0.qkv.weight", "blocks.5.down.bias", "token.weight")
 
 
-def network(nn: Any) -> Any:
+def network(nn: Any, size: Size = SMALL) -> Any:
     """The model in torch's or ridgeline's modules."""
+    width = size.width
     function = nn.functional
 
     class Block(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-            self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-            self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
         def forward(self, x: Any) -> Any:
             batch, length = x.shape[0], x.shape[1]
-            parts = self.qkv(self.norm1(x)).reshape(batch, length, 3, HEADS, WIDTH // HEADS)
+            parts = self.qkv(self.norm1(x)).reshape(
+                batch, length, 3, size.heads, width // size.heads
+            )
             q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
             seen = function.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(seen.transpose(1, 2).reshape(batch, length, WIDTH))
+            x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
             wide = function.gelu(self.up(self.norm2(x)), approximate="tanh")
             return x + self.down(wide)
 
     class GPT(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.token = nn.Embedding(VOCABULARY, WIDTH)
-            self.place = nn.Embedding(LENGTH, WIDTH)
-            self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
-            self.norm = nn.LayerNorm(WIDTH)
+            self.token = nn.Embedding(size.vocabulary, width)
+            self.place = nn.Embedding(size.length, width)
+            self.blocks = nn.ModuleList([Block() for _ in range(size.layers)])
+            self.norm = nn.LayerNorm(width)
 
         def forward(self, tokens: Any) -> Any:
             x = self.token(tokens) + self.place.weight
@@ -68,7 +85,7 @@ def network(nn: Any) -> Any:
 def inputs() -> Arrays:
     """Tokens, the tokens that follow, and weights of GPT-2's initial distribution."""
     source = generator()
-    text = source.integers(0, VOCABULARY, (BATCH, LENGTH + 1))
+    text = source.integers(0, SMALL.vocabulary, (SMALL.batch, SMALL.length + 1))
     arrays: Arrays = {"tokens": text[:, :-1].copy(), "targets": text[:, 1:].copy()}
     torch = torch_module()
     for name, value in network(torch.nn).state_dict().items():
@@ -89,7 +106,8 @@ def _runner(lib: Any, model: Any, arrays: Arrays, wrap: Any, tensor: Any) -> Run
         optimizer.zero_grad()
         scores = model(tokens)
         loss = lib.nn.functional.cross_entropy(
-            scores.reshape(BATCH * LENGTH, VOCABULARY), targets.reshape(BATCH * LENGTH)
+            scores.reshape(SMALL.batch * SMALL.length, SMALL.vocabulary),
+            targets.reshape(SMALL.batch * SMALL.length),
         )
         loss.backward()
         optimizer.step()
@@ -159,5 +177,6 @@ WORKLOAD = Workload(
     },
     # Adam's first step is lr * sign(gradient): where a gradient is almost zero the sign is chance
     tolerance=1e-3,
-    flops=6.0 * 10_740_480 * BATCH * LENGTH + 12.0 * LAYERS * WIDTH * LENGTH * BATCH * LENGTH,
+    flops=6.0 * 10_740_480 * SMALL.batch * SMALL.length
+    + 12.0 * SMALL.layers * SMALL.width * SMALL.length * SMALL.batch * SMALL.length,
 )

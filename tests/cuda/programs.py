@@ -50,6 +50,19 @@ def softmax_backward(rows: int, columns: int, dtype: DType) -> Graph:
     return gradients(call("softmax", x, -1), ct, x), [x, ct]
 
 
+def softmax_of_columns(rows: int, columns: int, dtype: DType) -> Graph:
+    """Softmax where rows lie side by side."""
+    x = given(dtype, rows, columns)
+    return [call("softmax", x, 0)], [x]
+
+
+def gelu_backward(rows: int, columns: int, dtype: DType) -> Graph:
+    """An activation after a bias, and the gradients of both: a column sum beside a full store."""
+    x, b, ct = given(dtype, rows, columns), given(dtype, columns), given(dtype, rows, columns)
+    y = call("gelu", call("add", x, b), "tanh")
+    return [y, *gradients(y, ct, x, b)], [x, b, ct]
+
+
 def layer_norm(rows: int, columns: int, dtype: DType) -> Graph:
     """Layer norm with weight and bias."""
     x, w, b = given(dtype, rows, columns), given(dtype, columns), given(dtype, columns)
@@ -162,9 +175,9 @@ def batch_statistics(rows: int, columns: int, dtype: DType) -> Graph:
 FAMILIES: dict[str, Callable[[int, int, DType], Graph]] = {
     f.__name__: f
     for f in (
-        pointwise, softmax, softmax_backward, layer_norm, layer_norm_backward, rms_norm,
-        rms_norm_backward, cross_entropy, cross_entropy_backward, column_sum, total, argmax,
-        cumulative_sum, embedding, embedding_backward, matmul, matmul_backward, convolution,
-        max_pool, batch_statistics,
+        pointwise, gelu_backward, softmax, softmax_backward, softmax_of_columns, layer_norm,
+        layer_norm_backward, rms_norm, rms_norm_backward, cross_entropy, cross_entropy_backward,
+        column_sum, total, argmax, cumulative_sum, embedding, embedding_backward,
+        matmul, matmul_backward, convolution, max_pool, batch_statistics,
     )
 }  # fmt: skip

@@ -1,0 +1,115 @@
+"""A whole training step of a GPT on a GPU, without one: every kernel compiles, memory is small.
+
+The step is traced on the CPU and compiled for a stated GPU as the backend would do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import ridgeline as rl
+import ridgeline.compiler
+from ridgeline import nn
+from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
+from ridgeline.compiler.cuda import CudaBackend
+from ridgeline.fusion.groups import Roofline
+from ridgeline.graph.node import Node
+from ridgeline.models.gpt2 import GPT2, GPT2Config
+from ridgeline.runtime.cuda import cublaslt
+from ridgeline.schedules.gpu.machine import H200
+
+BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65
+Graph = tuple[Sequence[Node], Sequence[Node]]
+
+
+class StatedGpu(CudaBackend):
+    """The backend of a GPU that is not there: nothing is loaded or run."""
+
+    def __init__(self, recompute: bool = True) -> None:
+        self._facts = H200
+        self._recompute = recompute
+
+    def roofline(self) -> Roofline:
+        return replace(super().roofline(), recompute=self._recompute)
+
+
+class Traced(Exception):
+    """What was to be compiled."""
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that traces a training step; cuBLASLt counts as present from then on."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.setattr(cublaslt, "library", lambda: object())
+
+    def trace(narrow: bool, dropout: float) -> Graph:
+        rl.manual_seed(0)
+        model = GPT2(GPT2Config(
+            vocab_size=WORDS, n_positions=LENGTH, n_embd=WIDTH, n_layer=1, n_head=6,
+            embd_pdrop=dropout, attn_pdrop=dropout, resid_pdrop=dropout,
+        ))  # fmt: skip
+        optimizer = rl.optim.AdamW(model.parameters(), lr=1e-3)
+        tokens, targets = (rl.tensor([[3] * LENGTH] * BATCH) for _ in range(2))
+        for parameter in model.parameters():
+            parameter.detach().numpy()  # so that the step does not make the weights
+
+        @rl.jit
+        def step(tokens: rl.Tensor, targets: rl.Tensor) -> rl.Tensor:
+            optimizer.zero_grad()
+            with rl.autocast("cpu", dtype=rl.bfloat16) if narrow else nullcontext():
+                scores = model(tokens).reshape(-1, WORDS).float()
+                loss = nn.functional.cross_entropy(scores, targets.reshape(-1))
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        def stop(outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
+            raise Traced(outputs, inputs)
+
+        with monkeypatch.context() as patch, rl.config.override(tier="compiled"):
+            patch.setattr(ridgeline.compiler, "compile_graph", stop)
+            with pytest.raises(Traced) as found:
+                step(tokens, targets)
+        return found.value.args
+
+    return trace
+
+
+def laid_out(graph: Graph, target: CudaBackend) -> tuple[Stages, Layout]:
+    """The kernels and their plan."""
+    stages = lower_graph(*graph, target=target)
+    return stages, lay_out(stages, graph[1], target.launch)
+
+
+def test_every_kernel_compiles(traced: Any) -> None:
+    from ridgeline.codegen.cuda import compile_all, generate
+
+    stages, layout = laid_out(traced(narrow=True, dropout=0.1), StatedGpu())
+    own = {c.symbol for c in layout.calls if c.launch[0] == "kernel"}  # type: ignore[union-attr]
+    texts = {k.kernel.name: generate(k.kernel).text for k in stages.kernels if k.kernel.name in own}
+    assert len(texts) == len(own) and len(layout.calls) > len(own)
+    codes = compile_all(list(texts.values()), H200.arch)
+    assert all(code.startswith(b"\x7fELF") for code in codes)
+
+
+def test_every_kernel_in_float32_has_text(traced: Any) -> None:
+    _, layout = laid_out(traced(narrow=False, dropout=0.1), StatedGpu())
+    assert len(layout.calls) > 50
+
+
+def test_memory_between_the_passes(traced: Any) -> None:
+    graph = traced(narrow=True, dropout=0.0)
+    _, plain = laid_out(graph, StatedGpu(recompute=False))
+    stages, layout = laid_out(graph, StatedGpu())
+    scores = rl.float32.itemsize * BATCH * 6 * LENGTH * LENGTH
+    assert layout.arena_bytes <= plain.arena_bytes - scores
+    softmax = [g for g in stages.fusion.groups if g.lowered and g.name.startswith("max_sum")]
+    stored = [v for g in softmax for v in g.loops.slots[g.loops.reads :]]
+    squares = [v.dtype for v in stored if v.shape == (BATCH, 6, LENGTH, LENGTH)]
+    assert squares == [rl.bfloat16]  # the probabilities alone, as they are used
