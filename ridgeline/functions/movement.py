@@ -439,7 +439,7 @@ def pad(
         inside = movement.pad(stretch(as_node(True, dtypes.bool_), result.shape), *grown)
         outer = stretch(as_node(value, input.dtype), inside.shape)
         return select(inside, movement.pad(result, *grown), outer)
-    return movement.pad(result, *grown, value=float(value or 0.0))
+    return movement.pad(result, *grown, value=0.0 if value is None else float(value))
 
 
 def _triangle(input: Node, diagonal: int, keep_lower: bool) -> Node:

@@ -6,8 +6,9 @@ index arithmetic, so a view costs nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,10 @@ class PadAttrs(Attrs):
     high: tuple[int, ...]
     interior: tuple[int, ...]
     value: float
+    sign: float = field(init=False, repr=False)  # 0.0 == -0.0, and yet they are two values
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sign", math.copysign(1.0, self.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
@@ -309,3 +310,18 @@ def test_inputs_that_are_computed_are_not_looked_through() -> None:
     given = M.permute(x, (1, 0))
     (made,) = simplify([E.neg(M.permute(given, (1, 0)))], lambda n: n is given)
     assert topological([made], lambda n: n is given)[0] is given
+
+
+def test_padding_with_minus_zero_is_padding_with_another_number() -> None:
+    x = f32(3)
+    plain, minus = (M.pad(x, (1,), (0,), value=v) for v in (0.0, -0.0))
+    assert plain is not minus
+    for inner, value in ((plain, -0.0), (minus, 0.0), (E.full_like(x, 0), -0.0)):
+        root = M.pad(inner, (1,), (1,), value=value)
+        known = {x: np.ones(3, np.float32)}
+        wanted, got = (
+            evaluate([n], known)[0] for n in (root, simplify([root], lambda n: False)[0])
+        )
+        assert np.array_equal(np.signbit(wanted), np.signbit(got))
+    padded = rl.nn.functional.pad(rl.ones(2), [1, 0], value=-0.0)
+    assert np.signbit(padded.numpy()).tolist() == [True, False, False]

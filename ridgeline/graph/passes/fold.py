@@ -30,7 +30,8 @@ def fold(node: Node) -> Node | None:
     if node.op in (RESHAPE, PERMUTE, SLICE):
         return uniform(numbers[0], node)  # type: ignore[arg-type]
     if node.op is PAD:
-        return uniform(node.attrs.value, node) if numbers[0] == node.attrs.value else None
+        filled = uniform(node.attrs.value, node)
+        return filled if filled is uniform(numbers[0], node) else None  # type: ignore[arg-type]
     if node.op is REDUCE:
         full = 0 not in node.inputs[0].shape
         kept = full and node.attrs.monoid in _IDEMPOTENT

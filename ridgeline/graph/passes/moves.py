@@ -120,9 +120,11 @@ def _pad(node: Node) -> Node | None:
     inner, attrs = node.inputs[0], node.attrs
     if not any(attrs.low) and not any(attrs.high) and not any(attrs.interior):
         return inner
-    if inner.op is not PAD or inner.attrs.value != attrs.value:
+    if inner.op is not PAD:
         return None
     below = inner.attrs
+    if (below.value, below.sign) != (attrs.value, attrs.sign):
+        return None
     if any(w < 0 for w in (*attrs.low, *attrs.high, *below.low, *below.high)):
         return None  # cutting off and adding again is not adding less
     sides = zip(attrs.interior, below.low, below.high, below.interior)
