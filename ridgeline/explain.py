@@ -7,7 +7,7 @@ same counts as data, for profiles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
@@ -91,17 +91,17 @@ def inner_rows(stages: Stages, node: Node) -> list[KernelRow]:
     return [replace(r, flops=r.flops * times, nbytes=r.nbytes * times) for r in rows]
 
 
-def kernel_row(compiled: CompiledKernel) -> KernelRow:
+def kernel_row(compiled: CompiledKernel, sizes: Mapping[str, int] | None = None) -> KernelRow:
     """The counts of one kernel, taken from its loops before any scheduling."""
     plain = compiled.group.loops.kernel
-    flops, moved = int(useful(plain).flops), int(compulsory_bytes(plain))
+    flops, moved = int(useful(plain, sizes).flops), int(compulsory_bytes(plain, sizes))
     return KernelRow(compiled.kernel.name, flops, moved, _lines(compiled.group.values))
 
 
 def kernel_rows(program: Program) -> list[KernelRow]:
     """The counts of every kernel of a program, in execution order; those of bodies come last."""
     stages = program.stages
-    rows = [kernel_row(k) for k in stages.kernels]
+    rows = [kernel_row(k, stages.sizes) for k in stages.kernels]
     return rows + [row for node in stages.inner for row in inner_rows(stages, node)]
 
 
@@ -130,7 +130,7 @@ def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
     """Every kernel, then loops and branches with the kernels in their bodies."""
     for number, compiled in enumerate(stages.kernels):
         yield ""
-        yield from _kernel_text(number, compiled, kernel_row(compiled), detail)
+        yield from _kernel_text(number, compiled, kernel_row(compiled, stages.sizes), detail)
     for group in stages.fusion.groups:
         if group.apart is None or group.apart.op.family != "control":
             continue

@@ -100,12 +100,12 @@ class Generator:
             self._offset = start + count
         return start
 
-    def take(self, count: int) -> tuple[Node, Node]:
+    def take(self, count: Size) -> tuple[Node, Node]:
         """The key and the offset of the next `count` blocks of the stream."""
         capture = modes.capture
         if capture is not None:
             return capture.random_blocks(self, count)
-        return word(self._seed), word(self.skip(count))
+        return word(self._seed), word(self.skip(int(count)))
 
 
 def _checked_state(state: Any) -> tuple[int, int]:

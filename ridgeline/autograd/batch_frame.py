@@ -14,6 +14,7 @@ from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.origins import describe, user_frame
 from ridgeline.graph.passes.batch import BatchingError
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.tensors import execute
@@ -46,7 +47,7 @@ class Frame(Enclosure):
 
     # ---- random streams -------------------------------------------------------------------------
 
-    def random_blocks(self, generator: Generator, count: int) -> tuple[Node, Node]:
+    def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         """The key and the offset of a draw: one for all elements, or one for each."""
         if self.randomness == "error":
             frame = user_frame(2)

@@ -29,7 +29,7 @@ from ridgeline.runtime.cpu.control_words import (
     TestTables,
 )
 
-Slots = Mapping[Node | Scratch, int]
+Slots = Mapping[Node | Scratch | str, int]
 _LARGE = 1 << 20  # results from here on may be stored past the caches, which needs alignment
 
 

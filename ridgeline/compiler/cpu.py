@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from time import perf_counter
+
+import numpy as np
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
@@ -21,7 +23,8 @@ from ridgeline.dtypes import bool_
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.node import Node
-from ridgeline.loops.ir import Const, For, Kernel
+from ridgeline.loops.build import substitute
+from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
@@ -49,12 +52,14 @@ def machine() -> Machine:
     )  # fmt: skip
 
 
-def task_count(kernel: Kernel) -> int:
-    """The product of the leading parallel loops."""
+def task_count(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
+    """The product of the leading parallel loops, at given values of symbolic sizes."""
     tasks, body = 1, kernel.body
+    known: dict[Expr, Expr] = {Var.make(n): index(v) for n, v in (sizes or {}).items()}
     while isinstance(body, For) and body.kind == "parallel":
-        assert isinstance(body.extent, Const)
-        tasks *= int(body.extent.value)
+        extent = substitute(body.extent, known)
+        assert isinstance(extent, Const)
+        tasks *= int(extent.value)
         body = body.body
     return tasks
 
@@ -105,8 +110,14 @@ class CpuBackend:
 
     def launch(self, group: Group, kernel: Kernel) -> tuple[int, int] | None:
         """How many tasks, and how many are handed out at a time."""
-        tasks = task_count(kernel)
-        return (tasks, _grain(tasks, group.seconds, machine().threads)) if tasks else None
+        return self.launch_at(kernel, {}, group.seconds)
+
+    def launch_at(
+        self, kernel: Kernel, sizes: Mapping[str, int], seconds: float
+    ) -> tuple[int, int] | None:
+        """The same for a kernel over symbolic sizes, which takes these seconds."""
+        tasks = task_count(kernel, sizes)
+        return (tasks, _grain(tasks, seconds, machine().threads)) if tasks else None
 
     def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
@@ -144,12 +155,13 @@ class CpuExecutable:
     def __init__(self, layout: Layout, graph: Graph) -> None:
         self.layout, self._graph = layout, graph
         self.parts = tuple(_parts(layout))
+        self._sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
         self._results = layout.returns[:-1] if layout.checked else layout.returns
 
     def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
         layout = self.layout
-        held = [*inputs, *[Buffer.allocate(size) for size in layout.made]]
+        held = [*inputs, *self._sizes, *[Buffer.allocate(size) for size in layout.made]]
         addresses = [buffer.address for buffer in held]
         for part in self.parts:
             if isinstance(part, Plan):
@@ -164,7 +176,8 @@ class CpuExecutable:
 
     def profile(self, inputs: Sequence[Buffer]) -> list[float]:
         """Run once and give the seconds of every kernel and library call, in order."""
-        held = [*inputs, *[Buffer.allocate(size) for size in self.layout.made]]
+        made = [Buffer.allocate(size) for size in self.layout.made]
+        held = [*inputs, *self._sizes, *made]
         addresses = [buffer.address for buffer in held]
         seconds: list[float] = []
         for part in self.parts:

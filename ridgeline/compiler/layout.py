@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.fusion.values import in_memory
 from ridgeline.graph.node import Node, proj
+from ridgeline.graph.sizes import evaluate, product
 from ridgeline.loops.ir import Kernel
 from ridgeline.runtime.arena import LiveRange, plan_arena
 from ridgeline.runtime.cpu import control_words
@@ -74,7 +76,8 @@ Call = KernelCall | HostCall | LoopCall | BranchCall
 class Layout:
     """A program as data: what the disk cache keeps beside the machine code.
 
-    Slots are the inputs, then buffers made for each run (results first), then the arena's.
+    Slots are the inputs, then symbolic sizes, then buffers made for each run (results first), then
+    the arena's.
     """
 
     calls: tuple[Call, ...]
@@ -85,11 +88,12 @@ class Layout:
     arena_bytes: int
     peak_live: int
     checked: bool = False  # the last output is a flag: an index was out of range
+    sizes: tuple[int, ...] = ()  # values of symbolic sizes, whose slots follow the inputs
 
     @property
     def slots(self) -> int:
         """How many slots there are."""
-        return self.inputs + len(self.made) + len(self.arena)
+        return self.inputs + len(self.sizes) + len(self.made) + len(self.arena)
 
     def symbols(self) -> Iterator[str]:
         """The kernels that it calls, those of bodies included."""
@@ -110,37 +114,50 @@ class Scratch:
     nbytes: int
 
 
-def lay_out(stages: Stages, inputs: Sequence[Node], launch: Launch) -> Layout:
-    """Slots, arena and launches for scheduled kernels."""
+def lay_out(
+    stages: Stages,
+    inputs: Sequence[Node],
+    launch: Launch,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> Layout:
+    """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
     from ridgeline.compiler.control import inner_layouts  # it lays out bodies with this function
 
-    slot_of: dict[Node | Scratch, int] = {}
+    slot_of: dict[Node | Scratch | str, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
+    slot_of.update({name: len(inputs) + i for i, name in enumerate(sizes)})
     inner = inner_layouts(stages, launch)
-    lives = _live_ranges(stages)
+    lives = _live_ranges(stages, sizes)
     for held in inner.values():
         for piece in held.scratch:
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
     calls = [step for step, g in enumerate(stages.fusion.groups) if g.apart and step not in inner]
     kept = [v for v, life in lives.items() if any(life.first <= c <= life.last for c in calls)]
     made = [v for v in dict.fromkeys((*stages.results, *kept)) if v not in slot_of]
-    for number, value in enumerate(made, len(inputs)):
+    for number, value in enumerate(made, len(inputs) + len(sizes)):
         slot_of[value] = number
     temporary = [v for v in lives if v not in slot_of]
     arena = plan_arena([lives[v] for v in temporary])
-    first = len(inputs) + len(made)
+    first = len(inputs) + len(sizes) + len(made)
     for number, value in enumerate(temporary, first):
         slot_of[value] = number
     return Layout(
         tuple(_calls(stages, slot_of, inner, launch)),
         len(inputs),
-        tuple([v.nbytes if isinstance(v, Scratch) else nbytes(v) for v in made]),
+        tuple([v.nbytes if isinstance(v, Scratch) else _nbytes(v, sizes) for v in made]),
         tuple(slot_of[r] for r in stages.results),
         tuple((first + i, offset) for i, offset in enumerate(arena.offsets)),
         arena.nbytes,
         arena.peak_live,
+        sizes=tuple(sizes.values()),
     )
+
+
+def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
+    if not sizes:
+        return nbytes(value)
+    return evaluate(product(value.shape), sizes) * value.dtype.itemsize
 
 
 def _stored(group: Group) -> tuple[Node, ...]:
@@ -148,7 +165,10 @@ def _stored(group: Group) -> tuple[Node, ...]:
 
 
 def _calls(
-    stages: Stages, slot_of: dict[Node | Scratch, int], inner: Mapping[int, Inner], launch: Launch
+    stages: Stages,
+    slot_of: Mapping[Node | Scratch | str, int],
+    inner: Mapping[int, Inner],
+    launch: Launch,
 ) -> Iterator[Call]:
     place = {node: i for i, node in enumerate(stages.order)}
     kernels = iter(stages.kernels)
@@ -163,13 +183,15 @@ def _calls(
                 yield HostCall(place[node], sources, outputs)
             continue
         compiled = next(kernels)
-        slots = tuple(slot_of[group.loops.slots[b.slot]] for b in compiled.kernel.params)
+        kernel = compiled.kernel
+        slots = tuple(slot_of[group.loops.slots[b.slot]] for b in kernel.params)
+        slots += tuple(slot_of[name] for name in kernel.sizes)
         started = launch(group, compiled.kernel)
         if started is not None:
             yield KernelCall(compiled.kernel.name, slots, started)
 
 
-def _live_ranges(stages: Stages) -> dict[Node | Scratch, LiveRange]:
+def _live_ranges(stages: Stages, sizes: Mapping[str, int]) -> dict[Node | Scratch, LiveRange]:
     """When each written value is in use, by step."""
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
@@ -178,7 +200,7 @@ def _live_ranges(stages: Stages) -> dict[Node | Scratch, LiveRange]:
             first[value] = last[value] = step
         for value in group.reads:
             last[value] = step
-    return {v: LiveRange(nbytes(v), first[v], last[v]) for v in first}
+    return {v: LiveRange(_nbytes(v, sizes), first[v], last[v]) for v in first}
 
 
 # ---- the form on disk ----------------------------------------------------------------------------

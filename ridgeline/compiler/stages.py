@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -36,6 +36,7 @@ class Stages:
     results: tuple[Node, ...]
     order: tuple[Node, ...]
     inner: dict[Node, tuple[Stages, ...]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)  # values of symbolic sizes
 
     def all_kernels(self) -> Iterator[CompiledKernel]:
         """Every kernel, those of bodies included."""

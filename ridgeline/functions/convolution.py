@@ -83,7 +83,7 @@ def convolution(
     low, high = _padding(padding, kernel, steps, apart)
     x = pad(input, (0, 0, *low), (0, 0, *high))
     sizes = tuple(
-        (known(s) - d * (k - 1) - 1) // step + 1
+        (s - d * (k - 1) - 1) // step + 1
         for s, k, d, step in zip(x.shape[2:], kernel, apart, steps)
     )
     if any(s < 1 for s in sizes):
@@ -114,7 +114,7 @@ def _check_channels(input: Node, weight: Node, bias: Node | None, groups: int, w
 def _contract_windows(
     x: Node,
     weight: Node,
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     steps: Sequence[int],
     apart: Sequence[int],
     groups: int,
@@ -136,7 +136,7 @@ def in_groups(a: Node, groups: int, at: int) -> Node:
 def window_maps(
     batch: Size,
     weight: Sequence[Size],
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     steps: Sequence[int],
     apart: Sequence[int],
     margins: Sequence[int],

@@ -22,7 +22,7 @@ from ridgeline.functions.operands import (
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, scale as scale_by
 from ridgeline.ops.movement import broadcast_scalar
 
@@ -127,6 +127,10 @@ def arange(
 ) -> Node:
     """Numbers from `start` (0 if only the end is given) up to `end`, `step` apart."""
     first, last = (0, start) if end is None else (start, end)
+    if isinstance(last, SizeExpr) and isinstance(first, int | SizeExpr) and step == 1:
+        ramp = iota((last - first,), 0, dtypes.int64)
+        moved = ramp if first == 0 else apply("add", ramp, full_like(ramp, first))
+        return cast(moved, dtype or dtypes.int64)
     if dtype is not None and dtype.is_integer:  # torch counts in the type that is asked for
         first, last, step = int(first), int(last), int(step)
     if step == 0 or (last - first) / step < 0:

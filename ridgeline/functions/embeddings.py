@@ -39,7 +39,7 @@ def embedding(
 def _is_row(places: Node, row: int, size: Size) -> Node:
     """True where an index names one row; a negative row counts from the end."""
     found = row + size if row < 0 else row
-    return apply("eq", places, full_like(places, found))  # type: ignore[arg-type]
+    return apply("eq", places, full_like(places, found))
 
 
 @public(function=False, inplace=True)
@@ -107,7 +107,7 @@ def _bags(input: Node, offsets: Node | None, include_last: bool) -> tuple[Node, 
     starts = movement.broadcast(as_index(offsets, "embedding_bag"), shape, (1,))
     begun = cast(apply("le", starts, ramp(shape, 0)), dtypes.int64)
     bag = sub(sum_(begun, (1,)), 1)
-    return places, apply("min", bag, full_like(bag, count - 1)), count  # type: ignore[arg-type]
+    return places, apply("min", bag, full_like(bag, count - 1)), count
 
 
 def _joined_bags(found: Node, bags: Node, sizes: Node, mode: str) -> Node:

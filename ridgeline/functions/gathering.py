@@ -31,7 +31,7 @@ def check_fits(index: Node, target: Node, free: int | None, what: str, name: str
             help=shapes,
         )
     for axis, (own, limit) in enumerate(zip(index.shape, target.shape)):
-        if axis != free and own > limit:  # type: ignore[operator]
+        if axis != free and own > limit:
             raise ShapeError(
                 f"{what}: the index is longer than the {name} along axis {axis}: {own} > {limit}",
                 help=shapes,
@@ -102,7 +102,7 @@ def unravel_index(indices: Node, shape: int | Sequence[int]) -> tuple[Node, ...]
     sizes = sizes_from((shape,)) if not isinstance(shape, int) else (shape,)
     found: list[Node] = []
     for size in reversed(sizes):
-        length = full_like(places, size)  # type: ignore[arg-type]
+        length = full_like(places, size)
         found.append(apply("mod", places, length))
         places = apply("floordiv", places, length)
     return tuple(reversed(found))

@@ -6,6 +6,7 @@ takes the place of the axes they index, or comes first where those do not stand 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, str
 from ridgeline.functions.places import as_index, from_axis, harmless, to_axis, wrapped
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops import gather as rows, movement
 from ridgeline.tensors.cells import known
 
@@ -46,7 +47,7 @@ def getitem(input: Node, index: Any) -> Node:
     parts = list(index) if isinstance(index, tuple) else [index]
     used = sum(part is not None and part is not Ellipsis for part in parts)
     parts = fill_ellipsis(parts, used, len(input.shape))
-    starts: list[int] = []
+    starts: list[Size] = []
     sizes: list[Size] = []
     steps: list[int] = []
     shape: list[Size] = []  # after ints dropped their axes and None added theirs
@@ -60,7 +61,7 @@ def getitem(input: Node, index: Any) -> Node:
             start, count, step = _range(part, size)
             shape.append(count)
         else:
-            start, count, step = checked_index(int(part), known(size), axis), 1, 1
+            start, count, step = _place(part, size, axis), 1, 1
         starts.append(start)
         sizes.append(count)
         steps.append(step)
@@ -80,17 +81,43 @@ def fill_ellipsis(parts: list[Any], used: int, rank: int) -> list[Any]:
     return parts[:place] + [slice(None)] * (rank - used) + parts[place + 1 :]
 
 
-def _range(part: slice, size: Size) -> tuple[int, Size, int]:
-    if part == slice(None):
+def _place(part: Any, size: Size, axis: int) -> Size:
+    """One place along an axis, counted from the start."""
+    if isinstance(part, SizeExpr) or isinstance(size, SizeExpr):
+        place: Size = part if isinstance(part, SizeExpr) else int(part)
+        if -size <= place < size:
+            return place + size if place < 0 else place
+    return checked_index(int(part), known(size), axis)
+
+
+def _range(part: slice, size: Size) -> tuple[Size, Size, int]:
+    """Where a slice starts, how many elements it has, and its step."""
+    if part.start is None and part.stop is None and part.step in (None, 1):
         return 0, size, 1
     if part.step == 0:
         raise RidgelineError("slices need a step that is not 0")
+    if part.step in (None, 1) and any(
+        isinstance(s, SizeExpr) for s in (part.start, part.stop, size)
+    ):
+        first, last = _end(part.start, 0, size), _end(part.stop, size, size)
+        return (first, last - first, 1) if first < last else (0, 0, 1)
     try:
         start, stop, step = part.indices(known(size))
     except TypeError as error:
         raise DTypeError(f"slices take ints: {part}", note=str(error)) from None
     count = len(range(start, stop, step))
     return start if count else 0, count, step
+
+
+def _end(given: Any, missing: Size, size: Size) -> Size:
+    """An end of a slice, counted from the start and within the axis."""
+    if given is None:
+        return missing
+    end: Size = given if isinstance(given, SizeExpr) else operator.index(given)
+    if end < 0:
+        end = end + size
+        return 0 if end < 0 else end
+    return size if size < end else end
 
 
 def _per_axis(input: Node, picks: Sequence[Node | None]) -> list[Node | None]:

@@ -329,7 +329,7 @@ def _probabilities(
         classes = input.shape[axis]
         goal = add(
             mul(goal, scalar_like(goal, 1 - smoothing)),
-            scalar_like(goal, smoothing / classes),  # type: ignore[operator]
+            scalar_like(goal, smoothing / classes),
         )
     if weight is not None:
         logs = apply("mul", logs, broadcast(cast(weight, logs.dtype), logs.shape, (axis,)))

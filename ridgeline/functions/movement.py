@@ -38,8 +38,8 @@ def resolve_shape(old: tuple[Size, ...], wanted: Sequence[Size]) -> tuple[Size, 
         return tuple(wanted)
     if len(unknown) > 1:
         raise ShapeError(f"only one size can be inferred, got {list(wanted)}")
-    rest = known(product(size for size in wanted if size != -1))
-    total = known(product(old))
+    rest = product(size for size in wanted if size != -1)
+    total = product(old)
     if rest == 0 or total % rest != 0:
         raise ShapeError(
             f"cannot view shape {list(old)} ({total} elements) as {list(wanted)}",
@@ -207,7 +207,7 @@ def broadcast_tensors(*tensors: Node) -> list[Node]:
     return [stretch(tensor, shape) for tensor in tensors]
 
 
-def cut(input: Node, axis: int, start: int, size: Size, step: int = 1) -> Node:
+def cut(input: Node, axis: int, start: Size, size: Size, step: int = 1) -> Node:
     """A range along one axis."""
     rank = len(input.shape)
     return movement.slice_(
@@ -387,7 +387,7 @@ def flip(input: Node, *dims: Any) -> Node:
     axes = {axis_of(d, rank) for d in listed}
     if len(axes) < len(listed):
         raise AxisError(f"flip names an axis twice: {tuple(listed)}")
-    starts = tuple(known(s) - 1 if a in axes and s else 0 for a, s in enumerate(input.shape))
+    starts = tuple(s - 1 if a in axes and s else 0 for a, s in enumerate(input.shape))
     steps = tuple(-1 if a in axes else 1 for a in range(rank))
     return movement.slice_(input, starts, input.shape, steps)
 
@@ -403,8 +403,8 @@ def roll(input: Node, shifts: int | Sequence[int], dims: int | Sequence[int] | N
     result = input
     for amount, dim in zip(amounts, axes):
         axis = axis_of(dim, len(input.shape))
-        size = known(input.shape[axis])
-        by = amount % size if size else 0
+        size = input.shape[axis]
+        by = amount if 0 <= amount < size else amount % size if size else 0
         if by:
             tail = cut(result, axis, size - by, by)
             result = movement.concat([tail, cut(result, axis, 0, size - by)], axis)

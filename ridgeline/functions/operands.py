@@ -17,7 +17,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.elementwise import cast, constant, number_array
 from ridgeline.ops.movement import broadcast_scalar, broadcast_to
 from ridgeline.scalars import Array
@@ -80,7 +80,7 @@ def kind_of_number(value: Number) -> str:
     """The kind of a Python number: bool, int, float or complex."""
     if isinstance(value, bool | np.bool_):
         return "bool"
-    if isinstance(value, int | np.integer):
+    if isinstance(value, int | np.integer | SizeExpr):
         return "int"
     if isinstance(value, float | np.floating | Lifted):
         return "float"
@@ -203,8 +203,10 @@ def as_node(operand: Operand, dtype: DType) -> Node:
     return literal(operand, dtype)
 
 
-def literal(value: Number, dtype: DType) -> Node:
+def literal(value: Number | SizeExpr, dtype: DType) -> Node:
     """A number as part of the structure; integers wrap round, as in torch."""
+    if isinstance(value, SizeExpr):
+        return constant(value, dtype)
     if dtype.is_integer and not isinstance(value, complex):
         whole = int(value) & ((1 << dtype.bits) - 1)
         negative = dtype.kind == "int" and whole >> (dtype.bits - 1)
@@ -215,7 +217,7 @@ def literal(value: Number, dtype: DType) -> Node:
 def broadcast_shapes(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
     """The common shape, by torch's rules: axes align from the right, size 1 stretches."""
     first = shapes[0]
-    if all(shape == first for shape in shapes[1:]):
+    if all(len(shape) == len(first) and shape == first for shape in shapes[1:]):
         return first
     rank = max(map(len, shapes))
     result: list[Size] = [1] * rank
@@ -241,7 +243,7 @@ def _misfit(shapes: Sequence[tuple[Size, ...]], axis: int, left: Size, right: Si
 def stretch(node: Node, shape: tuple[Size, ...]) -> Node:
     """A node repeated to a shape that it broadcasts to."""
     own = node.types[0].shape
-    if own == shape:
+    if len(own) == len(shape) and own == shape:
         return node
     return broadcast_to(node, shape) if own else broadcast_scalar(node, shape)
 
@@ -261,7 +263,7 @@ def pair(a: Operand, b: Operand) -> tuple[Node, Node]:
         if isinstance(b, Node):
             tb = b.types[0]
             if ta.dtype is tb.dtype:
-                if ta.shape == tb.shape:
+                if len(ta.shape) == len(tb.shape) and ta.shape == tb.shape:
                     return a, b
                 shape = broadcast_shapes(ta.shape, tb.shape)
                 return stretch(a, shape), stretch(b, shape)
@@ -327,6 +329,6 @@ def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
     if len(args) == 1 and isinstance(args[0], Iterable):
         args = tuple(args[0])
     for size in args:
-        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+        if isinstance(size, bool) or not isinstance(size, int | np.integer | SizeExpr):
             raise ShapeError(f"a size is an int, not {type(size).__name__}: {tuple(args)}")
-    return tuple(int(size) for size in args)
+    return tuple(size if isinstance(size, SizeExpr) else int(size) for size in args)

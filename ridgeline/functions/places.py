@@ -39,7 +39,7 @@ def wrapped(index: Node, size: Size, axis: int = 0) -> Node:
         if check_range(values, size, axis, index, negative=True):
             return index
     below = apply("lt", index, full_like(index, 0))
-    return select(below, add(index, full_like(index, size)), index)  # type: ignore[arg-type]
+    return select(below, add(index, full_like(index, size)), index)
 
 
 def harmless(index: Node, size: Size, touched: tuple[Size, ...]) -> Node:

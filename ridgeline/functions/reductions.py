@@ -23,7 +23,7 @@ from ridgeline.functions.operands import (
 from ridgeline.functions.pointwise import abs, log1p
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size, product
+from ridgeline.graph.sizes import Size, SizeExpr, product
 from ridgeline.ops.complex import imag, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.movement import broadcast_scalar, reshape
@@ -88,7 +88,7 @@ def mean(
     axes = axes_of(dim, len(x.shape))
     total = reduce(x, "sum", axes)
     size = count(x.shape, axes)
-    average = apply("div", total, full_like(total, float(size)))  # type: ignore[arg-type]
+    average = apply("div", total, full_like(total, size))
     return keep(average, x.shape, axes, keepdim)
 
 
@@ -118,11 +118,19 @@ def var(
     axes = axes_of(dim, len(input.shape))
     size = count(input.shape, axes)
     total = reduce(input, "sum", axes)
-    centre = apply("div", total, full_like(total, float(size)))  # type: ignore[arg-type]
+    centre = apply("div", total, full_like(total, size))
     away = apply("sub", input, expand_back(centre, input.shape, axes))
     spread = reduce(apply("mul", away, away), "sum", axes)
-    freedom = max_number(float(size) - _correction(unbiased, correction), 0.0)  # type: ignore[arg-type]
+    freedom = _freedom(size, _correction(unbiased, correction))
     return keep(apply("div", spread, full_like(spread, freedom)), input.shape, axes, keepdim)
+
+
+def _freedom(size: Size, correction: float) -> float | SizeExpr:
+    """How many elements count for a variance, at least 0."""
+    if isinstance(size, SizeExpr) and correction.is_integer():
+        left = size - int(correction)
+        return 0.0 if left < 0 or isinstance(left, int) else left
+    return max_number(float(size) - correction, 0.0)
 
 
 def max_number(a: float, b: float) -> float:

@@ -24,7 +24,7 @@ from ridgeline.loops.ordered import ORDERED, has_loops
 from ridgeline.loops.views import axis_runs
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
-from ridgeline.ops.elementwise import CONSTANT, IOTA, STOP_GRADIENT
+from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.index_checks import index_flag
 from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
@@ -169,7 +169,7 @@ def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:
 
 
 def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -> bool:
-    if node.op in (CONSTANT, IOTA) or elements(node) <= 1:
+    if node.op in (CONSTANT, EXTENT, IOTA) or elements(node) <= 1:
         return False
     store = nbytes(node) * (1 + uses)
     recompute = 0.0

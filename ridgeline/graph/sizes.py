@@ -3,14 +3,58 @@
 An expression is a polynomial with integer coefficients over atoms; an atom is a `Sym` or a
 `//`, `%`, `min` or `max` of two expressions. The polynomial form is canonical, so equal sizes
 are equal objects as far as the algebra reaches, and shapes compare with `==`.
+
+A comparison that bounds do not decide, or a use as a number, is put to whoever is `deciding` in
+this thread (see `facts.py`). Without anybody, different expressions count as unequal, and all else
+is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, wraps
 from math import prod
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+Relation: TypeAlias = Literal["==", "<"]
+
+
+class _Deciding(threading.local):
+    """Who says whether `size relation 0` holds: one for each thread."""
+
+    decide: Callable[[Relation, SizeExpr], bool] | None = None
+    number: Callable[[SizeExpr], int] | None = None
+
+
+_deciding = _Deciding()
+
+
+@contextmanager
+def deciding(
+    decide: Callable[[Relation, SizeExpr], bool], number: Callable[[SizeExpr], int]
+) -> Iterator[None]:
+    """Put to these functions what bounds leave open, in this thread."""
+    before = _deciding.decide, _deciding.number
+    _deciding.decide, _deciding.number = decide, number
+    try:
+        yield
+    finally:
+        _deciding.decide, _deciding.number = before
+
+
+def remembered(function: F) -> F:
+    """A function of sizes that keeps its last results; what is being decided is asked anew."""
+    kept = lru_cache(maxsize=4096)(function)
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        return kept(*args) if _deciding.decide is None else function(*args)
+
+    return cast(F, call)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +77,15 @@ class Quasi:
     kind: Literal["//", "%", "min", "max"]
     left: SizeExpr
     right: SizeExpr
+
+    def __eq__(self, other: object) -> bool:
+        # of the same form: equal values are not asked for
+        return (
+            isinstance(other, Quasi)
+            and self.kind == other.kind
+            and self.left.terms == other.left.terms
+            and self.right.terms == other.right.terms
+        )
 
     def __str__(self) -> str:
         if self.kind in ("min", "max"):
@@ -76,11 +129,65 @@ class SizeExpr:
     def __mod__(self, other: Size) -> Size:
         return _quasi("%", self, other)
 
+    def __rmod__(self, other: int) -> Size:
+        return _quasi("%", other, self)
+
+    def __divmod__(self, other: Size) -> tuple[Size, Size]:
+        return self // other, self % other
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __abs__(self) -> Size:
+        return -self if self < 0 else self
+
     __radd__ = __add__
     __rmul__ = __mul__
 
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SizeExpr):
+            if self.terms == other.terms:
+                return True
+        elif not isinstance(other, int):
+            return NotImplemented
+        return _holds("==", self - other)
+
+    def __lt__(self, other: Size) -> bool:
+        return _holds("<", self - other)
+
+    def __gt__(self, other: Size) -> bool:
+        return _holds("<", other - self)
+
+    def __le__(self, other: Size) -> bool:
+        return not self > other
+
+    def __ge__(self, other: Size) -> bool:
+        return not self < other
+
     def __bool__(self) -> bool:
-        return True
+        return self != 0
+
+    def __index__(self) -> int:
+        if _deciding.number is None:
+            raise TypeError(f"the size {self} is known only when a program runs")
+        return _deciding.number(self)
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __truediv__(self, other: float) -> float:
+        return self.__index__() / other
+
+    def __rtruediv__(self, other: float) -> float:
+        return other / self.__index__()
+
+    def __pow__(self, other: float) -> Size | float:
+        return self * self if other == 2 else self.__index__() ** other
+
+    def __rpow__(self, other: float) -> float:
+        return float(other ** self.__index__())
 
     def __str__(self) -> str:
         texts = []
@@ -118,6 +225,21 @@ def _polynomial(pairs: Iterable[tuple[Monomial, int]]) -> Size:
     if len(terms) == 1 and not terms[0][0]:
         return terms[0][1]
     return SizeExpr(tuple(terms))
+
+
+def _holds(relation: Relation, size: Size) -> bool:
+    """Whether `size relation 0`: by bounds, or as it is decided."""
+    low, high = bounds(size)
+    if relation == "<" and (high < 0 or low >= 0):
+        return high < 0
+    if relation == "==" and (low > 0 or high < 0 or low == high):
+        return low == high == 0
+    assert isinstance(size, SizeExpr), "bounds decide numbers"
+    if _deciding.decide is not None:
+        return _deciding.decide(relation, size)
+    if relation == "==":
+        return False  # not the same expression
+    raise TypeError(f"whether {size} < 0 is known only when a program runs")
 
 
 def _divides(divisor: int, monomial: Monomial, coefficient: int) -> bool:

@@ -17,7 +17,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op, proj
 from ridgeline.graph.sizes import Size, bounds, symbols
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, lt, maximum, minimum, mul, op, sub
+from ridgeline.loops.build import add, cast, free_vars, lt, maximum, minimum, mul, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_buffers, sequence
@@ -32,7 +32,7 @@ from ridgeline.loops.views import (
     through_slice,
 )  # fmt: skip
 from ridgeline.ops.contract import CONTRACT
-from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, STOP_GRADIENT
+from ridgeline.ops.elementwise import CAST, CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
@@ -79,7 +79,7 @@ class Lowered:
     name: str
     body: Stmt  # over `views`, which are not yet parameters
     views: Mapping[Buffer, Buffer]  # the parameter that each becomes
-    sizes: tuple[str, ...]
+    sizes: tuple[str, ...]  # of shapes; the kernel has those of places as well
     slots: tuple[Node, ...]
     reads: int
     rows: tuple[Axis, ...]
@@ -92,7 +92,8 @@ class Lowered:
         """The kernel; made only when asked for, since most groups merge into larger ones."""
         params = tuple(sorted(self.views.values(), key=lambda b: (b.slot, b.name)))
         final = map_buffers(self.body, lambda buffer: self.views.get(buffer, buffer))
-        return Kernel(self.name, params, self.sizes, final)
+        names = {*self.sizes, *_free_names(final)}
+        return Kernel(self.name, params, tuple(sorted(names)), final)
 
 
 @dataclass(slots=True)
@@ -135,7 +136,7 @@ class GroupLowering:
         for axis in (*space.rows, *space.inner):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         if folds and folds[0].op is not CONTRACT:
-            full = [n for n in self.stored if n.shape == space.full_shape and n not in folds]
+            full = [n for n in self.stored if _same(n.shape, space.full_shape) and n not in folds]
             tails = [n for n in full if self._needs_fold(n)]
             first = [folds[0].inputs[0], *(n for n in full if n not in tails)]
             self.plan_staging([first, *([f.inputs[0]] for f in folds[1:]), tails], space)
@@ -218,7 +219,7 @@ class GroupLowering:
         """Results that need no fold are stored by the first loop that passes their elements."""
         stores: list[Stmt] = []
         for node in self.stored:
-            if node.shape != space.full_shape or node.shape == space.row_shape:
+            if not _same(node.shape, space.full_shape) or _same(node.shape, space.row_shape):
                 continue
             if not self._needs_fold(node):
                 value = self.read(node, space.full_index, space)
@@ -291,7 +292,7 @@ class GroupLowering:
         left = _LOCAL_LIMIT
         for node, count in uses.items():
             size = elements * node.dtype.itemsize
-            costly = node.op.name in _COSTLY and node.shape == space.full_shape
+            costly = node.op.name in _COSTLY and _same(node.shape, space.full_shape)
             if count > 1 and costly and size <= left and node not in self.staged:
                 left -= size
                 shape = tuple(size_expr(a.extent) for a in space.inner)
@@ -319,10 +320,10 @@ class GroupLowering:
         for node in self.stored:
             if node in self.early:
                 continue
-            whole = node.shape in (space.row_shape, space.full_shape)
+            whole = any(_same(node.shape, s) for s in (space.row_shape, space.full_shape))
             shape = node.shape if whole else _part_shape(node)
-            at_rows = shape == space.row_shape
-            if not at_rows and shape != space.full_shape:
+            at_rows = _same(shape, space.row_shape)
+            if not at_rows and not _same(shape, space.full_shape):
                 raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
             index = row_index if at_rows else space.full_index
             level = row_level if at_rows else full_level
@@ -474,6 +475,8 @@ class GroupLowering:
             return operands[0]
         if node.op is CONSTANT:
             return ir.const(node.attrs.value, node.dtype)
+        if node.op is EXTENT:
+            return cast(size_expr(node.attrs.size), node.dtype)
         if node.op is IOTA:
             return cast(index[node.attrs.axis], node.dtype)
         if node.op is CAST:
@@ -492,6 +495,23 @@ class GroupLowering:
         if index != tuple(a.var for a in space.rows):
             raise NotFusable(f"the result of {fold.op.name} is read across rows")
         return cast(Load.make(self.accumulators[fold][output], ()), node.dtype)
+
+
+def _same(a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
+    # shapes of different rank are never compared by size, which might have to be decided
+    return len(a) == len(b) and a == b
+
+
+def _free_names(body: Stmt) -> set[str]:
+    """Variables that no loop of a body binds: sizes."""
+    used: set[str] = set()
+    bound: set[str] = set()
+    for statement in ir.statements(body):
+        if isinstance(statement, For):
+            bound.add(statement.name)
+        for expr in ir.expressions(statement):
+            used |= free_vars(expr)
+    return used - bound
 
 
 def _only_where_not(condition: Expr, value: Expr) -> Expr:

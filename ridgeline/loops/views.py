@@ -71,7 +71,7 @@ def through_slice(node: Node, index: Index) -> Index:
     """start + step * i along each axis."""
     attrs = node.attrs
     return tuple(
-        add(mul(i, ir.index(step)), ir.index(start))
+        add(mul(i, ir.index(step)), size_expr(start))
         for i, start, step in zip(index, attrs.starts, attrs.steps)
     )
 
@@ -82,7 +82,7 @@ def through_pad(node: Node, index: Index, ranges: Ranges) -> tuple[Index, Expr |
     places: list[Expr] = []
     condition: Expr | None = None
     for i, low, gap, size, padded in zip(index, attrs.low, attrs.interior, shape, node.shape):
-        place = sub(i, ir.index(low))
+        place = sub(i, size_expr(low))
         tests: list[Expr] = []
         if low:
             tests.append(le(ir.index(0), place))

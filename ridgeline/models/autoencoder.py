@@ -63,7 +63,7 @@ class VAE(nn.Module):
         found: Encoded = self(x)
         error = binary_cross_entropy_with_logits(found.reconstruction, x, reduction="sum")
         spread = found.mean**2 + found.log_variance.exp() - 1 - found.log_variance
-        result: Tensor = (error + 0.5 * spread.sum()) / int(x.shape[0])
+        result: Tensor = (error + 0.5 * spread.sum()) / x.shape[0]
         return result
 
     def decode(self, code: Tensor) -> Tensor:

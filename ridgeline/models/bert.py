@@ -83,7 +83,7 @@ class BERT(Pretrained):
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, types: Any = None) -> Any:
         """`mask` [batch, length] is nonzero at tokens that count; `types` tells two texts apart."""
-        places = arange(int(tokens.shape[1]))
+        places = arange(tokens.shape[1])
         kinds = zeros_like(tokens) if types is None else types
         x = self.tokens(tokens) + self.types(kinds) + self.positions(places)
         x = self.drop(self.norm(x))

@@ -43,7 +43,7 @@ class GAN(nn.Module):
 
     def discriminator_loss(self, real: Tensor) -> Tensor:
         """How badly real images and as many made ones are told apart."""
-        made = self.sample(int(real.shape[0])).detach()
+        made = self.sample(real.shape[0]).detach()
         right, wrong = self.discriminator(real), self.discriminator(made)
         return binary_cross_entropy_with_logits(
             right, ones_like(right)

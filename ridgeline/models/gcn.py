@@ -27,18 +27,18 @@ class GraphConvolution(nn.Module):
 
     def forward(self, features: Tensor, edges: Tensor) -> Tensor:
         """Features [nodes, before] and edges [2, count] of node numbers, from and to."""
-        if edges.dim() != 2 or int(edges.shape[0]) != 2:
+        if edges.dim() != 2 or edges.shape[0] != 2:
             raise ShapeError(f"edges are [2, count], got {list(edges.shape)}")
-        nodes = int(features.shape[0])
+        nodes = features.shape[0]
         own = arange(nodes)
         start, end = cat([edges[0], own]), cat([edges[1], own])
         degree = zeros((nodes,), dtype=features.dtype).index_add(
-            0, end, ones((int(end.shape[0]),), dtype=features.dtype)
+            0, end, ones((end.shape[0],), dtype=features.dtype)
         )
         share = degree.rsqrt()
         weight = share.index_select(0, start) * share.index_select(0, end)
         sent = self.linear(features).index_select(0, start) * weight.unsqueeze(-1)
-        gathered = zeros((nodes, int(sent.shape[1])), dtype=sent.dtype).index_add(0, end, sent)
+        gathered = zeros((nodes, sent.shape[1]), dtype=sent.dtype).index_add(0, end, sent)
         return gathered + self.bias
 
 

@@ -23,7 +23,7 @@ class LanguageModel(Pretrained):
     head: nn.Linear | None  # None where the embedding's table is the head as well
 
     def forward(self, tokens: Tensor) -> Tensor:
-        length = int(tokens.shape[1])
+        length = tokens.shape[1]
         if length > self.context:
             raise ShapeError(f"{length} tokens are more than the model's {self.context} positions")
         places = arange(length)
@@ -78,7 +78,7 @@ class LanguageModel(Pretrained):
         `skipped` [batch] says with how much.
         """
         with no_grad():
-            places = arange(int(tokens.shape[1])) + start
+            places = arange(tokens.shape[1]) + start
             own = places if skipped is None else (places - skipped.unsqueeze(-1)).clamp(min=0)
             capacity = int(cache[0].keys.shape[2])
             what = cached_pass(places, capacity, self.rotation(own), skipped)

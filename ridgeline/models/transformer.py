@@ -62,7 +62,7 @@ class Rotation(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Turn each pair of elements half a head apart by its angle."""
-        half = int(x.shape[-1]) // 2
+        half = x.shape[-1] // 2
         turned = cat([-x[..., half:], x[..., :half]], -1)
         return x * self.cosines.to(dtype=x.dtype) + turned * self.sines.to(dtype=x.dtype)
 
@@ -153,7 +153,7 @@ class Attention(nn.Module):
 
     def _split(self, x: Tensor) -> Tensor:
         """[batch, length, heads * size] as [batch, heads, length, size]."""
-        batch, length = int(x.shape[0]), int(x.shape[1])
+        batch, length = x.shape[0], x.shape[1]
         return x.reshape((batch, length, -1, self.head_size)).transpose(1, 2)
 
 

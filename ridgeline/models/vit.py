@@ -76,7 +76,7 @@ class ViT(Pretrained):
 
     def forward(self, images: Tensor) -> Any:
         patches = self.patches(images).flatten(2).transpose(1, 2)
-        batch, width = int(patches.shape[0]), int(patches.shape[2])
+        batch, width = patches.shape[0], patches.shape[2]
         x = cat([self.summary.expand((batch, 1, width)), patches], 1) + self.positions
         x = self.drop(x)
         for block in self.blocks:

@@ -127,7 +127,7 @@ class MultiheadAttention(Module):
         self, q: Tensor, k: Tensor, padding: Tensor | None, attention: Tensor | None
     ) -> Tensor | None:
         """What to add to the scores [batch, heads, queries, keys]; None for nothing."""
-        batch, sources = int(q.shape[0]), int(k.shape[1])
+        batch, sources = q.shape[0], k.shape[1]
         parts = []
         if attention is not None:
             added = _additive(attention, q)
@@ -144,7 +144,7 @@ class MultiheadAttention(Module):
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """The learned and the zero key and value put at the end, where the layer has them."""
-        batch, added = int(q.shape[0]), 0
+        batch, added = q.shape[0], 0
         if self.bias_k is not None and self.bias_v is not None:
             shape = (batch, 1, self.embed_dim)
             k = cat([k, self.bias_k.expand(shape)], 1)
@@ -160,10 +160,10 @@ class MultiheadAttention(Module):
     def _attended(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        batch, length = int(q.shape[0]), int(q.shape[1])
+        batch, length = q.shape[0], q.shape[1]
 
         def heads(t: Tensor) -> Tensor:
-            split = t.reshape((batch, int(t.shape[1]), self.num_heads, self.head_dim))
+            split = t.reshape((batch, t.shape[1], self.num_heads, self.head_dim))
             return split.transpose(1, 2)
 
         scores = matmul(heads(q) / math.sqrt(self.head_dim), heads(k).transpose(-2, -1))

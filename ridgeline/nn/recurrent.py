@@ -278,7 +278,7 @@ class RNNBase(Module):
                 f"{type(self).__name__} takes sequences of {self.input_size} features, "
                 f"got {list(input.shape)}"
             )
-        output, last = self._layers(input, self._initial(int(input.shape[1]), input, hx))
+        output, last = self._layers(input, self._initial(input.shape[1], input, hx))
         if alone:
             output, last = output.squeeze(1), tuple(part.squeeze(1) for part in last)
         elif self.batch_first:

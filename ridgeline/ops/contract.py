@@ -17,7 +17,7 @@ import numpy as np
 
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add
 from ridgeline.ops.movement import pad, slice_
@@ -187,7 +187,7 @@ def operand_gradient(
     return contract(ct, other, solved)
 
 
-@lru_cache(maxsize=4096)
+@remembered
 def _solved(
     attrs: ContractAttrs, which: int, shape: tuple[Size, ...], kind: TensorType
 ) -> tuple[tuple[tuple[Op, Any], ...], ContractAttrs]:
@@ -241,8 +241,7 @@ def _solve(
     """
     pivot = attrs.output[place]
     step = dict(index_map.terms)[pivot]
-    rank, length = len(ct.shape), ct.shape[place]
-    assert isinstance(length, int) and isinstance(size, int), "windows have known sizes"
+    rank, length, size = len(ct.shape), int(ct.shape[place]), int(size)
     offset = index_map.offset
     if step < 0:  # turn the gradient round, so that positions grow with the index
         starts = tuple(length - 1 if a == place else 0 for a in range(rank))

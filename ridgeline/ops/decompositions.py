@@ -72,7 +72,7 @@ def part(a: Node, row: Size, column: Size, height: Size, width: Size) -> Node:
     lead = len(a.shape) - 2
     starts = (*(0,) * lead, row, column)
     sizes = (*a.shape[:lead], height, width)
-    return slice_(a, starts, sizes, (1,) * (lead + 2))  # type: ignore[arg-type]
+    return slice_(a, starts, sizes, (1,) * (lead + 2))
 
 
 def beside(left: Node, right: Node) -> Node:
@@ -174,7 +174,7 @@ def _qr_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def empty_of(t: TensorType) -> Array:
     """Zeros of a type whose sizes are known."""
-    return np.zeros(t.shape, t.dtype.numpy)  # type: ignore[arg-type]
+    return np.zeros(t.shape, t.dtype.numpy)
 
 
 def _qr_blocks(current: Node) -> tuple[int, int]:
@@ -269,7 +269,7 @@ def _infer_lu(types: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]
 def lower_factor(packed: Node) -> Node:
     """The unit lower factor that a packed matrix holds."""
     height, width = packed.shape[-2:]
-    inner = min(height, width)  # type: ignore[type-var]
+    inner = min(height, width)
     block = part(packed, 0, 0, height, inner)
     return add(strictly_lower(block), eye_like(block))
 
@@ -277,7 +277,7 @@ def lower_factor(packed: Node) -> Node:
 def upper_factor(packed: Node) -> Node:
     """The upper factor that a packed matrix holds."""
     height, width = packed.shape[-2:]
-    return mask(part(packed, 0, 0, min(height, width), width), 1)  # type: ignore[type-var]
+    return mask(part(packed, 0, 0, min(height, width), width), 1)
 
 
 def _lu_parts(current: Node) -> tuple[int, int, Node, Node, Node]:
@@ -377,7 +377,7 @@ def _pseudo_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
         return [None, None, None]
     turned, back = adjoint(current), adjoint(ct)
     height, width = a.shape[-2:]
-    if height <= width:  # type: ignore[operator]
+    if height <= width:
         inner = matmul(back, current)
         spread = matmul(inner, turned)
         result = sub(spread, adjoint(matmul(current, inner)))
@@ -416,7 +416,7 @@ def reflectors(a: Node) -> tuple[Node, Node]:
 def _infer_reflectors(types: Sequence[TensorType], attrs: Any) -> tuple[TensorType, ...]:
     source = matrix_type(types[0], "geqrf", square=False)
     *lead, height, width = source.shape
-    inner = min(height, width)  # type: ignore[type-var]
+    inner = min(height, width)
     return (source, TensorType((*lead, inner), source.dtype, source.device))
 
 

@@ -18,7 +18,7 @@ from ridgeline import scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.batching import leading, repeated
 from ridgeline.ops.complex import conj, real
 from ridgeline.ops.movement import broadcast_scalar
@@ -50,6 +50,15 @@ class ConstantAttrs(Attrs):
         if self.dtype.kind == "complex":
             return complex(self.text)
         return float(self.text) if self.dtype.kind == "float" else int(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtentAttrs(Attrs):
+    """A symbolic size as a number."""
+
+    size: SizeExpr
+    dtype: DType
+    device: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +141,12 @@ def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
     )
 
 
-def constant(value: complex | float | int | bool, dtype: DType, device: str = "cpu") -> Node:
-    """A zero-dimensional literal that is part of the graph's structure."""
+def constant(
+    value: complex | float | int | bool | SizeExpr, dtype: DType, device: str = "cpu"
+) -> Node:
+    """A zero-dimensional literal, or a size, that is part of the graph's structure."""
+    if isinstance(value, SizeExpr):
+        return node(EXTENT, (), ExtentAttrs(value, dtype, device))
     if dtype.kind == "bool":
         text = str(bool(value))
     elif dtype.kind == "complex":
@@ -150,7 +163,7 @@ def number_array(value: complex | float | int | bool, dtype: DType) -> Array:
         return np.array(value, dtype.numpy)
 
 
-def full_like(like: Node, value: complex | float | int | bool) -> Node:
+def full_like(like: Node, value: complex | float | int | bool | SizeExpr) -> Node:
     """A literal repeated over the shape and type of another node."""
     return broadcast_scalar(constant(value, like.dtype, like.type.device), like.shape)
 
@@ -314,6 +327,10 @@ def _cast_derivative(current: Node, i: int, t: Node) -> Node | None:
     return cast(t, source if t.dtype is target else target)
 
 
+def _extent_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    raise TypeError(f"the size {current.attrs.size} has no value before it is settled")
+
+
 def _iota_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
     lengths = [1] * len(attrs.shape)
@@ -336,6 +353,13 @@ CONSTANT = Op(
     "pointwise",
     lambda types, attrs: (TensorType((), attrs.dtype, attrs.device),),
     lambda current, inputs: (number_array(current.attrs.value, current.attrs.dtype),),
+    batch=repeated,
+)
+EXTENT = Op(
+    "extent",
+    "pointwise",
+    lambda types, attrs: (TensorType((), attrs.dtype, attrs.device),),
+    _extent_value,
     batch=repeated,
 )
 IOTA = Op(

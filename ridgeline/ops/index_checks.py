@@ -50,7 +50,6 @@ def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
     flag: Node | None = None
     checks = dict.fromkeys((i, size) for _, i, _, size in _checked(outputs, set(inputs)))
     for index, size in checks:
-        assert isinstance(size, int), "sizes are known when a program is made"
         low = apply("lt", index, full_like(index, 0))
         wrong = apply("or", low, apply("le", full_like(index, size), index))
         here = reduce(wrong, "any", tuple(range(len(index.shape))))

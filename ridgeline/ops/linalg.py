@@ -322,7 +322,7 @@ def _frechet(a: Node, direction: Node) -> Node:
     bottom = concat([full_like(a, 0), a], rank - 1)
     whole = matrix_exponential(concat([top, bottom], rank - 2))
     starts = (*(0,) * (rank - 1), size)
-    return slice_(whole, starts, a.shape, (1,) * rank)  # type: ignore[arg-type]
+    return slice_(whole, starts, a.shape, (1,) * rank)
 
 
 def _exponential_transpose(current: Node, cotangents: Parts) -> list[Node | None]:

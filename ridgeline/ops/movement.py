@@ -50,7 +50,7 @@ class BroadcastAttrs(Attrs):
 class SliceAttrs(Attrs):
     """Along axis d, output index i reads input index `starts[d] + i * steps[d]`."""
 
-    starts: tuple[int, ...]
+    starts: tuple[Size, ...]
     sizes: tuple[Size, ...]
     steps: tuple[int, ...]
 
@@ -59,8 +59,8 @@ class SliceAttrs(Attrs):
 class PadAttrs(Attrs):
     """Elements of `value` put before, after and between the elements along each axis."""
 
-    low: tuple[int, ...]
-    high: tuple[int, ...]
+    low: tuple[Size, ...]
+    high: tuple[Size, ...]
     interior: tuple[int, ...]
     value: float
     sign: float = field(init=False, repr=False)  # 0.0 == -0.0, and yet they are two values
@@ -78,7 +78,8 @@ class ConcatAttrs(Attrs):
 
 def reshape(a: Node, shape: tuple[Size, ...]) -> Node:
     """The same elements in row-major order under another shape."""
-    return a if a.shape == shape else node(RESHAPE, (a,), ReshapeAttrs(shape))
+    same = len(a.shape) == len(shape) and a.shape == shape
+    return a if same else node(RESHAPE, (a,), ReshapeAttrs(shape))
 
 
 def permute(a: Node, order: tuple[int, ...]) -> Node:
@@ -89,7 +90,7 @@ def permute(a: Node, order: tuple[int, ...]) -> Node:
 
 def broadcast(a: Node, shape: tuple[Size, ...], axes: tuple[int, ...]) -> Node:
     """Repeat along new axes and along axes of size 1."""
-    if a.shape == shape and axes == tuple(range(len(shape))):
+    if axes == tuple(range(len(shape))) and a.shape == shape:
         return a
     return node(BROADCAST, (a,), BroadcastAttrs(shape, axes))
 
@@ -112,7 +113,7 @@ def broadcast_to(a: Node, shape: tuple[Size, ...]) -> Node:
 
 
 def slice_(
-    a: Node, starts: tuple[int, ...], sizes: tuple[Size, ...], steps: tuple[int, ...]
+    a: Node, starts: tuple[Size, ...], sizes: tuple[Size, ...], steps: tuple[int, ...]
 ) -> Node:
     """A regular sub-grid; steps may be negative."""
     whole = sizes == a.shape and not any(starts) and all(s == 1 for s in steps)
@@ -121,8 +122,8 @@ def slice_(
 
 def pad(
     a: Node,
-    low: tuple[int, ...],
-    high: tuple[int, ...],
+    low: tuple[Size, ...],
+    high: tuple[Size, ...],
     interior: tuple[int, ...] | None = None,
     value: float = 0.0,
 ) -> Node:
@@ -282,7 +283,7 @@ def _slice_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | 
     ct, attrs, source = cotangents[0], current.attrs, current.inputs[0]
     if ct is None:
         return [None]
-    starts: list[int] = []
+    starts: list[Size] = []
     flips: list[int] = []
     for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
         starts.append(start if step > 0 else start + (size - 1) * step)
@@ -308,14 +309,12 @@ def _pad_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | No
 def _concat_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     ct, axis = cotangents[0], current.attrs.axis
     parts: list[Node | None] = []
-    start = 0
+    start: Size = 0
     for source in current.inputs:
         rank = len(source.shape)
         starts = tuple(start if a == axis else 0 for a in range(rank))
         parts.append(None if ct is None else slice_(ct, starts, source.shape, (1,) * rank))
-        size = source.shape[axis]
-        assert isinstance(size, int), "joined axes have known sizes"
-        start += size
+        start = start + source.shape[axis]
     return parts
 
 

@@ -42,11 +42,9 @@ def random_bits(key: Node, offset: Node, shape: tuple[Size, ...]) -> Node:
     return node(RANDOM_BITS, (key, offset), RandomAttrs(shape))
 
 
-def blocks(shape: Sequence[Size]) -> int:
+def blocks(shape: Sequence[Size]) -> Size:
     """How many blocks of the stream a draw uses."""
-    count = product(shape)
-    assert isinstance(count, int), "draws have known sizes"
-    return -(-count // WORDS)
+    return (product(shape) + (WORDS - 1)) // WORDS
 
 
 def philox(key: int, counters: Array) -> Array:

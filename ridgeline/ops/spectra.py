@@ -177,7 +177,7 @@ def svd(a: Node, full: bool = False) -> tuple[Node, Node, Node]:
 def _infer_svd(types: Sequence[TensorType], attrs: FullAttrs) -> tuple[TensorType, ...]:
     source = matrix_type(types[0], "svd", square=False)
     *lead, height, width = source.shape
-    inner = min(height, width)  # type: ignore[type-var]
+    inner = min(height, width)
     left, right = (height, width) if attrs.full else (inner, inner)
     return (
         TensorType((*lead, height, left), source.dtype, source.device),

@@ -21,6 +21,7 @@ from ridgeline.schedules.machine import Machine
 
 _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14, 16)
 _UNROLL_INNER = 4
+_SOME = 256  # what an axis is taken for whose length is known only at run time
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
 _LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
@@ -65,10 +66,12 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     """Steps for a contraction and its epilogue."""
     rows = {a.name: a.extent for a in lowered.rows}
     inner = {a.name: a.extent for a in lowered.inner}
-    if not all(isinstance(e, int) for e in (*rows.values(), *inner.values())):
-        return [SetKind(lowered.rows[0].name, "parallel")] if lowered.rows else []
-    row_sizes = {n: int(e) for n, e in rows.items() if isinstance(e, int)}
-    inner_sizes = {n: int(e) for n, e in inner.items() if isinstance(e, int)}
+    unknown = {n for n, e in {**rows, **inner}.items() if not isinstance(e, int)}
+    row_sizes = {n: e if isinstance(e, int) else _SOME for n, e in rows.items()}
+    inner_sizes = {n: e if isinstance(e, int) else _SOME for n, e in inner.items()}
+    if unknown:
+        touched = accesses(lowered.kernel)
+        return _partly_known_steps(touched, row_sizes, inner_sizes, unknown, machine)
     if not row_sizes:
         return _dot_steps(inner_sizes, machine)
     fused, kernel, row_sizes, inner_sizes = joined(lowered.kernel, row_sizes, inner_sizes)
@@ -78,6 +81,27 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return [*fused, *streamed]
     tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
     return [*fused, *_tile_steps(tile, panel, row_sizes, inner_sizes)]
+
+
+def _partly_known_steps(
+    touched: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    unknown: set[str],
+    machine: Machine,
+) -> list[Step]:
+    """The best tile of the axes whose lengths are known; the others are loops around it."""
+    loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
+    stores = [a for a in touched if a.is_store]
+    tiles = [
+        tile
+        for tile in (_candidates(loads, rows, inner, machine) if rows else ())
+        if not unknown & {tile.vector, *dict(tile.unroll)}
+    ]
+    if not tiles:
+        return [SetKind(name, "parallel") for name in list(rows)[:1]]
+    best = min(tiles, key=lambda t: cost(t, None, loads, stores, rows, inner, machine))
+    return _tile_steps(best, None, rows, inner)
 
 
 def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:

@@ -21,11 +21,13 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return []
     kernel, names = collapse(kernel, names, chosen)
     extents = loop_extents(kernel)
-    if any(extents[name] is None for name in names):
-        return [*chosen, SetKind(names[0], "parallel")]
     last = names[-1]
-    length = extents[last] or 0
+    length = extents[last]
     width = machine.lanes(max((b.dtype.itemsize for b in kernel.params), default=4))
+    if length is None:
+        outer = names[:-1] or [f"{last}.0"]
+        chosen += [Split(last, width * _UNROLL, "guard"), SetKind(f"{last}.1", "vector")]
+        return [*chosen, *(SetKind(name, "parallel") for name in outer)]
     if len(names) == 1 and length > _TASK_ELEMENTS:
         chosen.append(Split(last, _TASK_ELEMENTS, "branch"))
         outer, last, length = [f"{last}.0"], f"{last}.1", _TASK_ELEMENTS

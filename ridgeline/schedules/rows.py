@@ -6,7 +6,7 @@ each other instead, or a row is very short, the lanes are rows.
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
@@ -26,11 +26,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     kernel, inner = collapse(lowered.kernel, [a.name for a in lowered.inner], chosen)
     rows = [a.name for a in lowered.rows]
     extents = loop_extents(kernel)
-    known = all(extents[name] is not None for name in (*rows, *inner))
-    if not known:
-        return [*chosen, *[SetKind(rows[0], "parallel")] * bool(rows)]
     touched = accesses(kernel)
-    columns = prod(extents[name] or 1 for name in inner)
+    columns = _columns(extents, inner)
     per_column = [a for a in touched if any(a.stride(name) != 0 for name in inner)]
     by_rows = bool(rows) and (
         _contiguity(per_column, rows[-1]) > _contiguity(per_column, inner[-1])
@@ -39,6 +36,12 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     if by_rows and (extents[rows[-1]] or 0) >= _FEWEST_LANES:
         return [*chosen, *_lanes_are_rows(kernel, rows, inner, machine)]
     return [*chosen, *_lanes_are_columns(lowered, kernel, rows, inner, machine)]
+
+
+def _columns(extents: dict[str, int | None], inner: list[str]) -> float:
+    """How many elements a row has; endless where that is known only at run time."""
+    lengths = [extents[name] for name in inner]
+    return inf if None in lengths else prod(length or 1 for length in lengths)
 
 
 def _contiguity(touched: list[Access], axis: str) -> int:
@@ -50,11 +53,14 @@ def _lanes_are_columns(
 ) -> list[Step]:
     extents = loop_extents(kernel)
     last = inner[-1]
-    length = extents[last] or 0
+    length = extents[last]  # None where it is known only at run time
     itemsize = max((b.dtype.itemsize for b in kernel.params), default=4)
     width = machine.lanes(itemsize) * _LANE_REGISTERS
     chosen: list[Step] = []
-    if length > width:
+    if length is None:
+        chosen.append(Split(last, width, "guard"))
+        last = f"{last}.1"
+    elif length > width:
         chosen.append(Split(last, width))
         last = f"{last}.1"
     chosen += [Rfactor(last), SetKind(last, "vector")]
@@ -77,8 +83,7 @@ def _lanes_are_rows(
         outer, lanes = [*rows[:-1], f"{last}.0"], f"{last}.1"
     chosen.append(Reorder((*outer, *inner, lanes)))
     chosen.append(SetKind(lanes, "vector"))
-    columns = prod(extents[name] or 1 for name in inner)
-    if columns <= _SHORT_ROW:
+    if _columns(extents, inner) <= _SHORT_ROW:
         chosen += [SetKind(name, "unroll") for name in inner]
     chosen += [SetKind(name, "parallel") for name in outer]
     return chosen

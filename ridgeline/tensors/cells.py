@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import movement
@@ -142,7 +142,7 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
 
 def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:
     """`under` with a regular sub-grid replaced: a select between it and the padded value."""
-    sizes = tuple(map(known, attrs.sizes))
+    sizes = attrs.sizes
     if 0 in sizes:
         return under
     steps = tuple(abs(s) for s in attrs.steps)
@@ -152,7 +152,7 @@ def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:
         for start, size, step in zip(attrs.starts, sizes, attrs.steps)
     )
     high = tuple(
-        known(full) - (start + (size - 1) * step + 1)
+        full - (start + (size - 1) * step + 1)
         for full, start, size, step in zip(under.shape, first, sizes, steps)
     )
     between = tuple(s - 1 for s in steps)
@@ -165,10 +165,8 @@ def _write_slice(under: Node, attrs: movement.SliceAttrs, value: Node) -> Node:
 
 
 def known(size: Size) -> int:
-    """A size that has to be a number here."""
-    if not isinstance(size, int):
-        raise ShapeError(f"this needs a size known in advance, not {size}")
-    return size
+    """A size that has to be a number here; where it is symbolic, a trace is bound to its value."""
+    return size if isinstance(size, int) else int(size)
 
 
 def contiguous_strides(shape: Sequence[Size]) -> tuple[Size, ...]:
@@ -228,7 +226,6 @@ def _reshaped_strides(
     """Strides of a reshape that copies nothing: runs of axes that lie densely are regrouped."""
     if 0 in shape:
         return contiguous_strides(wanted)
-    shape, strides, wanted = (tuple(map(known, part)) for part in (shape, strides, wanted))
     runs: list[list[Size]] = []  # [elements, stride of the innermost], outermost run first
     for size, stride in zip(shape, strides):
         if size == 1:

@@ -32,6 +32,7 @@ from ridgeline.functions.registry import (
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import Mark, describe, here, running, stamp
 from ridgeline.graph.placement import placed
+from ridgeline.graph.sizes import SizeExpr
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
@@ -43,7 +44,7 @@ from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor, as_view, check_device, owned, read, wrap, write
 from ridgeline.tracing.guards import Lifted
 
-_NUMBERS = (bool, int, float, complex, Lifted)
+_NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
 
 
@@ -277,7 +278,7 @@ def make_view(entry: Entry) -> Callable[..., Any]:
             return tuple(viewed(source, base, part) for part in result)
         steps = steps_between(result, base)
         if may_copy and steps and source._steps and any(op is RESHAPE for op, _ in steps):
-            shape = source._cell.node.types[0].shape
+            shape = source._base.types[0].shape
             if strides_of(shape, source._steps + steps) is None:
                 if must_view:
                     raise ShapeError(

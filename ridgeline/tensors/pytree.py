@@ -11,6 +11,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ridgeline.dtypes import DType
+from ridgeline.graph.sizes import SizeExpr
+
+_LEAVES = (DType, SizeExpr)  # dataclasses that are values
 
 
 def flatten(tree: Any, leaves: list[Any]) -> Hashable:
@@ -22,7 +25,7 @@ def flatten(tree: Any, leaves: list[Any]) -> Hashable:
         return (dict, tuple(tree), tuple([flatten(item, leaves) for item in tree.values()]))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return (kind, tuple([flatten(item, leaves) for item in tree]))
-    if hasattr(kind, "__dataclass_fields__") and kind is not DType:
+    if hasattr(kind, "__dataclass_fields__") and kind not in _LEAVES:
         names = tuple([f.name for f in fields(tree)])
         return (kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
     leaves.append(tree)
@@ -35,7 +38,7 @@ def objects(tree: Any) -> Iterator[Any]:
         inner: Iterable[Any] = tree
     elif isinstance(tree, dict):
         inner = tree.values()
-    elif is_dataclass(tree) and not isinstance(tree, type | DType):
+    elif is_dataclass(tree) and not isinstance(tree, (type, *_LEAVES)):
         yield tree
         inner = [getattr(tree, f.name) for f in fields(tree)]
     else:

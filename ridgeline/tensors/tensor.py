@@ -113,10 +113,10 @@ class Tensor(TensorMethods, Exchange):
 
     @property
     def _type(self) -> TensorType:
-        base = self._cell.node
+        base = self._base
         if not self._steps:
             return base.types[0]
-        seen = self._seen
+        seen = self._seen if base is self._cell.node else None
         return seen[1].types[0] if seen is not None else apply_steps(base, self._steps).types[0]
 
     @property
@@ -182,7 +182,7 @@ class Tensor(TensorMethods, Exchange):
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps in memory, in elements."""
-        shape = self._cell.node.types[0].shape
+        shape = self._base.types[0].shape
         found = strides_of(shape, self._steps) or contiguous_strides(self._type.shape)
         return found if dim is None else found[dim]
 
@@ -557,6 +557,14 @@ class Tensor(TensorMethods, Exchange):
         )  # fmt: skip
         return (_unpickle, state)
 
+    @property
+    def _base(self) -> Node:
+        """The node whose type all of the memory has; symbolic sizes are those of the trace."""
+        cell, capture = self._cell, modes.capture
+        if capture is None or cell.capture is capture or not capture.symbolic:
+            return cell.node
+        return capture.cell(cell).node
+
     def _resolved(self) -> tuple[Cell, Track]:
         """The cell and the track; inside a capture, what stands for them there."""
         cell, track, capture = self._cell, self._track, modes.capture
@@ -619,7 +627,8 @@ def read(source: Tensor) -> Node:
     if seen is not None and seen[0] is base:
         return seen[1]
     result = apply_steps(base, steps)
-    source._seen = (base, result)
+    if capture is None or cell is source._cell or not capture.symbolic:
+        source._seen = (base, result)
     return result
 
 

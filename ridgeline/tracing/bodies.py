@@ -9,6 +9,7 @@ from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.origins import describe, here, stamp
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul, stop_gradient, sub
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell
@@ -41,7 +42,7 @@ class BodyFrame(Enclosure):
         self.own.add(made)
         return made
 
-    def random_blocks(self, generator: Generator, count: int) -> tuple[Node, Node]:
+    def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         """The key and the offset of a draw; every iteration has blocks of its own."""
         if self.length is None:
             raise ControlFlowError(

@@ -8,12 +8,14 @@ cells and assigned gradients become its outputs. An exception leaves everything 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf, topological
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
 from ridgeline.tensors.cells import Cell, Rare, Track
 from ridgeline.tensors.execute import CaptureError, LeakError
@@ -83,7 +85,7 @@ class _Stream:
 
     key: Node
     offset: Node
-    used: int = 0
+    used: Size = 0
 
 
 class Capture:
@@ -91,7 +93,9 @@ class Capture:
 
     name = "jit"  # what traces, for messages
 
-    def __init__(self) -> None:
+    def __init__(self, types: Mapping[int, TensorType] = MappingProxyType({})) -> None:
+        self._types = types  # of arguments with symbolic sizes, by place
+        self.symbolic = bool(types)
         self.inputs: dict[Node, Source] = {}
         self.shadows: dict[Track, Track] = {}
         self.made: list[weakref.ref[Cell]] = []  # cells of tensors made inside
@@ -122,9 +126,13 @@ class Capture:
                     "this tensor was made while jit traced another function",
                     help="return it from the jitted function",
                 )
-            start = leaf(cell.node.types[0])
+            source = self.source(cell)
+            kind = cell.node.types[0]
+            if isinstance(source, ArgumentInput):
+                kind = self._types.get(source.place, kind)
+            start = leaf(kind)
             start.origins = cell.node.origins
-            self.inputs[start] = self.source(cell)
+            self.inputs[start] = source
             shadow = Cell(start, cell.mode, self)
             shadow.rare = _copied(cell.rare)
             self.shadows[cell] = shadow
@@ -224,7 +232,7 @@ class Capture:
         self.inputs[made] = ArrayInput(array, dtype)
         return made
 
-    def random_blocks(self, generator: Generator, count: int) -> tuple[Node, Node]:
+    def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         """The key and the offset of the next blocks of a generator's stream."""
         stream = self.streams.get(generator)
         if stream is None:
@@ -234,7 +242,7 @@ class Capture:
         start = stream.offset
         if stream.used:
             start = add(start, constant(stream.used, dtypes.uint64))
-        stream.used += count
+        stream.used = stream.used + count
         return stream.key, start
 
     def watch(self, obj: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.sizes import Size
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import cast
 from ridgeline.tensors import execute
@@ -88,7 +89,7 @@ class Effects:
     writes: list[Write]
     gradients: list[GradientWrite]
     modes: list[tuple[Track, int]]
-    drawn: list[tuple[Any, int]]  # generators, and how many blocks were drawn
+    drawn: list[tuple[Any, Size]]  # generators, and how many blocks were drawn
 
 
 def fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.functions.operands import lift
 from ridgeline.graph.node import Node, topological
+from ridgeline.graph.sizes import Size
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import Cell, Rare, Track
 from ridgeline.tensors.modes import modes
@@ -32,6 +33,7 @@ class Enclosure(Capture):
     def __init__(self) -> None:
         super().__init__()
         self.outer = modes.capture
+        self.symbolic = self.outer is not None and self.outer.symbolic
         self.own: set[Node] = set()
         self._starts: dict[Track, tuple[int, int]] = {}  # version and mode of shadows at first
 
@@ -164,7 +166,7 @@ class Enclosure(Capture):
         if self.outer is not None:
             self.outer.require(holds, text)
 
-    def take_outside(self, generator: Generator, count: int) -> tuple[Node, Node]:
+    def take_outside(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         with self.around():
             return generator.take(count)
 

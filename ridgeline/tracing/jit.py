@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Hashable, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
@@ -25,15 +25,21 @@ from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tensors.tiers import Interpreted
 from ridgeline.tracing.checking import checked_call
+from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
 from ridgeline.tracing.report import Explanation, History, explanation, in_notebook, not_called
-from ridgeline.tracing.signatures import Signature, signature_of
+from ridgeline.tracing.signatures import Signature, are_floats, signature_of
+from ridgeline.tracing.template import Template
 from ridgeline.tracing.trace import Trace
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program
     from ridgeline.explain import KernelTime
 
+Axes: TypeAlias = int | Sequence[int]
+Dynamic: TypeAlias = (
+    bool | Mapping[str, Axes] | Mapping[int, Axes] | Sequence[tuple[str | int, Axes]]
+)
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES = 32
 _NONE: frozenset[int] = frozenset()
@@ -43,10 +49,15 @@ _DETAILS = ("kernels", "loops", "code")
 class JitFunction:
     """A function that runs as compiled code; made by `jit`."""
 
-    def __init__(self, function: Callable[..., Any], check: bool = False) -> None:
-        self.function, self._check = function, check
+    def __init__(
+        self, function: Callable[..., Any], check: bool = False, dynamic: Dynamic = False
+    ) -> None:
+        self.function, self._check, self._dynamic = function, check, dynamic
+        self._policy = Policy(function, dynamic)
         self._traces: list[Trace] = []  # the last used first
+        self._templates: list[Template] = []  # traces with symbolic sizes, the last made first
         self._history = History()
+        self._static = 0  # programs for one signature
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
         self._lock = threading.RLock()
         update_wrapper(self, function, updated=())
@@ -81,7 +92,8 @@ class JitFunction:
         name = JITTED + self.function.__name__
         bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
         if bound is None:
-            bound = JitFunction(self.function.__get__(instance, owner), self._check)
+            function = self.function.__get__(instance, owner)
+            bound = JitFunction(function, self._check, self._dynamic)
             if hasattr(instance, "__dict__"):
                 object.__setattr__(instance, name, bound)
         return bound
@@ -93,22 +105,72 @@ class JitFunction:
                     if place:
                         self._traces.insert(0, self._traces.pop(place))
                     return trace
+            for template in self._templates:
+                values = template.values(signature, leaves)
+                if values is not None:
+                    return self._keep(template.at(values, signature))
         return None
+
+    def _keep(self, trace: Trace) -> Trace:
+        self._traces.insert(0, trace)
+        del self._traces[MOST_TRACES:]
+        return trace
 
     def _trace(self, signature: Any, leaves: list[Any], args: Any, kwargs: Any) -> Trace:
         with self._lock:
             found = self._find(signature, leaves)  # another thread may have been first
             if found is not None:
                 return found
-            reason = "the first call"
-            if self._traces:
-                reason = self._traces[0].broken(signature, leaves) or "no trace fits"
+            reason = self._reason(signature, leaves)
             changing = self._changing_floats(signature)
+            lifted = signature_of(signature.structure, leaves, changing)
+            shape = self._pattern(lifted, leaves, args, kwargs)
+            failed: Exception | None = None
+            if shape is not None:
+                try:
+                    template = Template(Trace(self.function, args, kwargs, changing, shape), shape)
+                except Exception as error:  # the call is wrong, or cannot take symbolic sizes
+                    failed = error
+                else:
+                    return self._keep(self._described(template, reason).at(None, lifted))
             trace = self._capture(args, kwargs, signature, changing)
+            self._static += 1
+            if shape is not None:
+                self._policy.fix(shape, everything=True)
+                reason += f" (traced for each size by itself: {failed})"
             self._history.add(str(signature), reason)
-            self._traces.insert(0, trace)
-            del self._traces[MOST_TRACES:]
-            return trace
+            return self._keep(trace)
+
+    def _pattern(
+        self, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
+    ) -> Pattern | None:
+        """The signature of a call with unknown sizes, where it has dynamic axes."""
+        if not self._policy.active:
+            return None
+        self._policy.watch([trace.signature for trace in self._traces], signature)
+        return pattern(signature, self._policy.axes(signature, leaves, args, kwargs))
+
+    def _reason(self, signature: Signature, leaves: list[Any]) -> str:
+        """Why a call is traced."""
+        for template in self._templates:
+            said = template.broken(signature, leaves)
+            if said is not None:
+                return said
+        if self._traces:
+            return self._traces[0].broken(signature, leaves) or "no trace fits"
+        return "the first call"
+
+    def _described(self, template: Template, reason: str) -> Template:
+        """Keep a new template, and say why it was made and what it cannot do."""
+        fixed = self._policy.fix(template.pattern)
+        if fixed:
+            reason += f" ({', '.join(fixed)} is used as a number: each length is traced)"
+        elif template.refused:
+            reason += f" (compiled for each size by itself: {template.refused})"
+        self._history.add(str(template.pattern.signature), reason)
+        self._templates.insert(0, template)
+        del self._templates[MOST_TRACES:]
+        return template
 
     def _changing_floats(self, signature: Signature) -> Set[int]:
         """Float arguments in which this call differs from a traced one, and in nothing else."""
@@ -122,9 +184,11 @@ class JitFunction:
                 for place, pair in enumerate(zip(before.leaves, signature.leaves))
                 if pair[0] != pair[1]
             ]
-            if all(_is_float(before.leaves[p]) and _is_float(signature.leaves[p])
-                   for p in differing):  # fmt: skip
-                known.update(differing)
+            floats = {p for p in differing if are_floats(before.leaves[p], signature.leaves[p])}
+            if len(floats) == len(differing) or (
+                self._policy.watching and differing_axes(before, signature)
+            ):
+                known.update(floats)
                 break
         return known
 
@@ -169,6 +233,11 @@ class JitFunction:
         return [f"{signature}: {reason}" for _, signature, reason in self._history.numbered()]
 
     @property
+    def compilations(self) -> int:
+        """How many programs were compiled for it: one for a trace, or for all sizes of one."""
+        return self._static + sum(template.compilations for template in self._templates)
+
+    @property
     def traces(self) -> int:
         """How many times the function was traced."""
         return self._history.count
@@ -204,10 +273,7 @@ class JitFunction:
         """Forget all traces."""
         with self._lock:
             self._traces.clear()
-
-
-def _is_float(image: Any) -> bool:
-    return isinstance(image, tuple) and len(image) == 2 and image[0] == "float"
+            self._templates.clear()
 
 
 def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:
@@ -247,11 +313,15 @@ def compiled(trace: Trace) -> Program:
     return cast("Program", trace.program)
 
 
-def jit(function: Callable[..., Any] | None = None, *, check: bool = False) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None, *, check: bool = False, dynamic: Dynamic = False
+) -> Any:
     """Compile a function of tensors: `@jit`, `@jit(check=True)` or `jit(function)`.
 
-    With `check=True` every call also runs the plain function and compares.
+    With `check=True` every call also runs the plain function and compares. `dynamic` says which
+    axes of tensor arguments may have any length in one program: `{"x": 0, "y": (0, 1)}` names
+    arguments (or their places) and axes; True takes those that differ from one call to the next.
     """
     if function is None:
-        return lambda f: JitFunction(f, check)
-    return JitFunction(function, check)
+        return lambda f: JitFunction(f, check, dynamic)
+    return JitFunction(function, check, dynamic)

@@ -74,6 +74,14 @@ def signature_of(
     return Signature(structure, tuple(described), modes.gradients, modes.autocast)
 
 
+def are_floats(*images: Any) -> bool:
+    """True where leaves of signatures stand for float arguments."""
+    return all(
+        image is CHANGING or (isinstance(image, tuple) and len(image) == 2 and image[0] == "float")
+        for image in images
+    )
+
+
 def difference(before: Signature, after: Signature) -> str:
     """What differs between two signatures, in words."""
     if before.gradients != after.gradients:

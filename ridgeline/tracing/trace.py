@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from contextlib import nullcontext
 from typing import Any
 from weakref import ref
 
@@ -30,6 +31,7 @@ from ridgeline.tracing.capture import (
     NumberInput,
     Source,
 )
+from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.effects import (
     Effects,
     Fresh,
@@ -85,6 +87,18 @@ class Trace:
         args: Any,
         kwargs: Any,
         changing: Set[int] = frozenset(),
+        pattern: Pattern | None = None,
+    ) -> None:
+        with nullcontext() if pattern is None else pattern.facts.deciding():
+            self._build(function, args, kwargs, changing, pattern)
+
+    def _build(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        changing: Set[int],
+        pattern: Pattern | None,
     ) -> None:
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
@@ -97,7 +111,8 @@ class Trace:
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.epoch, self.config_epoch = guards.epoch.value, config.epoch
         self.settings, self.default_dtype = _settings(), defaults.dtype
-        capture = Capture()
+        self.pattern = pattern
+        capture = Capture() if pattern is None else Capture(pattern.types)
         scopes = Scopes(capture.watch, objects((args, kwargs)))
         scopes.function(function)
         for place, leaf in enumerate(leaves):
@@ -127,7 +142,11 @@ class Trace:
             (owner, place_of(owner, leaves), absent)
             for owner, absent in capture.gradients_read.values()
         ]
-        self._compile(capture, outputs)
+        self.recorded: tuple[dict[Node, Source], list[Node]] | None = None
+        if pattern is None:
+            self.compile(capture.inputs, outputs, program_for)
+        else:  # for a template to compile
+            self.recorded = capture.inputs, outputs
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
         self.born = self.epoch
@@ -218,9 +237,13 @@ class Trace:
                 keys.append((shadow.rare.key, track_source(capture, outer, leaves), outer))
         return Tracked(graphs, places, keys, dict(capture.inputs))
 
-    def _compile(self, capture: Capture, outputs: Sequence[Node]) -> None:
+    def compile(
+        self,
+        inputs: Mapping[Node, Source],
+        outputs: Sequence[Node],
+        make: Callable[[Sequence[Node], Sequence[Node]], Any],
+    ) -> None:
         """One program for all outputs."""
-        inputs = capture.inputs
 
         def is_input(node: Node) -> bool:
             return node in inputs or node.buffer is not None
@@ -253,11 +276,11 @@ class Trace:
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
         plain = (CellInput, ArgumentInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
-        self.program: Runnable = program_for(prepared, self.slots)
+        self.program: Runnable = make(prepared, self.slots)
 
     def _steady_sources(self, inputs: Mapping[Node, Source]) -> dict[Node, SteadySource]:
         """The tensors and numbers that inference reads and does not change."""
-        if self.signature.gradients:
+        if self.signature.gradients or self.pattern is not None:
             return {}
         written = {w.source.cell for w in self.effects.writes if isinstance(w.source, CellInput)}
         return {

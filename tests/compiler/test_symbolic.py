@@ -65,6 +65,16 @@ def test_one_kernel_serves_every_size(n: int) -> None:
     np.testing.assert_allclose(run(C.matmul(x, w), [x, w], [a, b], n, (n, 24)), a @ b, atol=1e-4)
 
 
+@pytest.mark.parametrize("n", [1, 5, 16, 37, 64, 100])
+def test_lanes_of_a_symbolic_axis_stop_at_its_end(n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, a = f32(6, N), rng.standard_normal((6, n)).astype(np.float32)
+    grown = np.exp(a.astype(np.float64))
+    made = run(R.sum_(E.apply("exp", x), (1,)), [x], [a], n, (6,))
+    np.testing.assert_allclose(made, grown.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(run(E.apply("exp", x), [x], [a], n, (6, n)), grown, rtol=1e-5)
+
+
 @pytest.mark.parametrize("n", [1, 5, 64])
 def test_a_symbolic_axis_may_be_any_axis(n: int) -> None:
     rng = np.random.default_rng(n)

@@ -13,6 +13,7 @@ import numpy as np
 import ridgeline.ops
 from ridgeline import dtypes, scalars
 from ridgeline.graph.node import Node, Op, node, proj
+from ridgeline.graph.sizes import symbol
 from ridgeline.ops import (
     complex,
     contract,
@@ -126,6 +127,9 @@ _words = (np.array(7, np.uint64), np.array(3, np.uint64))
 EXAMPLES: dict[str, list[Example]] = {
     "cast": [Example(lambda a: elementwise.cast(a, dtypes.float32), (_draw(2, 3),))],
     "constant": [Example(lambda a: elementwise.add(a, elementwise.full_like(a, 2)), (_draw(3),))],
+    "extent": [
+        Example(lambda a: elementwise.add(a, elementwise.full_like(a, symbol("n"))), (_draw(3),))
+    ],
     "iota": [
         Example(lambda a: elementwise.add(a, elementwise.iota(a.shape, 1, a.dtype)), (_draw(2, 3),))
     ],

@@ -13,9 +13,10 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.functions.concrete import given as filled
-from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.batch import Batching
+from ridgeline.graph.passes.settle import Settled
 from ridgeline.ops.batching import spread
 from tests.core.batching_examples import Example, all_rows, examples
 
@@ -37,6 +38,10 @@ def variants(array: Any, count: int) -> Any:
     return np.stack([(array + k).astype(array.dtype) for k in range(count)])
 
 
+def value(node: Node) -> Any:
+    return evaluate(Settled({"n": 5}).nodes([node], has_value))[0]
+
+
 def check_rule(example: Example, has_axis: tuple[bool, ...], count: int) -> None:
     arrays = [variants(a, max(count, 1))[:count] if has else a
               for a, has in zip(example.arrays, has_axis)]  # fmt: skip
@@ -51,11 +56,11 @@ def check_rule(example: Example, has_axis: tuple[bool, ...], count: int) -> None
         else:
             places.append(whole)
     ((made, batched),) = Batching(count, inputs).run([example.build(*places)])
-    found = evaluate([made if batched else spread(made, count)])[0]
+    found = value(made if batched else spread(made, count))
     assert found.shape[0] == count
     for k in range(count):
         one = [as_node(a[k] if has else a) for a, has in zip(arrays, has_axis)]
-        np.testing.assert_allclose(found[k], evaluate([example.build(*one)])[0], rtol=1e-10)
+        np.testing.assert_allclose(found[k], value(example.build(*one)), rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -366,7 +366,9 @@ class MemoryEmitter(ScalarEmitter):
             self._scatter(pointers, kind, self._stored(value, buffer), line)
             return
         target = self._moved(pointer, constant, kind)
-        if buffer.scope == "reg" and self.lane_mask is not None and not self._covers_row(buffer):
+        kept = buffer.scope == "reg" and self.lane_mask is not None
+        if kept and (self.lane_bits is None or not self._covers_row(buffer)):
+            assert self.lane_mask is not None
             anchor = Value("", dtypes.int64, 1, self.here, True)
             every = (True,) * self.lane_count
             held = self._masked(target, kind, self.lane_count, every, anchor)

@@ -9,7 +9,6 @@ inside    the same passes over the bodies of control flow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from ridgeline.graph.body import Body, bodies, body, with_bodies
 from ridgeline.graph.node import Node, node, topological
@@ -17,9 +16,10 @@ from ridgeline.graph.passes.erase import erase
 from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.graph.passes.spell import spell
+from ridgeline.graph.sizes import remembered
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def prepared(part: Body) -> Body:
     """A body as the compiler takes it."""
     return body(part.inputs, prepare(part.outputs, set(part.inputs).__contains__))

@@ -40,7 +40,7 @@ def scaled_dot_product_attention(
     scores = einsum("...qd,...kd->...qk", query, key)  # so that gradients lie as the keys do
     scores = (narrow_gradient(scores, own) if narrow else scores) * factor
     if is_causal:
-        rows, columns = arange(int(query.shape[-2])), arange(int(key.shape[-2]))
+        rows, columns = arange(query.shape[-2]), arange(key.shape[-2])
         attn_mask = rows.unsqueeze(-1) >= columns
     if attn_mask is None:
         weights = softmax(scores, -1)

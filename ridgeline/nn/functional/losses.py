@@ -184,7 +184,7 @@ def _class_mask(input: Tensor, target: Tensor) -> Tensor:
     """True at the class of each row."""
     from ridgeline.tensors.public import arange
 
-    classes = arange(int(input.shape[-1]))
+    classes = arange(input.shape[-1])
     return target.unsqueeze(-1) == classes
 
 
@@ -207,7 +207,7 @@ def multi_margin_loss(
     losses = losses if p == 1 else losses * losses
     if weight is not None:
         losses = losses * choose(own, weight, 0.0).sum(-1, keepdim=True)
-    return reduced(choose(own, 0.0, losses).sum(-1) / int(input.shape[-1]), reduction)
+    return reduced(choose(own, 0.0, losses).sum(-1) / input.shape[-1], reduction)
 
 
 def multilabel_soft_margin_loss(
@@ -217,7 +217,7 @@ def multilabel_soft_margin_loss(
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
-    return reduced(losses.sum(-1) / int(input.shape[-1]), reduction)
+    return reduced(losses.sum(-1) / input.shape[-1], reduction)
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
@@ -228,7 +228,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
         )
     if not input.shape:
         input, target = input.reshape((1,)), target.reshape((1,))
-    count = int(input.shape[-1])
+    count = input.shape[-1]
     # a label counts while no -1 stands at or before its place
     ended = [target.narrow(-1, 0, place + 1).amin(-1, keepdim=True) < 0 for place in range(count)]
     total: Any = 0.0

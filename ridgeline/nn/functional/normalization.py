@@ -27,7 +27,7 @@ def _scaled(result: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tenso
 def _count(input: Tensor, axes: tuple[int, ...]) -> int:
     count = 1
     for axis in axes:
-        count *= int(input.shape[axis])
+        count *= input.shape[axis]
     return count
 
 
@@ -69,7 +69,7 @@ def batch_norm(
         if running_mean is not None:
             _keep(running_mean, mean.detach().reshape(-1), momentum)
         if running_var is not None:
-            unbiased = variance.detach().reshape(-1) * (count / (count - 1))
+            unbiased = variance.detach().reshape(-1) * count / (count - 1)
             _keep(running_var, unbiased, momentum)
     return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.passes.differentiate import forward, reverse
+from ridgeline.graph.sizes import remembered
 from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import (
     batched,
@@ -54,7 +54,7 @@ def _targets(part: Body) -> list[Node]:
     return [i for i in part.inputs if is_smooth(i)]
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _reversed(part: Body, present: Flags) -> tuple[Body, Flags]:
     """From inputs and cotangents to the cotangents of smooth inputs; which are not just zero."""
     sources = [o for o, has in zip(part.outputs, present) if has]
@@ -64,7 +64,7 @@ def _reversed(part: Body, present: Flags) -> tuple[Body, Flags]:
     return body([*part.inputs, *cotangents], parts), tuple(f is not None for f in found)
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _pushed(part: Body, present: Flags) -> Body:
     """From inputs and tangents to the tangents of smooth outputs."""
     sources = [i for i, has in zip(part.inputs, present) if has]

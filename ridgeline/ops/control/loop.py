@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +17,7 @@ from ridgeline.graph.body import Body, body
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.passes.differentiate import forward
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import batched, fresh, is_smooth, outputs_of, with_axis, zeros
 from ridgeline.ops.movement import permute
@@ -69,10 +68,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
     first, last = attrs.carried, attrs.carried + attrs.scanned
     state, arrays, captured = list(inputs[:first]), inputs[first:last], inputs[last:]
-    stacks: list[Array] = [
-        np.empty(t.shape, t.dtype.numpy)  # type: ignore[arg-type]
-        for t in current.types[first:]
-    ]
+    stacks: list[Array] = [np.empty(t.shape, t.dtype.numpy) for t in current.types[first:]]
     places = range(attrs.length)
     for place in reversed(places) if attrs.reverse else places:
         given = [*state, *(array[place] for array in arrays), *captured]
@@ -83,7 +79,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (*state, *stacks)
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _pushed(step: Body, carried: int, present: tuple[bool, ...]) -> Body:
     """The body with tangents beside carried values, slices and captured values."""
     state, others = step.inputs[:carried], step.inputs[carried:]

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.node import PROJ, Node, Op, leaf, node, proj, topological
 from ridgeline.graph.passes.differentiate import reverse
 from ridgeline.graph.passes.rebuild import substitute
-from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.graph.sizes import Size, bounds, product, remembered
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.control.common import fresh, is_smooth, zeros
 from ridgeline.ops.control.loop import LOOP, loop
@@ -47,7 +46,7 @@ def _sources(step: Body, carried: int, present: Sequence[bool]) -> list[int]:
     ]
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _kept(step: Body, carried: int, scanned: int, present: tuple[bool, ...]) -> tuple[Body, int]:
     """The body with further outputs, such that its gradient reads nothing else of it."""
     sources = [step.outputs[place] for place in _sources(step, carried, present)]
@@ -99,7 +98,7 @@ class _Reverse:
     given: dict[Node, int] = field(default_factory=dict)  # cotangent leaf: which output's
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _reversed(step: Body, carried: int, scanned: int, present: tuple[bool, ...]) -> _Reverse:
     state, arrays = step.inputs[:carried], step.inputs[carried : carried + scanned]
     captured = step.inputs[carried + scanned :]

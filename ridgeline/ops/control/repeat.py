@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.passes.differentiate import forward
+from ridgeline.graph.sizes import remembered
 from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import (
     batched,
@@ -55,7 +55,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(state)
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _pushed(test: Body, step: Body, carried: int, present: tuple[bool, ...]) -> tuple[Body, Body]:
     """Test and body that carry tangents beside the values."""
     state, captured = step.inputs[:carried], step.inputs[carried:]

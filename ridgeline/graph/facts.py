@@ -1,0 +1,77 @@
+"""Facts: what was decided about symbolic sizes, at the values that one call has.
+
+While a function is traced or a graph is compiled with symbolic sizes, every question that the
+bounds leave open is answered by the values at hand and written down. The result stands for all
+values for which each answer is the same. A size that is used as a plain number is *pinned*: the
+result then stands for that value only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ridgeline.graph.sizes import Relation, SizeExpr, bounds, deciding, evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Whether `size relation 0`."""
+
+    relation: Relation
+    size: SizeExpr
+    holds: bool
+
+    def fits(self, values: Mapping[str, int]) -> bool:
+        """True where it is the same at these values."""
+        value = evaluate(self.size, values)
+        return (value == 0 if self.relation == "==" else value < 0) is self.holds
+
+    def __str__(self) -> str:
+        number = dict(self.size.terms).get((), 0)
+        rest = self.size - number
+        if bounds(rest)[1] <= 0:  # written with positive terms
+            signs = {("==", True): "==", ("==", False): "!=", ("<", True): ">", ("<", False): "<="}
+            return f"{-rest} {signs[self.relation, self.holds]} {number}"
+        signs = {("==", True): "==", ("==", False): "!=", ("<", True): "<", ("<", False): ">="}
+        return f"{rest} {signs[self.relation, self.holds]} {-number}"
+
+
+class Facts:
+    """The questions that were asked about some sizes, with their answers."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self.values = dict(values)
+        self._found: dict[tuple[Relation, str], Fact] = {}
+        self.pinned: dict[str, int] = {}  # sizes that were used as plain numbers, by text
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Answer what is asked in this thread."""
+        with deciding(self._decide, self._number):
+            yield
+
+    def broken(self, values: Mapping[str, int]) -> Fact | None:
+        """A fact that does not hold at these values, if there is one."""
+        return next((fact for fact in self._found.values() if not fact.fits(values)), None)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._found.values())
+
+    def _decide(self, relation: Relation, size: SizeExpr) -> bool:
+        key = relation, str(size)
+        found = self._found.get(key)
+        if found is None:
+            value = evaluate(size, self.values)
+            holds = value == 0 if relation == "==" else value < 0
+            found = self._found[key] = Fact(relation, size, holds)
+        return found.holds
+
+    def _number(self, size: SizeExpr) -> int:
+        value = evaluate(size, self.values)
+        self.pinned[str(size)] = value
+        difference = size - value
+        if isinstance(difference, SizeExpr):
+            self._decide("==", difference)
+        return value

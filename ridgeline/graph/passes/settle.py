@@ -1,0 +1,82 @@
+"""A graph with symbolic sizes at given values: the same nodes, every size a number.
+
+Type rules run again for each node, so what is wrong at these values is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ridgeline.graph.body import Body, body
+from ridgeline.graph.node import LEAF, PROJ, Node, leaf, node, proj, topological
+from ridgeline.graph.origins import inherit
+from ridgeline.graph.sizes import SizeExpr, evaluate
+from ridgeline.ops.elementwise import EXTENT, constant
+
+
+class Settled:
+    """What symbolic nodes, types and attributes are at some values of the unknowns."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        self._values = values
+        self._nodes: dict[Node, Node] = {}
+
+    def nodes(
+        self, roots: Sequence[Node], stop: Callable[[Node], bool] = lambda n: False
+    ) -> list[Node]:
+        """The roots; a node where `stop` holds becomes an input."""
+        made = self._nodes
+        for old in topological(roots, lambda n: n in made or stop(n)):
+            if old in made:
+                continue
+            if old.op is LEAF or stop(old):
+                made[old] = self._leaf(old)
+                continue
+            inputs = [made[i] for i in old.inputs]
+            if old.op is EXTENT:
+                number = evaluate(old.attrs.size, self._values)
+                new = constant(number, old.attrs.dtype, old.attrs.device)
+            elif old.op is PROJ:
+                new = proj(inputs[0], old.attrs.output)
+            else:
+                new = node(old.op, inputs, self.value(old.attrs))
+            if not new.origins:
+                inherit(new, old.origins)
+            made[old] = new
+        return [made[root] for root in roots]
+
+    def node(self, old: Node) -> Node:
+        """One node."""
+        return self.nodes([old])[0]
+
+    def _leaf(self, old: Node) -> Node:
+        kinds = self.value(old.types)
+        if kinds == old.types:
+            return old
+        new = leaf(kinds[0])
+        new.origins = old.origins
+        return new
+
+    def value(self, value: Any) -> Any:
+        """A size, type, attribute or tuple of these, with numbers for sizes."""
+        if isinstance(value, SizeExpr):
+            return evaluate(value, self._values)
+        if isinstance(value, tuple):
+            new = [self.value(v) for v in value]
+            same = all(a is b for a, b in zip(new, value))
+            return value if same else type(value)(new)
+        if isinstance(value, Body):
+            return self._body(value)
+        if is_dataclass(value) and not isinstance(value, type):
+            parts = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+            changed = {name: self.value(part) for name, part in parts.items()}
+            same = all(changed[name] is part for name, part in parts.items())
+            return value if same else type(value)(**changed)
+        return value
+
+    def _body(self, old: Body) -> Body:
+        inner = Settled(self._values)
+        outputs = inner.nodes(old.outputs)
+        return body(inner.nodes(old.inputs), outputs)

@@ -1,0 +1,140 @@
+"""Templates: a trace with symbolic sizes, from which the trace for each set of sizes is made.
+
+Tracing and compiling happen once. For new sizes the recorded graph is settled, which checks every
+type rule again, and the compiled code gets a layout of its own. What cannot be compiled with
+symbolic sizes is compiled for each set of sizes instead, and `refused` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from ridgeline.config import config
+from ridgeline.graph.facts import Facts
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.settle import Settled
+from ridgeline.tensors.tensor import alias
+from ridgeline.tensors.tiers import program_for
+from ridgeline.tracing.dynamic import Pattern
+from ridgeline.tracing.effects import Effects, Given, Tracked
+from ridgeline.tracing.signatures import Signature
+from ridgeline.tracing.trace import Trace
+
+MOST_SIZES = 256  # sets of sizes whose traces are kept
+
+
+class Template:
+    """A trace with unknown sizes, and its program where there is one for all of them."""
+
+    def __init__(self, trace: Trace, pattern: Pattern) -> None:
+        self.trace, self.pattern = trace, pattern
+        self._facts = Facts(pattern.facts.values)  # what compiling has decided
+        self._program: Any = None
+        self._made: dict[tuple[tuple[str, int], ...], Trace] = {}
+        self.refused = self._compile()
+        self.compilations = int(not self.refused)
+
+    def _compile(self) -> str:
+        """Make the program for all sizes; says why there is none."""
+        if self.pattern.facts.pinned:
+            return f"{', '.join(self.pattern.facts.pinned)} is used as a number"
+        if config.tier == "interpreter":
+            return "config.tier pins the interpreter"
+        from ridgeline.compiler.symbolic import SymbolicProgram  # loads LLVM
+
+        def make(outputs: Sequence[Node], inputs: Sequence[Node]) -> SymbolicProgram:
+            return SymbolicProgram(outputs, inputs, self.pattern.sizes)
+
+        assert self.trace.recorded is not None
+        try:
+            with self._facts.deciding():
+                self.trace.compile(*self.trace.recorded, make)
+        except Exception as error:  # an op without symbolic sizes: every size by itself
+            return str(error) or type(error).__name__
+        if self._facts.pinned:
+            return f"compiling it needs {', '.join(self._facts.pinned)} as a number"
+        self._program = self.trace.program
+        return ""
+
+    def values(self, signature: Signature, leaves: Sequence[Any]) -> dict[str, int] | None:
+        """The unknowns of a call for which this stands."""
+        values = self.pattern.values(signature)
+        if values is None or self.pattern.broken(values) is not None:
+            return None
+        return values if self.trace.broken(None, leaves) is None else None
+
+    def broken(self, signature: Signature, leaves: Sequence[Any]) -> str | None:
+        """Why this does not stand for a call, where only sizes or guards differ."""
+        values = self.pattern.values(signature)
+        if values is None:
+            return None
+        return self.pattern.broken(values) or self.trace.broken(None, leaves)
+
+    def at(self, values: Mapping[str, int] | None, signature: Signature) -> Trace:
+        """The trace for these sizes; None stands for those of the call that was traced."""
+        values = self.pattern.facts.values if values is None else values
+        key = tuple(values.items())
+        found = self._made.pop(key, None)
+        if found is None:
+            found = self._settle(values, signature)
+            while len(self._made) >= MOST_SIZES:
+                del self._made[next(iter(self._made))]
+        self._made[key] = found  # the last used comes last
+        return found
+
+    def _settle(self, values: Mapping[str, int], signature: Signature) -> Trace:
+        trace, settled = self.trace, Settled(values)
+        made = copy(trace)
+        made.signature = signature
+        specs = {id(spec): _settled_return(spec, settled) for spec in trace.returns}
+        made.returns = [specs[id(spec)] for spec in trace.returns]
+        made.effects = Effects(
+            [settled.value(write) for write in trace.effects.writes],
+            [settled.value(change) for change in trace.effects.gradients],
+            trace.effects.modes,
+            [(generator, settled.value(count)) for generator, count in trace.effects.drawn],
+        )
+        made.tracked = None if trace.tracked is None else _settled_tracked(trace.tracked, settled)
+        if self._program is not None and self._facts.broken(values) is None:
+            made.graph = settled.nodes(trace.graph, _has_value)
+            made.slots = settled.nodes(trace.slots, _has_value)
+            made.output_types = [node.types[0] for node in made.graph]
+            made.program = self._program.at(values)
+            return made
+        assert trace.recorded is not None
+        inputs, outputs = trace.recorded
+        made.pattern = None  # all of its sizes are known
+        given = dict(zip(settled.nodes(list(inputs), _has_value), inputs.values()))
+        made.compile(given, settled.nodes(outputs, _has_value), program_for)
+        self.compilations += 1
+        return made
+
+
+def _has_value(node: Node) -> bool:
+    return node.buffer is not None
+
+
+def _settled_return(spec: Any, settled: Settled) -> Any:
+    if not isinstance(spec, Given):
+        return settled.value(spec)
+    steps = settled.value(spec.tensor._steps)
+    if steps is spec.tensor._steps:
+        return spec
+    tensor = alias(spec.tensor)
+    tensor._steps = steps
+    return replace(spec, tensor=tensor)
+
+
+def _settled_tracked(tracked: Tracked, settled: Settled) -> Tracked:
+    def node(old: Node) -> Node:
+        return settled.nodes([old], _has_value)[0]
+
+    return Tracked(
+        {number: node(old) for number, old in tracked.outputs.items()},
+        {number: node(old) for number, old in tracked.saved.items()},
+        [(node(key), source, track) for key, source, track in tracked.keys],
+        {node(old): source for old, source in tracked.inputs.items()},
+    )
