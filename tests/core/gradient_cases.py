@@ -127,6 +127,13 @@ CASES: dict[str, tuple[Any, ...]] = {
     "conv1d": (lambda x, w: F.conv1d(x, w, padding=1), _LINE, draw(3, 2, 3)),
     "conv2d": (lambda x, w: F.conv2d(x, w, stride=2, padding=1), _IMAGE, draw(3, 2, 3, 3)),
     "conv3d": (F.conv3d, _VOLUME, draw(2, 1, 2, 2, 2)),
+    "conv_transpose1d": (lambda x, w: F.conv_transpose1d(x, w, padding=1), _LINE, draw(2, 3, 3)),
+    "conv_transpose2d": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, output_padding=1),
+        _IMAGE,
+        draw(2, 3, 3, 3),
+    ),
+    "conv_transpose3d": (F.conv_transpose3d, _VOLUME, draw(1, 2, 2, 2, 2)),
     "reshape": (lambda a: a.reshape(4, 3), _M),
     "Tensor.view": (lambda a: a.view(2, 6), _M),
     "Tensor.view_as": (lambda a: a.view_as(rl.zeros(4, 3)), _M),

@@ -134,7 +134,7 @@ def test_wrong_input() -> None:
         lambda: rl.nn.functional.pad(x, (7, 0), "reflect"),
         lambda: rl.nn.functional.pad(x, (1, 0), "sideways"),
         lambda: rl.max_unpool2d(x, rl.ones(2, 3, dtype=rl.int64), 2),
-        lambda: rl.fractional_max_pool2d(x, 2),
+        lambda: rl.nn.functional.fractional_max_pool2d(x, 2),
     ):
         with pytest.raises(RidgelineError):
             wrong()
