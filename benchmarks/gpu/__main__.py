@@ -131,9 +131,10 @@ def main() -> int:
     for name in arguments.names or WORKLOADS:
         outcomes[name] = measure(WORKLOADS[name], arguments.rounds, set(arguments.only or ()))
         print(row(WORKLOADS[name], outcomes[name]), flush=True)
-    data = as_data(outcomes)
-    path = arguments.out or RESULTS / f"{data['date'][:10]}-{data['device'].replace(' ', '-')}.json"
-    path.write_text(json.dumps(data, indent=1) + "\n")
+        data = as_data(outcomes)  # stored after each, so that what was measured is kept
+        place = f"{data['date'][:10]}-{data['device'].replace(' ', '-')}.json"
+        path = arguments.out or RESULTS / place
+        path.write_text(json.dumps(data, indent=1) + "\n")
     print(f"stored in {path}", file=sys.stderr)
     return 0
 
