@@ -51,6 +51,7 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
+from ridgeline.ops.elementwise import CONSTANT
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.executor import Plan, Step as Call
 from ridgeline.schedules.default import steps as default_steps
@@ -284,6 +285,11 @@ class Loops:
         return Plan([Call(function, slots, task_count(kernel), 1)], len(self.lowered.slots))
 
 
+def _is_given(node: Node) -> bool:
+    """True for a value that lies in memory; a constant stays part of the expression."""
+    return node.buffer is not None and node.op is not CONSTANT
+
+
 def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     """The loop nest of an expression, for tensors like the examples; it must be one kernel."""
     for example in examples:
@@ -292,10 +298,7 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     wanted = list(result) if isinstance(result, (tuple, list)) else [result]
     outputs = [read(value) for value in wanted]
     given = [read(example) for example in examples]
-    leaves = [
-        n for n in topological(outputs, stop=lambda n: n.buffer is not None)
-        if n.buffer is not None and n not in given
-    ]  # fmt: skip
+    leaves = [n for n in topological(outputs, stop=_is_given) if _is_given(n) and n not in given]
     buffers = [n.buffer for n in leaves]
     outputs_copy, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
     known = set(inputs).__contains__
