@@ -22,7 +22,7 @@ from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults
-from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType
 from ridgeline.graph.origins import Origin, origins_of, user_frame
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
@@ -128,8 +128,13 @@ def realize(cells: Sequence[Cell]) -> None:
         if wanted:
             compute(list(dict.fromkeys(wanted.values())), tracked)
         for cell in live:  # also those that another thread computed in the meantime
-            if cell.node.buffer is not None and cell.node.inputs:
+            if cell.node.buffer is not None and cell.node.op is not LEAF_OP:
                 settle(cell, cell.node)
+        # a constant is one node for all who use it, and stays structure for them
+        kept = {cell.node for cell in live}
+        for node in wanted.values():
+            if not node.inputs and node.op is not LEAF_OP and node not in kept:
+                node.buffer = None
 
 
 def _spent(cell: Cell) -> bool:
