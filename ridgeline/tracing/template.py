@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ridgeline.config import config
+from ridgeline.errors import RidgelineError
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.settle import Settled
@@ -52,8 +53,8 @@ class Template:
         try:
             with self._facts.deciding():
                 self.trace.compile(*self.trace.recorded, make)
-        except Exception as error:  # an op without symbolic sizes: every size by itself
-            return str(error) or type(error).__name__
+        except RidgelineError as error:  # an op without symbolic sizes: every size by itself
+            return str(error)
         if self._facts.pinned:
             return f"compiling it needs {', '.join(self._facts.pinned)} as a number"
         self._program = self.trace.program
