@@ -5,7 +5,8 @@
     k = k.unroll("m.1").vectorize("n.1").parallel("m.0")
     print(k); print(k.source()); k(x, w, b); k.flops, k.bytes, k.intensity
 
-Every step is a checked rewrite; an illegal one is refused with the reason and changes nothing.
+Every step is a checked rewrite; an illegal one is refused with the reason and changes nothing. A
+kernel runs where its tensors are: for a GPU, `bind` gives axes to blocks and threads.
 """
 
 from __future__ import annotations
@@ -16,22 +17,25 @@ from functools import cached_property
 from html import escape
 from typing import Any, Literal
 
-import numpy as np
-
-from ridgeline.compiler.cpu import CpuBackend, compile_kernel, machine, task_count
+from ridgeline.compiler.backend import Backend, backend
+from ridgeline.compiler.graph import Graph
+from ridgeline.compiler.layout import lay_out
+from ridgeline.compiler.program import Program
+from ridgeline.compiler.stages import CompiledKernel, Stages, device_of, named
+from ridgeline.devices import CPU, device
 from ridgeline.dtypes import float64
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.explain import quantity
-from ridgeline.fusion.groups import fuse
-from ridgeline.fusion.sizes import nbytes
+from ridgeline.fusion.groups import Fusion, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, topological
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
-from ridgeline.loops.ir import Kernel
+from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import (
+    Bind,
     CacheRead,
     CacheWrite,
     ComputeAt,
@@ -52,12 +56,9 @@ from ridgeline.loops.schedule import (
     to_json,
 )
 from ridgeline.ops.elementwise import CONSTANT
-from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.cpu.executor import Plan, Step as Call
-from ridgeline.schedules.default import steps as default_steps
 from ridgeline.tensors.cells import PLAIN, filled_leaf
-from ridgeline.tensors.execute import read_array
 from ridgeline.tensors.tensor import Tensor, read, wrap
+from ridgeline.tracing.effects import settled
 
 
 class LoopsError(RidgelineError):
@@ -110,11 +111,21 @@ class KernelRoofline:
 class Loops:
     """A kernel and the schedule applied to it so far; every method gives a new one."""
 
-    lowered: Lowered
-    arguments: tuple[Node, ...]
-    constants: tuple[tuple[Node, Buffer], ...]
-    results: tuple[Node, ...]
+    fusion: Fusion  # of one kernel
+    graph: Graph
+    arguments: int  # how many of the graph's inputs a call gives; the others are `constants`
+    constants: tuple[Any, ...]
     steps: tuple[Step, ...] = ()
+
+    @property
+    def lowered(self) -> Lowered:
+        """The loops before any step."""
+        return self.fusion.groups[0].loops
+
+    @property
+    def device(self) -> str:
+        """Where the kernel runs."""
+        return device_of(self.graph.outputs, self.graph.inputs)
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -154,6 +165,10 @@ class Loops:
     def parallel(self, axis: str) -> Loops:
         """Hand the iterations of an outermost axis to the cores."""
         return self.apply(SetKind(axis, "parallel"))
+
+    def bind(self, axis: str, to: Literal["grid", "thread"]) -> Loops:
+        """Run an axis over the blocks of a GPU's grid, or over the threads of a block."""
+        return self.apply(Bind(axis, to))
 
     def cache_read(self, buffer: str, before: str, *axes: str) -> Loops:
         """Pack what a loop reads of a buffer before it, with one scratch axis per named loop."""
@@ -201,7 +216,8 @@ class Loops:
     def default(self) -> Loops:
         """The schedule the compiler would choose."""
         made = replace(self, steps=())
-        for step in default_steps(self.lowered, machine()):
+        target = self._backend
+        for step in target.schedule(self.lowered, target.facts()):
             made = made.apply(step)
         return made
 
@@ -227,28 +243,29 @@ class Loops:
 
     def roofline(self) -> KernelRoofline:
         """What this machine's measured ceilings allow the expression, whatever the schedule."""
-        from ridgeline.runtime.cpu.ceilings import ceilings
-
-        limits = ceilings()
+        bandwidth, peak = _ceilings(self.device, self.lowered)
         counts = useful(self.lowered.kernel)
         moved = moved_bytes(self.kernel)
         traffic: dict[str, int] = {}
         for side in (moved.read, moved.written):
             for scope, amount in side.items():
                 traffic[scope] = traffic.get(scope, 0) + int(amount)
-        wide = any(b.dtype is float64 for b in self.kernel.params)
         return KernelRoofline(
             {cost: int(n) for cost, n in counts.operations.items()},
             self.flops,
             self.bytes,
             traffic,
-            limits.copy_bandwidth,
-            limits.fma_float64 if wide else limits.fma_float32,
+            bandwidth,
+            peak,
         )
 
     def source(self) -> str:
-        """The generated LLVM IR."""
-        return CpuBackend().source([self.kernel])
+        """The generated code: LLVM IR, or CUDA C++ where axes are bound to a GPU."""
+        if self._bound() is None:
+            return self._backend.source([self.kernel])
+        from ridgeline.codegen.cuda import generate
+
+        return generate(self.kernel).text
 
     def __str__(self) -> str:
         return print_kernel(self.kernel)
@@ -266,23 +283,64 @@ class Loops:
 
     def __call__(self, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Run the kernel on tensors of the shapes it was made for."""
-        if len(tensors) != len(self.arguments):
-            raise LoopsError(f"this kernel takes {len(self.arguments)} tensors, not {len(tensors)}")
-        held: dict[Node, Buffer] = dict(self.constants)
-        for given, node in zip(tensors, self.arguments):
+        if len(tensors) != self.arguments:
+            raise LoopsError(f"this kernel takes {self.arguments} tensors, not {len(tensors)}")
+        memory = []
+        for given, node in zip(tensors, self.graph.inputs):
             if read(given).type != node.type:
                 raise ShapeError(f"this kernel was made for {node.type}, not {read(given).type}")
-            held[node] = Buffer.borrow(np.ascontiguousarray(read_array(given, "a kernel")))
-        made = {r: Buffer.allocate(nbytes(r)) for r in self.results}
-        self._plan.run([{**held, **made}[n].address for n in self.lowered.slots])
-        values = [wrap(filled_leaf(r.type, made[r]), PLAIN) for r in self.results]
+            memory.append(_memory(given))
+        made = self._program.run([*memory, *self.constants])
+        values = [wrap(filled_leaf(n.type, m), PLAIN) for n, m in zip(self.graph.outputs, made)]
         return values[0] if len(values) == 1 else tuple(values)
 
+    @property
+    def _backend(self) -> Backend:
+        return backend(self.device)
+
+    def _bound(self) -> str | None:
+        """An axis that only a GPU can run."""
+        loops = (s for s in statements(self.kernel.body) if isinstance(s, For))
+        return next((loop.name for loop in loops if loop.kind in ("grid", "thread")), None)
+
     @cached_property
-    def _plan(self) -> Plan:
-        function, kernel = compile_kernel(self.kernel)
-        slots = tuple(b.slot for b in kernel.params)
-        return Plan([Call(function, slots, task_count(kernel), 1)], len(self.lowered.slots))
+    def _program(self) -> Program:
+        bound = self._bound()
+        if bound is not None and self.device == CPU:
+            raise LoopsError(
+                f"axis {bound!r} is bound to a GPU, and this kernel's tensors are on the CPU",
+                help="make the kernel with tensors on a GPU, or use parallel() in place of bind()",
+            )
+        views = {buffer: buffer for buffer in self.kernel.params}
+        own = replace(self.lowered, body=self.kernel.body, views=views)  # no library's loops
+        group = replace(self.fusion.groups[0], lowered=own)
+        kernel = CompiledKernel(group, list(self.steps), named(self.kernel))
+        order = topological(self.graph.outputs, set(self.graph.inputs).__contains__)
+        stages = Stages(Fusion([group], []), [kernel], self.graph.outputs, tuple(order))
+        target = self._backend
+        layout = lay_out(stages, self.graph.inputs, target.launch)
+        target.compile([kernel])
+        return Program(layout, target, self.graph, stages)
+
+
+def _memory(given: Tensor) -> Any:
+    """The memory of a tensor's values, dense."""
+    whole = given.detach().clone() if given._steps else given
+    return settled(whole._resolved()[0])
+
+
+def _ceilings(place: str, lowered: Lowered) -> tuple[float, float]:
+    """Bytes and operations per second that a device was measured to do."""
+    if place == CPU:
+        from ridgeline.runtime.cpu.ceilings import ceilings
+
+        limits = ceilings()
+        wide = any(b.dtype is float64 for b in lowered.kernel.params)
+        return limits.copy_bandwidth, limits.fma_float64 if wide else limits.fma_float32
+    from ridgeline.runtime.cuda.ceilings import ceilings as of_gpu
+
+    found = of_gpu(device(place).index or 0)
+    return found.copy_bandwidth, found.fma_float32
 
 
 def _is_given(node: Node) -> bool:
@@ -293,17 +351,17 @@ def _is_given(node: Node) -> bool:
 def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     """The loop nest of an expression, for tensors like the examples; it must be one kernel."""
     for example in examples:
-        read_array(example, "rl.loops")
+        _memory(example)
     result = function(*examples)
     wanted = list(result) if isinstance(result, (tuple, list)) else [result]
     outputs = [read(value) for value in wanted]
     given = [read(example) for example in examples]
     leaves = [n for n in topological(outputs, stop=_is_given) if _is_given(n) and n not in given]
-    buffers = [n.buffer for n in leaves]
     outputs_copy, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
     known = set(inputs).__contains__
     values = choose_values(outputs_copy, known)
-    fusion = fuse(values, known, CpuBackend().roofline())
+    target = backend(device_of(outputs_copy, inputs))
+    fusion = fuse(values, known, target.roofline())
     if len(fusion.groups) != 1 or fusion.groups[0].lowered is None:
         names = ", ".join(g.name for g in fusion.groups)
         reasons = "\n".join(f"{r.first} + {r.second}: {r.reason}" for r in fusion.refusals)
@@ -312,7 +370,5 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
             note=reasons,
             help="give each part its own rl.loops",
         )
-    lowered = fusion.groups[0].loops
-    arguments = inputs[: len(given)]
-    constants = tuple(zip(inputs[len(given) :], buffers))
-    return Loops(lowered, arguments, constants, tuple(lowered.slots[lowered.reads :]))
+    graph = Graph(tuple(values.results), tuple(inputs))
+    return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))

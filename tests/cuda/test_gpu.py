@@ -195,3 +195,13 @@ def test_autocast_and_scaler_train() -> None:
         scaler.update()
         losses.append(loss.item())
     assert losses[-1] < 0.8 * losses[0] and layer.weight.dtype is rl.float32
+
+
+def test_a_kernel_scheduled_by_hand() -> None:
+    rng = np.random.default_rng(3)
+    shapes = ((64, 32), (32, 128), (128,))
+    x, w, b = (rl.tensor(rng.standard_normal(s), dtype=rl.float32, device="cuda") for s in shapes)
+    k = rl.loops(lambda x, w, b: rl.relu(x @ w + b), x, w, b)
+    k = k.split("n", 32).bind("m", "grid").bind("n.0", "grid").bind("n.1", "thread")
+    expected = np.maximum(x.cpu().numpy() @ w.cpu().numpy() + b.cpu().numpy(), 0)
+    np.testing.assert_allclose(k(x, w, b).cpu().numpy(), expected, rtol=1e-5, atol=1e-4)

@@ -75,3 +75,25 @@ def test_refusals_name_the_reason_and_change_nothing() -> None:
         rl.loops(lambda x, w, b: rl.cumsum(x @ w, 0), x, w, b)
     with pytest.raises(LoopsError, match="takes 3 tensors"):
         k(x, w)
+
+
+def test_axes_bound_to_a_gpu_are_cuda_code_and_do_not_run_on_the_cpu() -> None:
+    x = operands(64, 64, 8)[0]
+    k = rl.loops(lambda x: rl.exp(x) * 2, x).bind("i0", "grid").bind("i1", "thread")
+    assert "__global__" in k.source() and {"step": "bind", "axis": "i0", "kind": "grid"} in k.trace
+    with pytest.raises(LoopsError, match="'i0' is bound to a GPU"):
+        k(x)
+    with pytest.raises(ScheduleError, match="powers of two"):
+        rl.loops(lambda x: x + 1, x[:, :7]).bind("i1", "thread")
+
+
+def test_views_constants_and_several_results() -> None:
+    x, w, _ = operands(6, 8, 8)
+    table = rl.tensor(np.linspace(0, 3, 8, dtype=np.float32))
+    k = rl.loops(lambda x: (x * table, x + 1.0), x)
+    first, second = k(x)
+    np.testing.assert_allclose(first.numpy(), x.numpy() * table.numpy())
+    np.testing.assert_allclose(second.numpy(), x.numpy() + 1)
+    shown = w.T
+    only = rl.loops(lambda w: w - 1, shown)
+    np.testing.assert_allclose(only(shown).numpy(), shown.numpy() - 1)  # type: ignore[union-attr]
