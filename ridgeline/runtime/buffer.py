@@ -27,7 +27,7 @@ class Buffer:
     address: int
     nbytes: int
     _block_bytes: int  # the size class to return to; 0 when the memory is borrowed
-    _owner: np.ndarray[Any, Any] | None
+    _owner: np.ndarray[Any, Any] | Buffer | None
 
     @classmethod
     def allocate(cls, nbytes: int) -> Buffer:
@@ -51,15 +51,26 @@ class Buffer:
         buffer._owner = array
         return buffer
 
+    def again(self) -> Buffer:
+        """The same memory as another object: for a time in which its contents may be other ones."""
+        buffer = Buffer.__new__(Buffer)
+        buffer._block_bytes = 0
+        buffer.address, buffer.nbytes = self.address, self.nbytes
+        buffer._owner = self
+        return buffer
+
     @property
     def borrowed(self) -> bool:
-        """True where the memory belongs to somebody else's array."""
+        """True where the memory belongs to somebody else: an array, or another buffer."""
         return self._owner is not None
 
     @property
     def writeable(self) -> bool:
         """False only for a borrowed array that is read-only."""
-        return self._owner is None or bool(self._owner.flags.writeable)
+        owner = self._owner
+        if isinstance(owner, Buffer):
+            return owner.writeable
+        return owner is None or bool(owner.flags.writeable)
 
     def array(self, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
         """A NumPy view from the start of this memory; the view keeps the buffer alive."""

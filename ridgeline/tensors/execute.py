@@ -253,18 +253,16 @@ class Export:
 
 
 class Shared:
-    """Memory that somebody outside may read and write: an array of theirs, or our export."""
+    """Memory that somebody outside may read and write: an array of theirs, or our own, exported."""
 
-    __slots__ = ("array", "dtype", "export", "shape")
+    __slots__ = ("array", "buffer", "export", "type")
 
     def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        array: Array | None = None,
-        export: Export | None = None,
+        self, type: TensorType, array: Array | None = None, export: Export | None = None
     ) -> None:
-        self.dtype, self.shape, self.array = dtype, shape, array
+        self.type, self.array = type, array
+        # an export lives as long as somebody outside holds an array made from it
+        self.buffer = None if export is None else export.buffer
         self.export = None if export is None else weakref.ref(export)
 
     def memory(self) -> Array | None:
@@ -274,7 +272,16 @@ class Shared:
         export = self.export() if self.export is not None else None
         if export is None:
             return None
-        return np.asarray(export).view(self.dtype.numpy).reshape(self.shape)
+        shape: Any = self.type.shape
+        return np.asarray(export).view(self.type.dtype.numpy).reshape(shape)
+
+    def leaf(self) -> Node:
+        """A fresh leaf over the memory, whose contents may have changed since the last one."""
+        if self.array is not None:
+            return leaf_over(self.array, self.type.dtype)
+        assert self.buffer is not None
+        exported = self.export is not None and self.export() is not None
+        return filled_leaf(self.type, self.buffer.again() if exported else self.buffer)
 
 
 def leaf_over(array: Array, dtype: DType) -> Node:
@@ -291,12 +298,10 @@ def share(cell: Cell, shared: Shared) -> None:
 def refresh(cell: Cell) -> None:
     """Give a cell over shared memory a new leaf: its contents may have changed."""
     details = rare(cell)
-    memory = details.shared.memory()
-    if memory is None:
-        details.shared = None
-        return
-    cell.node = leaf_over(memory, details.shared.dtype)
+    cell.node = details.shared.leaf()
     details.key = None
+    if details.shared.memory() is None:
+        details.shared = None
 
 
 def written(cell: Cell) -> None:
@@ -329,6 +334,7 @@ def shared_array(source: Tensor) -> Array:
     cell = source._cell
     if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
         return array.copy()  # gradients still flow through this node, so it keeps its own memory
+    del array  # it would count among those who hold the memory
     details = rare(cell)
     if details.shared is None:
         buffer = cell.node.buffer
@@ -336,12 +342,8 @@ def shared_array(source: Tensor) -> Array:
         if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
             buffer = adopt(_array(cell.node))
         export = Export(buffer)
-        shape, dtype = cell.node.shape, cell.node.dtype
-        details.shared = Shared(dtype, shape, export=export)  # type: ignore[arg-type]
-        memory = details.shared.memory()
-        assert memory is not None
-        cell.node = leaf_over(memory, dtype)
-        return _show(memory, source._steps)
+        details.shared = Shared(cell.node.types[0], export=export)
+        cell.node = details.shared.leaf()
     memory = details.shared.memory()
     assert memory is not None
     return _show(memory, source._steps)

@@ -834,7 +834,7 @@ def from_numpy(array: Array) -> Tensor:
     traced = _traced_array(array, dtype)
     made = wrap(execute.leaf_over(array, dtype), PLAIN) if traced is None else traced
     if modes.capture is None:
-        execute.share(made._cell, execute.Shared(dtype, array.shape, array=array))
+        execute.share(made._cell, execute.Shared(TensorType(array.shape, dtype), array=array))
     return made
 
 

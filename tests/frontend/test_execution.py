@@ -282,3 +282,34 @@ def test_memory_shared_with_numpy_is_not_overwritten_under_pending_work() -> Non
         x.add_(5)
     assert x.grad is not None
     np.testing.assert_array_equal(x.grad.numpy(), [2.0, 4.0])
+
+
+def test_memory_is_shared_with_numpy_as_long_as_an_array_is_held(monkeypatch) -> None:
+    x = rl.tensor([1.0, 2.0])
+    array = x.numpy()
+    x.add_(1)
+    assert array.tolist() == [2.0, 3.0]
+    array[0] = 7
+    assert (x * 1).tolist() == [7.0, 3.0]
+    place = array.ctypes.data
+    del array
+    assert x.numpy().ctypes.data == place  # nobody else has it, so it is handed out again
+    flushes = []
+    monkeypatch.setattr(execute, "compute", lambda *roots: flushes.append(roots))
+    x.add_(1)
+    assert not flushes, "writing to memory that nobody outside holds any more computes nothing"
+    monkeypatch.undo()
+    assert x.tolist() == [8.0, 4.0]
+
+
+def test_jit_sees_what_numpy_writes_until_the_array_is_gone() -> None:
+    x = rl.tensor([1.0, 2.0])
+    double = rl.jit(lambda: x * 2)
+    with rl.no_grad():
+        array = x.numpy()
+        assert double().tolist() == [2.0, 4.0]
+        array[1] = 5
+        assert double().tolist() == [2.0, 10.0]
+        array[1] = 6
+        del array
+        assert double().tolist() == [2.0, 12.0]
