@@ -319,7 +319,7 @@ class Loops:
         stages = Stages(Fusion([group], []), [kernel], self.graph.outputs, tuple(order))
         target = self._backend
         layout = lay_out(stages, self.graph.inputs, target.launch)
-        target.compile([kernel])
+        target.compile([kernel], ())
         return Program(layout, target, self.graph, stages)
 
 

@@ -75,6 +75,6 @@ def _load_or_compile(
     else:
         stages = lower_graph(outputs, inputs, target=target)
         layout = replace(lay_out(stages, inputs, target.launch), checked=flag is not None)
-        code = target.compile(list(stages.all_kernels()))
+        code = target.compile(list(stages.all_kernels()), stages.whole)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
     return Program(layout, target, Graph(outputs, inputs), stages)

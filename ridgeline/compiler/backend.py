@@ -57,14 +57,23 @@ class Backend(Protocol):
     def converts(self, node: Node) -> bool:
         """True for a contraction that reads 16-bit operands where the graph has them widened."""
 
+    def computes(self, node: Node) -> bool:
+        """True for an op such as attention that it computes whole, with a launch of its own.
+
+        Others are written out in simpler ops before compilation.
+        """
+
     def runs(self, node: Node) -> bool:
         """True for control flow that needs no Python while it runs."""
 
-    def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
-        """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
+    def launch(self, group: Group, kernel: Kernel | None) -> tuple[Any, ...] | None:
+        """How a group is started, as plain data; None if it has nothing to do.
 
-    def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
-        """Machine code of some kernels, ready in this process."""
+        It has a scheduled kernel, or is a node that the backend computes whole.
+        """
+
+    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Node]) -> bytes:
+        """Machine code of kernels and of nodes computed whole, ready in this process."""
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Machine code that the disk cache kept."""

@@ -104,12 +104,17 @@ class CpuBackend:
         """None: an operand is read many times, and widened once."""
         return False
 
+    def computes(self, node: Node) -> bool:
+        """None: attention is written out, and its parts share kernels."""
+        return False
+
     def runs(self, node: Node) -> bool:
         """All control flow without library calls in it."""
         return node.op.family == "control" and not on_host(node)
 
-    def launch(self, group: Group, kernel: Kernel) -> tuple[int, int] | None:
+    def launch(self, group: Group, kernel: Kernel | None) -> tuple[int, int] | None:
         """How many tasks, and how many are handed out at a time."""
+        assert kernel is not None, "the CPU computes no node whole"
         return self.launch_at(kernel, {}, group.seconds)
 
     def launch_at(
@@ -119,7 +124,7 @@ class CpuBackend:
         tasks = task_count(kernel, sizes)
         return (tasks, _grain(tasks, seconds, machine().threads)) if tasks else None
 
-    def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Node]) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
         return self.compile_loops([compiled.kernel for compiled in kernels])
 

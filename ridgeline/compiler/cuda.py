@@ -77,12 +77,17 @@ class CudaBackend:
         """Products of 16-bit operands in float32 are what tensor cores do."""
         return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
+    def computes(self, node: Node) -> bool:
+        """None: attention is written out."""
+        return False
+
     def runs(self, node: Node) -> bool:
         """No control flow: it runs on the host, between kernels."""
         return False
 
-    def launch(self, group: Group, kernel: Kernel) -> tuple[Any, ...] | None:
+    def launch(self, group: Group, kernel: Kernel | None) -> tuple[Any, ...] | None:
         """What is started, the workspace it needs, and how: launches, or a matrix product."""
+        assert kernel is not None, "no node is computed whole"
         product = _product(group)
         if product is not None:
             return ("matmul", cublaslt.WORKSPACE, (*astuple(product), config.allow_tf32))
@@ -94,7 +99,7 @@ class CudaBackend:
         )
         return ("kernel", source.workspace_bytes, launches) if launches else None
 
-    def compile(self, kernels: Sequence[CompiledKernel]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Node]) -> bytes:
         """One image for every kernel, one after the other behind a line that names them."""
         own = {k.kernel.name: k.kernel for k in kernels if _product(k.group) is None}
         made = [generate(kernel) for kernel in own.values()]

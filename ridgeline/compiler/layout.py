@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from ridgeline.compiler.control import Inner
     from ridgeline.compiler.stages import Stages
 
-Launch = Callable[[Group, Kernel], tuple[Any, ...] | None]
+Launch = Callable[[Group, Kernel | None], tuple[Any, ...] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """One step of a program: which kernel, over which slots, started how (the backend's data)."""
+    """One step of a program: which kernel, over which slots, started how (the backend's data).
+
+    For a node that a backend computes whole the symbol is its op, and the slots are those of its
+    inputs and outputs; -1 stands for an output that nobody reads.
+    """
 
     symbol: str
     slots: tuple[int, ...]
@@ -132,7 +136,7 @@ def lay_out(
     for held in inner.values():
         for piece in held.scratch:
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
-    calls = [step for step, g in enumerate(stages.fusion.groups) if g.apart and step not in inner]
+    calls = [step for step, g in enumerate(stages.fusion.groups) if _on_host(g, stages)]
     kept = [v for v, life in lives.items() if any(life.first <= c <= life.last for c in calls)]
     made = [v for v in dict.fromkeys((*stages.results, *kept)) if v not in slot_of]
     for number, value in enumerate(made, len(inputs) + len(sizes)):
@@ -160,6 +164,12 @@ def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
     return evaluate(product(value.shape), sizes) * value.dtype.itemsize
 
 
+def _on_host(group: Group, stages: Stages) -> bool:
+    """True for a library call, which runs between native plans."""
+    node = group.apart
+    return node is not None and node not in stages.inner and node not in stages.whole
+
+
 def _stored(group: Group) -> tuple[Node, ...]:
     return group.values if group.apart else group.loops.slots[group.loops.reads :]
 
@@ -179,6 +189,10 @@ def _calls(
             outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
             if step in inner:
                 yield inner[step].call(place[node], sources, outputs, slot_of)
+            elif node in stages.whole:
+                started = launch(group, None)
+                if started is not None:
+                    yield KernelCall(node.op.name, (*sources, *outputs), started)
             else:
                 yield HostCall(place[node], sources, outputs)
             continue

@@ -36,6 +36,7 @@ class Stages:
     results: tuple[Node, ...]
     order: tuple[Node, ...]
     inner: dict[Node, tuple[Stages, ...]] = field(default_factory=dict)
+    whole: tuple[Node, ...] = ()  # what the backend computes whole
     sizes: Mapping[str, int] = field(default_factory=dict)  # values of symbolic sizes
 
     def all_kernels(self) -> Iterator[CompiledKernel]:
@@ -73,7 +74,8 @@ def lower_graph(
             parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
             inner[group.apart] = tuple(parts)
     order = tuple(topological(simple, is_input))
-    return Stages(fusion, kernels, values.results, order, inner)
+    whole = tuple(g.apart for g in fusion.groups if g.apart and target.computes(g.apart))
+    return Stages(fusion, kernels, values.results, order, inner, whole)
 
 
 def device_of(outputs: Sequence[Node], inputs: Sequence[Node]) -> str:

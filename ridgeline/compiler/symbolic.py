@@ -39,12 +39,13 @@ class SymbolicProgram:
         self._outputs = results if flag is None else (*results, flag)
         self._target = CpuBackend()
         self.stages = lower_graph(self._outputs, self._inputs, target=self._target)
-        self._target.compile(list(self.stages.all_kernels()))
+        self._target.compile(list(self.stages.all_kernels()), ())
 
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
 
-        def launch(group: Group, kernel: Kernel) -> tuple[int, int] | None:
+        def launch(group: Group, kernel: Kernel | None) -> tuple[int, int] | None:
+            assert kernel is not None, "the CPU computes no node whole"
             # a group's time is that of the largest sizes
             share = prod(values[name] / self._highest[name] for name in kernel.sizes)
             return self._target.launch_at(kernel, values, group.seconds * share)

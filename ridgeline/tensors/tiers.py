@@ -24,6 +24,7 @@ from ridgeline.graph.passes.partition import Part, partition, source_of
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM, ERASED
@@ -82,6 +83,13 @@ def program_for(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
             f"a program that gives {sizes} cannot be made: {error or type(error).__name__}",
             help="a size or a number in it is beyond what memory or 64 bits hold",
         ) from error
+
+
+def computes(node: Node) -> bool:
+    """True for an op such as attention that its device computes whole, not written out."""
+    from ridgeline.compiler.backend import backend  # loads LLVM
+
+    return config.tier != "interpreter" and backend(node.type.device).computes(node)
 
 
 def _check_sizes(outputs: Sequence[Node]) -> None:
@@ -176,7 +184,7 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
         if config.tier == "auto" and piece.spent < _PATIENCE * compiling:
             _interpret(wanted)
             return
-        piece.program = program_for(prepare(wanted, has_value), inputs)
+        piece.program = program_for(prepare(wanted, has_value, computes), inputs)
     for node, buffer in zip(wanted, piece.program.run([node.buffer for node in inputs])):
         node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
 
@@ -241,6 +249,8 @@ def _seconds(node: Node) -> float:
         return 0.0
     if node.op is CONTRACT:
         return _PER_PRODUCT * _count(node.attrs.extents)
+    if node.op in (ATTENTION, ATTENTION_GRADIENT):
+        return _PER_PRODUCT * products(node)
     if node.op.family == "control":
         times = bounds(node.attrs.length)[1] if node.op is LOOP else _UNKNOWN_ITERATIONS
         return times * max(_body_seconds(part) for part in bodies(node))

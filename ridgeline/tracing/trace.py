@@ -22,7 +22,7 @@ from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, objects, unflatten
 from ridgeline.tensors.tensor import Tensor, _special
-from ridgeline.tensors.tiers import Runnable, program_for
+from ridgeline.tensors.tiers import Runnable, computes, program_for
 from ridgeline.tracing import guards
 from ridgeline.tracing.capture import (
     ArgumentInput,
@@ -248,7 +248,7 @@ class Trace:
         def is_input(node: Node) -> bool:
             return node in inputs or node.buffer is not None
 
-        prepared = prepare(outputs, is_input)
+        prepared = prepare(outputs, is_input, computes)
         sources = self._steady_sources(inputs)
         if sources:
             is_steady = steady_nodes(prepared, is_input, sources).__contains__

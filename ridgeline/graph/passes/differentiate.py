@@ -180,7 +180,8 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
             if node in seen or node in needed:
                 continue
             seen.add(node)
-            if node in below:
+            another = node.op is PROJ and node.inputs[0] in below  # an output that no root reads
+            if node in below or another:
                 needed[node] = None
             else:
                 stack += node.inputs

@@ -1,7 +1,7 @@
 """What happens to a graph before the compiler sees it, as a list of passes.
 
 erase     tags, variables and custom rules, which only differentiation sees
-spell     random bits and sorts, written out in ops that kernels have
+spell     random bits, sorts and attention, written out in ops that kernels have
 prune     results and inputs of control flow that nobody reads
 inside    the same passes over the bodies of control flow
 """
@@ -39,7 +39,12 @@ def prepare_inside(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[
     return rebuild(roots, replace, stop)
 
 
-def prepare(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
-    """The graph as the compiler takes it; nodes where `stop` holds are its inputs."""
-    plain = spell(erase(roots, stop), stop)
+def prepare(
+    roots: Sequence[Node],
+    stop: Callable[[Node], bool],
+    computes: Callable[[Node], bool] = lambda node: False,
+) -> list[Node]:
+    """The graph as the compiler takes it; nodes where `stop` holds are its inputs, and those where
+    `computes` holds stay as they are, since their device computes them whole."""
+    plain = spell(erase(roots, stop), stop, computes)
     return prepare_inside(prune(plain, stop), stop)

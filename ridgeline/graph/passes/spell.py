@@ -1,30 +1,46 @@
-"""Ops that kernels do not have, written out in ops that they have: random bits and sorts."""
+"""Ops that kernels do not have, written out in those they have: random bits, sorts, attention."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.node import PROJ, Node, Op, topological
 from ridgeline.graph.passes.rebuild import rebuild
-from ridgeline.ops import radix, random
+from ridgeline.ops import attention_written, radix, random
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.expansion import Expand
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.sort import SORT
 
+# ops with several outputs
+_SEVERAL: dict[Op, Expand] = {
+    SORT: lambda current, inputs: radix.expand(current, inputs[0]),
+    ATTENTION: attention_written.attention,
+    ATTENTION_GRADIENT: attention_written.gradient,
+}
 
-def spell(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
-    """The graph with draws of random bits and sorts written out."""
-    if not any(n.op in (RANDOM_BITS, SORT) for n in topological(roots, stop)):
+
+def spell(
+    roots: Sequence[Node],
+    stop: Callable[[Node], bool],
+    keeps: Callable[[Node], bool] = lambda node: False,
+) -> list[Node]:
+    """The graph with these ops written out, but for nodes where `keeps` holds."""
+    if not any(n.op is RANDOM_BITS or n.op in _SEVERAL for n in topological(roots, stop)):
         return list(roots)
-    written: dict[Node, tuple[Node, Node]] = {}
+    written: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is RANDOM_BITS:
             return random.expand(current, *inputs)
-        if current.op is not PROJ or inputs[0].op is not SORT or not radix.sorts(inputs[0]):
+        if current.op is not PROJ or inputs[0].op not in _SEVERAL:
             return None
-        sort = inputs[0]
-        if sort not in written:
-            written[sort] = radix.expand(sort, sort.inputs[0])
-        return written[sort][current.attrs.output]
+        source = inputs[0]
+        if keeps(source) or (source.op is SORT and not radix.sorts(source)):
+            return None
+        if source not in written:
+            written[source] = _SEVERAL[source.op](source, source.inputs)
+        output: int = current.attrs.output
+        return written[source][output]
 
     return rebuild(roots, replace, stop)

@@ -1,4 +1,4 @@
-"""Attention, as the composition that the compiler fuses."""
+"""Attention: the op, and the composition for what the op does not take."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.functions.attention import taken
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import widened
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.public import arange, einsum, matmul, softmax
-from ridgeline.tensors.tensor import Tensor, narrow_gradient
+from ridgeline.tensors.tensor import Tensor, narrow_gradient, read
 
 
 def scaled_dot_product_attention(
@@ -31,12 +32,16 @@ def scaled_dot_product_attention(
     """
     if is_causal and attn_mask is not None:
         raise RidgelineError("attention takes a mask or is_causal=True, not both")
+    factor = 1 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
+    mask = None if attn_mask is None else read(attn_mask)
+    if not dropout_p and taken(read(query), read(key), read(value), mask, enable_gqa):
+        found: Tensor = FUNCTIONS["_attention"](query, key, value, attn_mask, factor, is_causal)
+        return found
     if enable_gqa:
         key, value = (_shared_heads(t, query) for t in (key, value))
     own = query.dtype
     narrow = own.is_floating_point and own.itemsize < 4
     query, key, value = widened(query), widened(key), widened(value)
-    factor = 1 / math.sqrt(int(query.shape[-1])) if scale is None else scale
     scores = einsum("...qd,...kd->...qk", query, key)  # so that gradients lie as the keys do
     scores = (narrow_gradient(scores, own) if narrow else scores) * factor
     if is_causal:

@@ -1,0 +1,213 @@
+"""Attention as an op, with a gradient that keeps no matrix of scores.
+
+    out = softmax(q kᵀ * scale + mask) v        lse = log of the sum of each row's exponentials
+
+Operands are [..., heads, length, width]; several heads of queries may share one of keys and values.
+A boolean mask keeps where it is True, a floating one is added; `causal` keeps what is not later.
+Operands of 16 bits are multiplied as they are and summed in float32, weights are rounded to the
+operands' type before they multiply values, and all else is float32 (float64 for float64 operands).
+A row that keeps nothing gives zeros, and its `lse` is +inf, so that its weights are zero again
+when the gradient computes them as exp(score - lse).
+
+Backends that have no kernel for these ops get them written out (`attention_written.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.graph.sizes import Size, bounds, product
+from ridgeline.ops import attention_written as written
+from ridgeline.ops.batching import outputs_of, spread
+from ridgeline.ops.elementwise import cast, full_like, mul, sub
+from ridgeline.ops.expansion import jvp_through, vjp_through
+from ridgeline.ops.movement import reshape
+from ridgeline.ops.reduce import sum_
+from ridgeline.ops.values import attention as values
+from ridgeline.scalars import Array
+
+if TYPE_CHECKING:
+    from ridgeline.graph.passes.batch import Batching
+
+TYPES = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionAttrs(Attrs):
+    """What scores are multiplied by, and whether a query sees only keys that are not later."""
+
+    scale: float
+    causal: bool
+
+
+def attention(
+    q: Node, k: Node, v: Node, mask: Node | None, scale: float, causal: bool
+) -> tuple[Node, Node]:
+    """The weighted values and `lse`.
+
+    A mask has as many axes as q, each as long as that of the scores or of length 1.
+    """
+    operands = (q, k, v) if mask is None else (q, k, v, mask)
+    both = node(ATTENTION, operands, AttentionAttrs(scale, causal))
+    return proj(both, 0), proj(both, 1)
+
+
+def attention_gradient(
+    operands: Sequence[Node], lse: Node, delta: Node, ct: Node, attrs: AttentionAttrs
+) -> tuple[Node, Node, Node]:
+    """The gradients by q, k and v. `operands` are those of the attention, `ct` is the cotangent of
+    its result; `delta` is the sum of ct * out over each row, less the cotangent of `lse`."""
+    made = node(ATTENTION_GRADIENT, (*operands, lse, delta, ct), attrs)
+    return proj(made, 0), proj(made, 1), proj(made, 2)
+
+
+def products(current: Node) -> int:
+    """Products of numbers that either op computes, masked ones included."""
+    q, k, v = (i.shape for i in current.inputs[:3])
+    inner = [int(bounds(s)[1]) for s in (q[-1], v[-1])]
+    pairs = bounds(product((*q[:-1], k[-2])))[1]
+    if current.op is ATTENTION:
+        return pairs * (inner[0] + inner[1])
+    return pairs * (3 * inner[0] + 2 * inner[1])
+
+
+# ---- types ---------------------------------------------------------------------------------------
+
+
+def fits(q: TensorType, k: TensorType, v: TensorType) -> bool:
+    """True for operands that the op takes."""
+    shapes = q.shape, k.shape, v.shape
+    if q.dtype not in TYPES or k.dtype is not q.dtype or v.dtype is not q.dtype:
+        return False
+    if len(q.shape) < 3 or any(len(s) != len(q.shape) for s in shapes) or 0 in q.shape + k.shape:
+        return False
+    if q.shape[:-3] != k.shape[:-3] or k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1]:
+        return False
+    heads, shared = q.shape[-3], k.shape[-3]
+    return heads == shared or bool(
+        isinstance(heads, int) and isinstance(shared, int) and heads % shared == 0
+    )
+
+
+def mask_fits(mask: TensorType, q: TensorType, k: TensorType) -> bool:
+    """True for a mask that the op takes beside these operands."""
+    full = (*q.shape[:-1], k.shape[-2])
+    if mask.dtype is not dtypes.bool_ and mask.dtype is not wide(q.dtype):
+        return False
+    return len(mask.shape) == len(full) and all(
+        m == 1 or m == size for m, size in zip(mask.shape, full)
+    )
+
+
+def wide(dtype: DType) -> DType:
+    """The type between the products."""
+    return dtypes.float32 if dtype.itemsize < 4 else dtype
+
+
+def _infer(types: Sequence[TensorType], attrs: AttentionAttrs) -> tuple[TensorType, ...]:
+    q, k, v, *mask = types
+    if not fits(q, k, v) or (mask and not mask_fits(mask[0], q, k)):
+        shown = ", ".join(map(repr, types))
+        kind = ShapeError if all(t.dtype in TYPES for t in (q, k, v)) else DTypeError
+        raise kind(f"attention does not take operands of types {shown}")
+    if mask and attrs.causal:
+        raise ShapeError("attention takes a mask or is causal, not both")
+    rows: tuple[Size, ...] = q.shape[:-1]
+    return (
+        TensorType((*rows, v.shape[-1]), q.dtype, q.device),
+        TensorType(rows, wide(q.dtype), q.device),
+    )
+
+
+def _infer_gradient(types: Sequence[TensorType], attrs: AttentionAttrs) -> tuple[TensorType, ...]:
+    *operands, lse, delta, ct = types
+    out, rows = _infer(operands, attrs)
+    if ct != out or lse != rows or delta != rows:
+        raise ShapeError(f"attention's gradient got {ct}, {lse} and {delta} for {out} and {rows}")
+    return tuple(operands[:3])
+
+
+# ---- values --------------------------------------------------------------------------------------
+
+
+def _operands(current: Node, inputs: Sequence[Array]) -> tuple[list[Array], Array | None, Array]:
+    """Queries by group and keys and values beside them, the mask, and the scores."""
+    q, k, v = (a.astype(wide(current.inputs[0].dtype).numpy) for a in inputs[:3])
+    mask = _grouped(inputs[3], k.shape[-3]) if written.is_masked(current) else None
+    q, k, v = _grouped(q, k.shape[-3]), np.expand_dims(k, -3), np.expand_dims(v, -3)
+    with np.errstate(all="ignore"):
+        found = values.scores(q, k, mask, current.attrs.scale, current.attrs.causal)
+    return [q, k, v], mask, found
+
+
+def _grouped(array: Array, shared: int, tail: int = 2) -> Array:
+    """An array with its axis of heads cut in two: heads of keys, queries of each."""
+    lead = array.shape[: array.ndim - tail - 1]
+    heads, rest = array.shape[array.ndim - tail - 1], array.shape[array.ndim - tail :]
+    return array.reshape(*lead, *((1, 1) if heads == 1 else (shared, heads // shared)), *rest)
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    (_, _, v), _, found = _operands(current, inputs)
+    out, lse = values.attention(found, v, inputs[0].dtype)
+    shapes = [t.shape for t in current.types]
+    return out.astype(inputs[0].dtype).reshape(shapes[0]), lse.reshape(shapes[1])
+
+
+def _gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    (q, k, v), _, found = _operands(current, inputs)
+    shared, own = k.shape[-4], inputs[0].dtype
+    lse, delta = (_grouped(a, shared, 1) for a in inputs[-3:-1])
+    ct = _grouped(inputs[-1].astype(q.dtype), shared)
+    made = values.attention_gradient(found, q, k, v, lse, delta, ct, current.attrs.scale, own)
+    return tuple(a.astype(own).reshape(t.shape) for a, t in zip(made, current.types))
+
+
+# ---- rules ---------------------------------------------------------------------------------------
+
+
+def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
+    ct, of_sum = cotangents
+    if ct is None and of_sum is None:
+        return [None] * len(current.inputs)
+    out, lse = outputs_of(current)
+    if ct is None:
+        ct = full_like(out, 0)
+    kind = lse.dtype
+    delta = sum_(mul(cast(ct, kind), cast(out, kind)), (len(ct.shape) - 1,))
+    if of_sum is not None:
+        delta = sub(delta, of_sum)
+    parts = attention_gradient(current.inputs, lse, delta, ct, current.attrs)
+    if len(current.inputs) == 3:
+        return list(parts)
+    mask = current.inputs[3]
+    if mask.dtype is dtypes.bool_:
+        return [*parts, None]
+    return [*parts, written.mask_gradient(current, lse, delta, ct)]
+
+
+def _batch(
+    current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> list[Node]:
+    """One more axis in front; a mask that is the same for all elements has length 1 there."""
+    at = 3 if written.is_masked(current) else -1
+    given = [
+        a if has else reshape(a, (1, *a.shape)) if place == at else spread(a, batching.size)
+        for place, (a, has) in enumerate(zip(inputs, batched))
+    ]
+    return outputs_of(node(current.op, given, current.attrs))
+
+
+ATTENTION = Op("attention", "opaque", _infer, _value, _vjp, jvp_through(written.attention), _batch)
+ATTENTION_GRADIENT = Op(
+    "attention_gradient", "opaque", _infer_gradient, _gradient_value,
+    vjp_through(written.gradient), jvp_through(written.gradient), _batch,
+)  # fmt: skip
