@@ -164,18 +164,20 @@ def as_json(outcomes: Sequence[Outcome], machine: dict[str, Any]) -> dict[str, A
     }
 
 
-def write_json(data: dict[str, Any], folder: Path = RESULTS, over: Path | None = None) -> Path:
+def write_json(
+    data: dict[str, Any], folder: Path = RESULTS, over: Path | None = None, subject: str = ""
+) -> Path:
     """Store a run under its date and machine, or over its own beginning; earlier runs are kept."""
-    path = over or _unused(data, folder)
+    path = over or _unused(data, folder, subject)
     beside = path.with_suffix(".part")
     beside.write_text(json.dumps(data, indent=1) + "\n")
     return beside.replace(path)
 
 
-def _unused(data: dict[str, Any], folder: Path) -> Path:
+def _unused(data: dict[str, Any], folder: Path, subject: str) -> Path:
     folder.mkdir(exist_ok=True)
     kind = f"{platform.machine()}-{data['machine']['cores']}cores"
-    stem = f"{data['date'][:10]}-{kind}"
+    stem = "-".join(filter(None, (data["date"][:10], kind, subject)))
     path, number = folder / f"{stem}.json", 2
     while path.exists():
         path, number = folder / f"{stem}-{number}.json", number + 1

@@ -21,6 +21,7 @@ from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.schedule import describe
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.runtime.buffer import Buffer
 
@@ -168,14 +169,10 @@ def _kernel_text(
     yield "  writes " + ", ".join(repr(n.type) for n in lowered.slots[lowered.reads :])
     if detail == "kernels":
         return
-    yield "  schedule: " + "; ".join(map(_step_text, compiled.steps))
+    yield "  schedule: " + "; ".join(map(describe, compiled.steps))
+    for part in compiled.left_out:
+        yield f"  left out: {part.what}: {part.reason}"
     yield from ("  | " + line for line in print_kernel(compiled.kernel).splitlines())
-
-
-def _step_text(step: object) -> str:
-    name = getattr(step, "name", type(step).__name__)
-    fields = [str(getattr(step, f)) for f in step.__slots__]  # type: ignore[attr-defined]
-    return f"{name}({', '.join(fields)})"
 
 
 def _refusals(program: Program) -> Iterable[str]:

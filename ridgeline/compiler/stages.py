@@ -14,8 +14,10 @@ from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, Op, topological
 from ridgeline.graph.passes.simplify import simplify
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lower import Lowered
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
+from ridgeline.schedules.attempts import LeftOut, noted
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class CompiledKernel:
     group: Group
     steps: list[ScheduleStep]
     kernel: Kernel
+    left_out: tuple[LeftOut, ...] = ()  # steps that would have saved time but do not apply
 
 
 @dataclass(slots=True)
@@ -61,21 +64,27 @@ def lower_graph(
     fusion = fuse(values, is_input, target.roofline(), target.apart)
     facts = facts or target.facts()
     kernels = []
-    known: dict[tuple[str, Op | None], tuple[list[ScheduleStep], Kernel]] = {}
+    known: dict[tuple[str, Op | None], CompiledKernel] = {}
     inner: dict[Node, tuple[Stages, ...]] = {}
     for group in fusion.groups:
         if group.lowered is not None:
             key = (print_kernel(group.lowered.kernel), group.lowered.anchor)
             if key not in known:  # layers of a model give the same loops again and again
-                steps = target.schedule(group.lowered, facts)
-                known[key] = steps, named(replay(group.lowered.kernel, steps))
-            kernels.append(CompiledKernel(group, *known[key]))
+                known[key] = _scheduled(group, group.lowered, target, facts)
+            kernels.append(replace(known[key], group=group))
         elif group.apart is not None and target.runs(group.apart):
             parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
             inner[group.apart] = tuple(parts)
     order = tuple(topological(simple, is_input))
     whole = tuple(g.apart for g in fusion.groups if g.apart and target.computes(g.apart))
     return Stages(fusion, kernels, values.results, order, inner, whole)
+
+
+def _scheduled(group: Group, lowered: Lowered, target: Backend, facts: Any) -> CompiledKernel:
+    with noted() as left_out:
+        steps = target.schedule(lowered, facts)
+    kernel = named(replay(lowered.kernel, steps))
+    return CompiledKernel(group, steps, kernel, tuple(left_out))
 
 
 def device_of(outputs: Sequence[Node], inputs: Sequence[Node]) -> str:

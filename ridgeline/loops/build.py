@@ -7,7 +7,7 @@ below are short names for them. `substitute`, `free_vars` and `affine` walk iter
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ from ridgeline.loops.ranges import bounds, simplify
 __all__ = [
     "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "holds",
     "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "rebuild", "select",
-    "simplify", "sub", "substitute",
+    "simplify", "sub", "substitute", "substitution",
 ]  # fmt: skip
 
 
@@ -92,22 +92,31 @@ def substitute(expr: Expr, mapping: Mapping[_Key, Expr]) -> Expr:
 
     Replacements are not searched for keys again. Shapes of buffers are left alone.
     """
+    return substitution(mapping)(expr)
+
+
+def substitution(mapping: Mapping[_Key, Expr]) -> Callable[[Expr], Expr]:
+    """`substitute` for many expressions, which does what they share once."""
     done: dict[Expr, Expr] = dict(mapping.items())
-    stack = [expr]
-    while stack:
-        node = stack[-1]
-        if node in done:
+
+    def replaced(expr: Expr) -> Expr:
+        stack = [expr]
+        while stack:
+            node = stack[-1]
+            if node in done:
+                stack.pop()
+                continue
+            operands = ir.children(node)
+            missing = [child for child in operands if child not in done]
+            if missing:
+                stack.extend(missing)
+                continue
             stack.pop()
-            continue
-        operands = ir.children(node)
-        missing = [child for child in operands if child not in done]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        replaced = tuple(done[child] for child in operands)
-        done[node] = node if replaced == operands else rebuild(node, replaced)
-    return done[expr]
+            made = tuple(done[child] for child in operands)
+            done[node] = node if made == operands else rebuild(node, made)
+        return done[expr]
+
+    return replaced
 
 
 _FREE: WeakKeyDictionary[Expr, frozenset[str]] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import substitute
+from ridgeline.loops.build import substitute, substitution
 from ridgeline.loops.counters import operations, values_of
 from ridgeline.loops.domains import Domain, loads, sites, size
 from ridgeline.loops.images import Access, covers, image
@@ -70,7 +70,7 @@ def bound_to(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
         shape = tuple(substitute(s, known) for s in buffer.shape)
         return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, buffer.slot)
 
-    body = map_expressions(kernel.body, lambda expr: substitute(expr, known))
+    body = map_expressions(kernel.body, substitution(known))
     params = tuple(map(fixed, kernel.params))
     names = tuple(name for name in kernel.sizes if name not in sizes)
     return Kernel(kernel.name, params, names, map_buffers(body, fixed))

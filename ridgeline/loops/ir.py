@@ -248,16 +248,18 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 def subexpressions(*roots: Expr) -> list[Expr]:
     """Every distinct expression below `roots`, operands before users."""
     order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack: list[tuple[Expr, bool]] = [(root, False) for root in reversed(roots)]
+    done: set[Expr] = set()
+    stack = list(reversed(roots))
     while stack:
-        expr, operands_done = stack.pop()
-        if operands_done:
+        expr = stack[-1]
+        if expr not in done:
+            waiting = [child for child in children(expr) if child not in done]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            done.add(expr)
             order.append(expr)
-        elif expr not in seen:
-            seen.add(expr)
-            stack.append((expr, True))
-            stack.extend((child, False) for child in reversed(children(expr)) if child not in seen)
+        stack.pop()
     return order
 
 

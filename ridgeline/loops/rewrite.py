@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ridgeline.loops.build import free_vars, rebuild, substitute
+from ridgeline.loops.build import free_vars, rebuild, substitution
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -21,6 +21,7 @@ from ridgeline.loops.ir import (
     Store,
     Var,
     children,
+    expressions,
     subexpressions,
 )  # fmt: skip
 
@@ -28,7 +29,9 @@ from ridgeline.loops.ir import (
 def map_children(statement: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     """The statement with `change` applied to the statements directly inside it."""
     if isinstance(statement, Seq):
-        return sequence(*map(change, statement.body))
+        parts = tuple(map(change, statement.body))
+        same = all(new is old for new, old in zip(parts, statement.body))
+        return statement if same else sequence(*parts)
     if isinstance(statement, (For, If, Alloc, Mma, Pipe)):
         body = change(statement.body)
         return statement if body is statement.body else replace(statement, body=body)
@@ -38,26 +41,29 @@ def map_children(statement: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
 def map_expressions(statement: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """The statement with `change` applied to every expression in it and in its body."""
     inner = map_children(statement, lambda child: map_expressions(child, change))
+    before = expressions(inner)
+    after = tuple(map(change, before))
+    if after == before:
+        return inner
     if isinstance(inner, For):
-        return replace(inner, extent=change(inner.extent))
+        return replace(inner, extent=after[0])
     if isinstance(inner, If):
-        return replace(inner, guard=change(inner.guard))
+        return replace(inner, guard=after[0])
     if isinstance(inner, Store):
-        index = tuple(map(change, inner.index))
-        return Store(inner.buffer, index, change(inner.value))
-    if isinstance(inner, Reduce):
-        values = tuple(map(change, inner.values))
-        return Reduce(inner.buffers, tuple(map(change, inner.index)), inner.monoid, values)
-    return inner
+        return Store(inner.buffer, after[:-1], after[-1])
+    assert isinstance(inner, Reduce)
+    split = len(inner.index)
+    return Reduce(inner.buffers, after[:split], inner.monoid, after[split:])
 
 
 def replace_variables(statement: Stmt, values: Mapping[str, Expr]) -> Stmt:
     """The statement with loop variables replaced by expressions."""
     mapping: dict[Expr, Expr] = {Var.make(name): value for name, value in values.items()}
     names = frozenset(values)
+    replaced = substitution(mapping)
 
     def change(expr: Expr) -> Expr:
-        return substitute(expr, mapping) if names & free_vars(expr) else expr
+        return expr if names.isdisjoint(free_vars(expr)) else replaced(expr)
 
     return map_expressions(statement, change)
 

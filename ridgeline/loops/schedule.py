@@ -64,6 +64,7 @@ __all__ = [
     "Streamed",
     "Tensorize",
     "Tile",
+    "describe",
     "from_json",
     "replay",
     "to_json",
@@ -84,6 +85,12 @@ def replay(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     for step in steps:
         kernel = step.apply(kernel)
     return kernel
+
+
+def describe(step: Step) -> str:
+    """A step as people read it: `split(k, 16, guard)`."""
+    fields = [str(getattr(step, field)) for field in step.__slots__]  # type: ignore[attr-defined]
+    return f"{step.name}({', '.join(fields)})"
 
 
 def to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:

@@ -14,7 +14,6 @@ from ridgeline.loops.schedule import (
     CacheRead,
     Reorder,
     Rfactor,
-    ScheduleError,
     SetKind,
     Skip,
     Split,
@@ -22,6 +21,7 @@ from ridgeline.loops.schedule import (
     replay,
 )
 from ridgeline.schedules.accesses import accesses
+from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 
 _BLOCKS = (64, 32, 16)  # rows of a task, as many as leave room in the cache
@@ -46,6 +46,7 @@ class _Plan:
             if isinstance(s, For) and isinstance(s.extent, Const)
         }
         self.chosen: list[Step] = []
+        self.scheduled, self.applied = self.kernel, 0  # the kernel after so many chosen steps
         self.width = machine.lanes(4) * (4 if machine.registers >= 32 else 2)
 
     def steps(self) -> list[Step]:
@@ -97,7 +98,7 @@ class _Plan:
 
     def _fold_in_lanes(self, names: list[str]) -> None:
         """Folds over columns keep one accumulator a lane; stores along them need none."""
-        now = replay(self.kernel, self.chosen)
+        now = self._now()
         folded = {
             s.name for s in ir.statements(now.body)
             if isinstance(s, For) and s.name in names
@@ -106,9 +107,8 @@ class _Plan:
         self.chosen += [Rfactor(name) for name in names if name in folded]
 
     def _skip(self, pieces: list[str]) -> None:
-        step = Skip(tuple(pieces))
-        if pieces and self._works(step):
-            self.chosen.append(step)
+        if pieces:
+            self._attempt(Skip(tuple(pieces)))
 
     def _pack(self, within: list[str], lanes: str) -> None:
         """Columns that lie apart in memory are turned once for all rows of the block."""
@@ -120,17 +120,17 @@ class _Plan:
         if len(apart) != 1:
             return
         square = self.machine.lanes(apart[0].buffer.dtype.itemsize)
-        step = CacheRead(apart[0].buffer.name, within[0], (summed[0], lanes), square)
-        if self._works(step):
-            self.chosen.append(step)
+        self._attempt(CacheRead(apart[0].buffer.name, within[0], (summed[0], lanes), square))
 
-    def _works(self, step: Step) -> bool:
-        """Whether a step that only saves time can be applied here."""
-        try:
-            step.apply(self._now())
-        except ScheduleError:
-            return False
-        return True
+    def _attempt(self, step: Step) -> None:
+        """A step that only saves time, where it can be applied."""
+        made = attempt(self._now(), step)
+        if made is not None:
+            self.chosen.append(step)
+            self.scheduled, self.applied = made, len(self.chosen)
 
     def _now(self) -> Kernel:
-        return replay(self.kernel, self.chosen)
+        """The kernel after all steps chosen so far."""
+        self.scheduled = replay(self.scheduled, self.chosen[self.applied :])
+        self.applied = len(self.chosen)
+        return self.scheduled

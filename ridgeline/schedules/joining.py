@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.schedule import Fuse, ScheduleError, replay
+from ridgeline.loops.schedule import Fuse
 from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.attempts import attempt
 
 
 def joined(
@@ -25,11 +26,11 @@ def joined(
         if pair is None:
             return steps, kernel, rows, inner
         step = Fuse(*pair)
-        try:
-            kernel = replay(kernel, [step])
-        except ScheduleError:  # the epilogue computes with an index itself
+        made = attempt(kernel, step)
+        if made is None:  # the epilogue computes with an index itself
             refused.add(pair)
             continue
+        kernel = made
         steps.append(step)
         rows, inner = _renamed(rows, step), _renamed(inner, step)
 

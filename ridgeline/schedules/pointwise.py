@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ridgeline.loops.ir import For, Kernel
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.schedule import Fuse, ScheduleError, SetKind, Split, Step, Stream
+from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, Stream
 from ridgeline.schedules.accesses import accesses
+from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 
 _TASK_ELEMENTS = 16384  # a task large enough to hide the cost of handing it out
@@ -48,11 +49,9 @@ def collapse(kernel: Kernel, names: list[str], chosen: list[Step]) -> tuple[Kern
     position = len(names) - 2
     while position >= 0:
         step = Fuse(names[position], names[position + 1])
-        try:
-            kernel = step.apply(kernel)
-        except ScheduleError:
-            pass
-        else:
+        made = attempt(kernel, step)
+        if made is not None:
+            kernel = made
             chosen.append(step)
             names = [*names[:position], step.axis, *names[position + 2 :]]
         position -= 1

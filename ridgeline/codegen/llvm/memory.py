@@ -214,8 +214,9 @@ class MemoryEmitter(ScalarEmitter):
         kind = self.storage(buffer)
         anchor = Value("", dtypes.int64, 1, floor, not fixed)
         if lanes is not None:
-            pointer = self._moved(pointer, constant + min(lanes), kind)
-            lanes = tuple(o - min(lanes) for o in lanes)
+            low = min(lanes)
+            pointer = self._moved(pointer, constant + low, kind)
+            lanes = tuple(offset - low for offset in lanes)
             if guard.shared is not None:  # where it fails, read elements that surely exist
                 base = self.pointers[buffer.name]
                 choice = f"select i1 {guard.shared.name}, ptr {pointer.name}, ptr {base.name}"

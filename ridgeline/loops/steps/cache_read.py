@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NoReturn
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, free_vars, mul, substitute
+from ridgeline.loops.build import add, free_vars, mul, substitution
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, LoopKind, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_expressions, replace_variables, sequence
 from ridgeline.loops.steps.regions import (
@@ -85,7 +85,7 @@ class CacheRead(Step):
         scratch = Buffer(self.scratch, shape, load.dtype, "local")
         copy = copy_loops(Store(scratch, place, load), self.axes, extents, loop, self.square)
         held: dict[Expr, Expr] = {load: Load.make(scratch, place)}
-        body = map_expressions(loop, lambda e: substitute(e, held))
+        body = map_expressions(loop, substitution(held))
         return Alloc(scratch, sequence(copy, body))
 
 

@@ -6,7 +6,17 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, bounds, lt, mul, simplify, sub, substitute
+from ridgeline.loops.build import (
+    add,
+    affine,
+    bounds,
+    lt,
+    mul,
+    simplify,
+    sub,
+    substitute,
+    substitution,
+)
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_children, map_expressions, sequence
 from ridgeline.loops.steps.inline import producer, scratch
@@ -77,7 +87,7 @@ class ComputeAt(Step):
             )
             for load in found
         }
-        body = map_expressions(loop.body, lambda e: substitute(e, moved))
+        body = map_expressions(loop.body, substitution(moved))
         return replace(loop, body=Alloc(small, sequence(fill, body)))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import affine, free_vars, substitute
+from ridgeline.loops.build import affine, free_vars, substitution
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -66,7 +66,7 @@ class Hold(Step):
                 else replace(part, body=copy, axis="spatial")
             )
         known = {load: Load.make(held, place)}
-        body = map_expressions(loop.body, lambda e: substitute(e, known))
+        body = map_expressions(loop.body, substitution(known))
         return replace(loop, body=Alloc(held, sequence(copy, body)))
 
 
@@ -141,7 +141,7 @@ class Spread(Step):
         if not _tells_apart(index, dict(zip(self.axes, (int(e.value) for e in extents)))):
             raise ScheduleError(f"{self.buffer!r} is not indexed by {', '.join(self.axes)} alone")
         known = {Load.make(old, index): Load.make(new, place)}
-        body = map_expressions(statement.body, lambda e: substitute(e, known))
+        body = map_expressions(statement.body, substitution(known))
 
         def visit(current: Stmt) -> Stmt:
             inner = map_children(current, visit)

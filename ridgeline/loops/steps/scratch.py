@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import substitute
+from ridgeline.loops.build import substitution
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Seq, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_children, map_expressions, sequence
 
@@ -36,7 +36,7 @@ def widened(statement: Stmt, old: Buffer, wide: Buffer, variable: Expr) -> Stmt:
         for e in ir.subexpressions(*ir.expressions(s))
         if isinstance(e, Load) and e.buffer == old
     }
-    replaced = map_expressions(statement, lambda e: substitute(e, loads) if loads else e)
+    replaced = map_expressions(statement, substitution(loads)) if loads else statement
 
     def visit(current: Stmt) -> Stmt:
         inner = map_children(current, visit)

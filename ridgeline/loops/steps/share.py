@@ -7,7 +7,7 @@ from math import prod
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, floordiv, free_vars, mod, mul, substitute
+from ridgeline.loops.build import add, floordiv, free_vars, mod, mul, substitute, substitution
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_expressions, sequence
 from ridgeline.loops.steps.pad import is_guarded_read
@@ -63,7 +63,7 @@ class Share(Step):
         inside: dict[str, Expr] = {a: Var.make(a) for a in self.axes}
         place = (inside[self.axes[0]], _along(along, inside))
         known = {read: Load.make(shared, place)}
-        return Alloc(shared, sequence(copy, map_expressions(loop, lambda e: substitute(e, known))))
+        return Alloc(shared, sequence(copy, map_expressions(loop, substitution(known))))
 
     def _read(self, loop: For) -> Expr | None:
         found: set[Expr] = set()

@@ -24,6 +24,7 @@ from ridgeline.loops.schedule import (
     Step,
 )
 from ridgeline.schedules.accesses import access
+from ridgeline.schedules.attempts import leave_out
 from ridgeline.schedules.gpu import pointwise, rows
 from ridgeline.schedules.gpu.common import Draft, power_at_most
 from ridgeline.schedules.gpu.machine import GpuMachine
@@ -62,7 +63,8 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         return rows.steps(lowered, gpu)
     try:
         return _tiled(lowered, names, sizes, gpu)
-    except ScheduleError:  # an operand that is read in two ways
+    except ScheduleError as refusal:  # an operand that is read in two ways
+        leave_out("tiles of rows and columns", refusal)
         return rows.steps(lowered, gpu)
 
 

@@ -21,7 +21,6 @@ from ridgeline.loops.schedule import (
     Partials,
     Pick,
     Reorder,
-    ScheduleError,
     SetKind,
     Split,
     Spread,
@@ -29,6 +28,7 @@ from ridgeline.loops.schedule import (
     Streamed,
 )
 from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most, vector_width
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.pointwise import spread_over_threads
@@ -197,10 +197,11 @@ def _cut(draft: Draft, axis: str, pieces: int) -> bool:
 
 
 def _attempt(draft: Draft, step: Step) -> bool:
-    try:
-        draft.do(step)
-    except ScheduleError:
+    made = attempt(draft.kernel, step)
+    if made is None:
         return False
+    draft.kernel = made
+    draft.steps.append(step)
     return True
 
 

@@ -1,0 +1,54 @@
+"""Steps that only save time: tried where they may help, left out where they do not apply.
+
+A schedule is right without them, so a refusal is no error; but it is what `explain()` must show to
+somebody who wonders why a kernel is slow. `noted` collects what is left out while a schedule is
+chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.schedule import ScheduleError, Step, describe
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part of a schedule that does not apply to a kernel, and why."""
+
+    what: str
+    reason: str
+
+
+_notes: ContextVar[dict[LeftOut, None] | None] = ContextVar("notes", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[dict[LeftOut, None]]:
+    """What is left out inside the `with`, in order and each once."""
+    notes: dict[LeftOut, None] = {}
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
+def leave_out(what: str, refusal: ScheduleError) -> None:
+    """Note a part of a schedule that was refused."""
+    notes = _notes.get()
+    if notes is not None:
+        notes[LeftOut(what, refusal.message)] = None
+
+
+def attempt(kernel: Kernel, step: Step) -> Kernel | None:
+    """The kernel after a step that only saves time; None, noted, where it does not apply."""
+    try:
+        return step.apply(kernel)
+    except ScheduleError as refusal:
+        leave_out(describe(step), refusal)
+        return None
