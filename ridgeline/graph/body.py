@@ -55,6 +55,7 @@ def body(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
     if found is None:
         given = set(inputs)
         assert all(n in given for n in topological(outputs) if n.op is LEAF), "an open body"
+        assert all(len(n.types) == 1 for n in outputs), "an output is one value"
         found = _bodies.setdefault(key, Body(tuple(inputs), tuple(outputs), key))
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,27 @@ F = rl.nn.functional
 L = rl.linalg
 
 
+_place = "cpu"  # the device of the operands inside cases
+
+
+@contextmanager
+def operands_on(place: str) -> Iterator[None]:
+    """Inside, cases make their further operands on a device."""
+    global _place
+    before, _place = _place, place
+    try:
+        yield
+    finally:
+        _place = before
+
+
 def _index(values: Any) -> Any:
-    return rl.tensor(np.array(values))
+    return rl.tensor(np.array(values), device=_place)
+
+
+def _like(values: Any, other: Any) -> Any:
+    """A further operand, of an operand's type."""
+    return rl.tensor(values, dtype=other.dtype, device=_place)
 
 
 def _symmetric(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -90,7 +110,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "addcdiv": (rl.addcdiv, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
     "_safe_softmax": (lambda a: rl._safe_softmax(a, 1), _M),
     "istft": (
-        lambda x, y: rl.istft(rl.complex(x, y), 6, window=rl.hamming_window(6, dtype=rl.float64)),
+        lambda x, y: rl.istft(rl.complex(x, y), 6, window=_like(np.hamming(7)[:6], x)),
         draw(2, 4, 5), draw(2, 4, 5, seed=1),
     ),
     "cosh of complex numbers": (rl.cosh, _Z),
@@ -268,11 +288,11 @@ CASES: dict[str, tuple[Any, ...]] = {
     "polygamma": (lambda a: rl.polygamma(1, a), _M),
     "mvlgamma": (lambda a: rl.mvlgamma(a, 2), _M + 1),
     "special.multigammaln": (lambda a: rl.special.multigammaln(a, 2), _M + 1),
-    "igamma": (lambda a: rl.igamma(rl.tensor(draw(3, 4, seed=1)), a), _M),
-    "igammac": (lambda a: rl.igammac(rl.tensor(draw(3, 4, seed=1)), a), _M),
-    "special.gammainc": (lambda a: rl.special.gammainc(rl.tensor(draw(3, 4, seed=1)), a), _M),
-    "special.gammaincc": (lambda a: rl.special.gammaincc(rl.tensor(draw(3, 4, seed=1)), a), _M),
-    "special.zeta": (lambda a: rl.special.zeta(rl.tensor(2.5).double(), a), _M),
+    "igamma": (lambda a: rl.igamma(_like(draw(3, 4, seed=1), a), a), _M),
+    "igammac": (lambda a: rl.igammac(_like(draw(3, 4, seed=1), a), a), _M),
+    "special.gammainc": (lambda a: rl.special.gammainc(_like(draw(3, 4, seed=1), a), a), _M),
+    "special.gammaincc": (lambda a: rl.special.gammaincc(_like(draw(3, 4, seed=1), a), a), _M),
+    "special.zeta": (lambda a: rl.special.zeta(_like(2.5, a), a), _M),
     "linalg.inv": (L.inv, _S),
     "inverse": (rl.inverse, _S),
     "linalg.inv_ex": (lambda a: L.inv_ex(a)[0], _S),
@@ -333,7 +353,7 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda a, g: F.grid_sample(a, g, align_corners=False), _IMAGE, draw(1, 3, 3, 2)),
     "affine_grid": (lambda t: F.affine_grid(t, [1, 1, 3, 3], align_corners=False), draw(1, 2, 3)),
     "stft": (
-        lambda a: rl.stft(a, 4, return_complex=True, window=rl.ones(4, dtype=rl.float64)),
+        lambda a: rl.stft(a, 4, return_complex=True, window=_like(np.ones(4), a)),
         draw(12)),
     "Tensor.type": (lambda a: a.type(rl.complex128) * 1j, _M),
     "_embedding": (lambda w: F.embedding(_index(_I), w), _M),
@@ -350,12 +370,12 @@ CASES: dict[str, tuple[Any, ...]] = {
     "ormqr": (rl.ormqr, draw(4, 3), draw(3), draw(4, 2)),
     "fractional_max_pool2d": (
         lambda a: F.fractional_max_pool2d(
-            a, 2, output_size=3, _random_samples=rl.tensor([[[0.3, 0.6]] * 2])
+            a, 2, output_size=3, _random_samples=_like([[[0.3, 0.6]] * 2], a)
         ),
         _IMAGE),
     "fractional_max_pool3d": (
         lambda a: F.fractional_max_pool3d(
-            a, 2, output_size=2, _random_samples=rl.tensor([[[0.3, 0.6, 0.2]]])
+            a, 2, output_size=2, _random_samples=_like([[[0.3, 0.6, 0.2]]], a)
         ),
         _VOLUME),
     "max_unpool1d": (lambda a: F.max_unpool1d(*F.max_pool1d(a, 2, return_indices=True), 2), _LINE),
@@ -369,7 +389,7 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda a, w, b: rl.native_batch_norm(a, w, b, None, None, True, 0.1, 1e-5)[0],
         _M, _V, draw(4)),
     "_softmax_backward_data": (
-        lambda g, y: body_of("_softmax_backward_data")(g, y, 1, rl.float64),
+        lambda g, y: body_of("_softmax_backward_data")(g, y, 1, g.dtype),
         _M, draw(3, 4, seed=1)),
     "linalg.lu_solve": (
         lambda a, b: L.lu_solve(*L.lu_factor(a), b), _S, draw(3, 2)),

@@ -263,6 +263,37 @@ def test_gradients_of_a_scan_are_torchs(run: Callable[..., Any]) -> None:
         close(a.grad, b.grad)
 
 
+def _scanned_inside(lib: Any, scan: Callable[..., Any]) -> Callable[..., Any]:
+    def step(c: Any, x: Any) -> Any:
+        last, passed = scan(lambda d, s: (lib.tanh(d + s), d * s), c, lib.stack([x, x * 2]))
+        return last, passed.sum()
+
+    return step
+
+
+def _sorted_inside(lib: Any, scan: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda c, x: (lib.sort(c * x)[0], lib.max(c + x, 0)[0])
+
+
+@pytest.mark.parametrize("inside", [_scanned_inside, _sorted_inside])
+def test_gradients_read_what_the_steps_left_unused(
+    run: Callable[..., Any], inside: Callable[..., Any]
+) -> None:
+    """Inner stacks and places of sorted values, which only the gradient of a step looks at."""
+    xs = numbers(3, 5)
+
+    def ours(x: rl.Tensor) -> rl.Tensor:
+        last, rows = rl.scan(inside(rl, rl.scan), x[0], x)
+        return (last * x[1]).sum() + (rows * rows).sum()
+
+    mine = run(rl.grad(ours), rl.tensor(xs))
+    other = torch.tensor(xs, requires_grad=True)
+    last, rows = python_scan(inside(torch, python_scan), other[0], other)
+    ((last * other[1]).sum() + (rows * rows).sum()).backward()
+    assert other.grad is not None
+    close(mine, other.grad)
+
+
 def test_a_large_batch_sums_weight_gradients_in_the_loop(run: Callable[..., Any]) -> None:
     """Where operands are larger than the result, they are not kept for a contraction at the end."""
     w, xs = numbers(3, 3), numbers(4, 200, 3, seed=1)

@@ -42,40 +42,48 @@ class Finding:
         return f"{self.way}, call {self.call}, output {self.output}: {self.detail}"
 
 
-def judge(program: Program, ways: Sequence[str] = tuple(WAYS)) -> Finding | None:
-    """The first disagreement, or None. Raises `Rejected` for a program that cannot be judged."""
-    return (
-        _judge_exact(program, ways) if program.flavour == "exact" else _judge_smooth(program, ways)
-    )
+def judge(
+    program: Program, ways: Sequence[str] = tuple(WAYS), place: str = "cpu"
+) -> Finding | None:
+    """The first disagreement on a device with the interpreter on the CPU, or None.
+
+    Raises `Rejected` for a program that cannot be judged.
+    """
+    if place == "cpu" and program.portable and torch is not None:
+        ways = [*ways, "torch"]
+    judged = _judge_exact if program.flavour == "exact" else _judge_smooth
+    return judged(program, ways, place)
 
 
-def _judge_exact(program: Program, ways: Sequence[str]) -> Finding | None:
-    calls, wanted = [], []
-    for call in CALLS:
+def _judge_exact(program: Program, ways: Sequence[str], place: str) -> Finding | None:
+    known: dict[Call, Results] = {}
+    for call in set(CALLS[place]):
         try:
             with exact_only():
-                wanted += interpreted(program, [call])
-            calls.append(call)
+                (known[call],) = interpreted(program, [call])
         except Rejected:
             continue
-    if not calls:
+    if not known:
         raise Rejected("no call is exact")
-    runs = [*ways, "torch"] if program.portable and torch is not None else list(ways)
-    for way in runs:
-        outcomes = _attempt(program, way, calls)
+    calls = [call for call in CALLS[place] if call in known]
+    wanted = [known[call] for call in calls]
+    for way in ways:
+        outcomes = _attempt(program, way, calls, place)
         if isinstance(outcomes, Finding):
             return outcomes
-        for place, (got, expected) in enumerate(zip(outcomes, wanted)):
+        for turn, (got, expected) in enumerate(zip(outcomes, wanted)):
             for number, pair in enumerate(zip(got, expected)):
                 detail = difference(*pair)
                 if detail:
-                    return Finding(way, place, number, detail)
+                    return Finding(way, turn, number, detail)
     return None
 
 
-def _attempt(program: Program, way: str, calls: Sequence[Call]) -> list[Results] | Finding:
+def _attempt(
+    program: Program, way: str, calls: Sequence[Call], place: str
+) -> list[Results] | Finding:
     try:
-        return by_torch(program, calls) if way == "torch" else WAYS[way](program, calls)
+        return by_torch(program, calls) if way == "torch" else WAYS[way](program, calls, place)
     except Exception:
         return Finding(way, -1, -1, traceback.format_exc(limit=-4))
 
@@ -92,24 +100,23 @@ def difference(got: Array, wanted: Array) -> str:
     return f"{places}, {got[first]} instead of {wanted[first]} at {list(map(int, first))}"
 
 
-def _judge_smooth(program: Program, ways: Sequence[str]) -> Finding | None:
-    calls = CALLS
+def _judge_smooth(program: Program, ways: Sequence[str], place: str) -> Finding | None:
+    calls = CALLS[place]
     truth = interpreted(program, calls, wide=True)
     references = [interpreted(program, calls)]
     for seed in range(_ROUNDINGS):
         with perturbed(seed):
             references.append(interpreted(program, calls))
-    runs = [*ways, "torch"] if program.portable and torch is not None else list(ways)
-    for way in runs:
-        outcomes = _attempt(program, way, calls)
+    for way in ways:
+        outcomes = _attempt(program, way, calls, place)
         if isinstance(outcomes, Finding):
             return outcomes
-        for place, got in enumerate(outcomes):
+        for turn, got in enumerate(outcomes):
             for number, value in enumerate(got):
-                judged = [r[place][number] for r in references]
-                detail = _excess(value, judged, truth[place][number])
+                judged = [r[turn][number] for r in references]
+                detail = _excess(value, judged, truth[turn][number])
                 if detail:
-                    return Finding(way, place, number, detail)
+                    return Finding(way, turn, number, detail)
     return None
 
 

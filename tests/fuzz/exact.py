@@ -195,15 +195,18 @@ def convolution(m: Maker) -> Statement | None:
     options = f"stride={m.rng.randint(1, 2)}, padding={m.rng.randint(0, 1)}"
     out = m.rng.randint(1, 5)
     if flat:
-        weight = f"(rl.arange({out * taps}).reshape({out}, 1, {taps}) % 4 - 1).to({a.name}.dtype)"
+        weight = _weight((out, 1, taps), a)
         return m.let(f"rl.conv1d({a.name}.reshape({rows}, 1, {a.shape[-1]}), {weight}, {options})")
     channels = a.shape[1]
     tall = m.rng.randint(1, min(3, a.shape[2]))
-    weight = (
-        f"(rl.arange({out * channels * tall * taps}).reshape({out}, {channels}, {tall}, {taps})"
-        f" % 4 - 1).to({a.name}.dtype)"
-    )
+    weight = _weight((out, channels, tall, taps), a)
     return m.let(f"rl.conv2d({a.name}, {weight}, {options})")
+
+
+def _weight(shape: tuple[int, ...], like: Var) -> str:
+    """Small whole numbers of a shape, of a variable's type."""
+    count = _total(list(shape))
+    return f"(rl.arange({count}, device=D).reshape({shape}) % 4 - 1).to({like.name}.dtype)"
 
 
 def pool(m: Maker) -> Statement | None:
@@ -221,10 +224,12 @@ def pool(m: Maker) -> Statement | None:
 def draw(m: Maker) -> Statement | None:
     shape = [m.rng.choice((1, 3, 5, 8)) for _ in range(m.rng.randint(1, 3))]
     forms = [
-        f"rl.randint(-4, 5, {shape}).to(f32)", f"(rl.rand({shape}) * 8).floor()",
-        f"rl.randperm({m.rng.randint(1, 20)})", f"(rl.randn({shape}) > 0)",
-        f"rl.bernoulli(rl.full({shape}, 0.5))",
-    ]  # fmt: skip
+        f"rl.randint(-4, 5, {shape}, device=D).to(f32)",
+        f"(rl.rand({shape}, device=D) * 8).floor()",
+        f"rl.randperm({m.rng.randint(1, 20)}, device=D)",
+        f"(rl.randn({shape}, device=D) > 0)",
+        f"rl.bernoulli(rl.full({shape}, 0.5, device=D))",
+    ]
     return m.let(m.rng.choice(forms), portable=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.generate import Maker, Statement
+from tests.fuzz.generate import Maker, Statement, Var
 
 
 def begin_gradient(m: Maker) -> Statement | None:
@@ -20,7 +20,7 @@ def end_gradient(m: Maker) -> list[Statement] | None:
     if y is None or not leaves:
         return None
     x = leaves[-1]
-    weight = f"rl.arange({y.size}).reshape({list(y.shape)}) % 3 - 1"
+    weight = f"rl.arange({y.size}, device=D).reshape({list(y.shape)}) % 3 - 1"
     loss = f"({y.name} * ({weight})).sum()" if m.rng.random() < 0.6 else f"{y.name}.sum()"
     if m.rng.random() < 0.5:
         options = "allow_unused=True, materialize_grads=True, retain_graph=True"
@@ -63,19 +63,35 @@ def mapped(m: Maker) -> Statement | None:
 
 
 def control_flow(m: Maker) -> Statement | None:
-    """Branches and loops that are part of the graph."""
+    """Branches and loops that are part of the graph, also inside one another."""
     a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half and v.size > 0)
     if a is None:
         return None
     n = a.name
     forms = [f"rl.cond({n}.sum() > 0, lambda r: r + 1, lambda r: r * 2, {n})"]
-    step = "rl.tanh(c + r)" if m.flavour == "smooth" else "(c + r) % 5"
     if a.rank >= 1:
         back = m.rng.random() < 0.3
         part = m.rng.randrange(2)
-        scanned = f"rl.scan(lambda c, r: ({step}, c - r), {n}[0] * 0, {n}, reverse={back})"
+        step, given = _step(m, a)
+        scanned = f"rl.scan(lambda c, r: ({step}, {given}), {n}[0] * 0, {n}, reverse={back})"
         forms += [f"{scanned}[{part}]"] * 2
     if not a.tracked:
         times = f"lambda s: (s[0] + 1, s[1] + {n})"
-        forms.append(f"rl.while_loop(lambda s: s[0] < K, {times}, (rl.tensor(0), {n} * 0))[1]")
+        start = f"(rl.tensor(0, device=D), {n} * 0)"
+        forms.append(f"rl.while_loop(lambda s: s[0] < K, {times}, {start})[1]")
     return m.let(m.rng.choice(forms), portable=False)
+
+
+def _step(m: Maker, a: Var) -> tuple[str, str]:
+    """What a scan over a variable carries on from `c` and the row `r`, and what it gives."""
+
+    def bounded(text: str) -> str:
+        return f"rl.tanh({text})" if m.flavour == "smooth" else f"({text}) % 5"
+
+    inner = f"rl.scan(lambda d, s: ({bounded('d + s')}, d - s), c, rl.stack([r, r + 1]))"
+    steps = [bounded("c + r")] * 3 + [f"{inner}[0]"]
+    steps.append(f"rl.cond(c.sum() > 1, lambda p: {bounded('p + r')}, lambda p: r * 1, c)")
+    if a.rank >= 2:
+        steps.append(f"rl.sort({bounded('c + r')}, dim=0)[0]")
+    given = ["c - r"] * 3 + [f"{inner}[1].sum(0)"]
+    return m.rng.choice(steps), m.rng.choice(given)

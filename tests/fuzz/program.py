@@ -91,13 +91,13 @@ class Program:
         """The arguments of a call; another offset gives others of the same shapes."""
         return [i.value(self.flavour, self.seed + offset) for i in self.inputs]
 
-    def text(self) -> str:
-        """The whole program, runnable: what the interpreter says and what jit says."""
+    def text(self, place: str = "cpu") -> str:
+        """The whole program, runnable: what the interpreter says and what jit says on a device."""
         lines = [
             "import ridgeline as rl",
             "from tests.fuzz.program import Input, settings",
             "",
-            "globals().update(settings(rl))",
+            f"globals().update(settings(rl, place={place!r}))",
             "",
             "",
             self.body(),
@@ -106,8 +106,9 @@ class Program:
             f"inputs = [{', '.join(map(repr, self.inputs))}]",
             f"arrays = [i.value({self.flavour!r}, {self.seed}) for i in inputs]",
             'with rl.config.override(tier="interpreter"), rl.eager():',
-            "    print([r.numpy() for r in program(*map(rl.tensor, arrays))])",
-            "print([r.numpy() for r in rl.jit(program)(*map(rl.tensor, arrays))])",
+            "    print([r.numpy() for r in program(*[rl.tensor(a, device=D) for a in arrays])])",
+            "jitted = rl.jit(program)",
+            "print([r.numpy() for r in jitted(*[rl.tensor(a, device=D) for a in arrays])])",
         ]
         return "\n".join(lines)
 
@@ -116,12 +117,13 @@ class Program:
         return replace(self, statements=statements)
 
 
-def settings(module: Any, wide: bool = False) -> dict[str, Any]:
+def settings(module: Any, wide: bool = False, place: str = "cpu") -> dict[str, Any]:
     """The names a program's text uses besides its variables.
 
-    `wide` makes every float a float64: the truth that smooth programs are measured against. `K`
-    and `BOX` are Python state that changes between calls.
+    `wide` makes every float a float64: the truth that smooth programs are measured against. `D` is
+    the device. `K` and `BOX` are Python state that changes between calls.
     """
     floats = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
     named = {k: getattr(module, "float64" if wide else v) for k, v in floats.items()}
-    return {**named, "rl": module, "K": 2, "BOX": SimpleNamespace(scale=3, shifts=[1, 2])}
+    state = {"K": 2, "BOX": SimpleNamespace(scale=3, shifts=[1, 2])}
+    return {**named, **state, "rl": module, "D": place}

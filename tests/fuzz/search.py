@@ -15,16 +15,16 @@ def ways_for(seed: int) -> tuple[str, ...]:
     return tuple(w for w in WAYS if w != "eager" or seed % _COMPILE_EACH_OP == 0)
 
 
-def examine(seed: int, size: int = 8) -> str | None:
+def examine(seed: int, size: int = 8, place: str = "cpu") -> str | None:
     """What is wrong with the program of a seed and a short program that shows it, or None."""
     try:
         program = generate(seed, size)
-        finding = judge(program, ways_for(seed))
+        finding = judge(program, ways_for(seed), place)
     except Rejected:
         return None
     except AssertionError as error:  # the interpreter refuses a statement
         return f"{error}\n{error.__cause__!r}"
     if finding is None:
         return None
-    smallest = shrink(program, fails_like(finding))
-    return f"{finding}\n{smallest.text()}"
+    smallest = shrink(program, fails_like(finding, place))
+    return f"{finding}\n{smallest.text(place)}"

@@ -18,12 +18,12 @@ from tests.fuzz.ways import Rejected, interpreted
 Fails = Callable[[Program], bool]
 
 
-def fails_like(finding: Finding) -> Fails:
+def fails_like(finding: Finding, place: str = "cpu") -> Fails:
     """A test for programs: does the same way still go wrong?"""
 
     def fails(program: Program) -> bool:
         try:
-            found = judge(program, () if finding.way == "torch" else (finding.way,))
+            found = judge(program, () if finding.way == "torch" else (finding.way,), place)
         except Exception:  # a candidate that does not run, or cannot be judged
             return False
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.program import Input, Program, Statement
 from tests.fuzz.search import examine
 from tests.fuzz.shrink import fails_like, shrink
+from tests.fuzz.workers import Search
 
 
 @pytest.mark.parametrize("first", range(0, 80, 20))
@@ -50,3 +52,37 @@ def test_a_fault_is_shrunk_to_what_it_needs() -> None:
     assert ran.returncode == 0, ran.stderr
     interpreted, compiled = ran.stdout.split("]\n", 1)
     assert "array" in interpreted and "array" in compiled
+
+
+class Scripted(Search):
+    """A search whose workers find a fault at 3, crash at 5."""
+
+    SCRIPT = """
+import os, sys
+for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+    print("seed", seed, flush=True)
+    if seed == 3:
+        print("fault: seed 3, jit", flush=True)
+        print("a program", flush=True)
+    if seed == 5:
+        os.abort()
+"""
+
+    def command(self, first: int, end: int) -> list[str]:
+        return [sys.executable, "-c", self.SCRIPT, str(first), str(end)]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_program_is_accounted_for(jobs: int, capfd: pytest.CaptureFixture[str]) -> None:
+    search = Scripted(8, "cpu", jobs)
+    search.run(0, 12)
+    assert search.programs == 12 and sorted(search.faults) == [3, 5]
+    said = capfd.readouterr().out
+    assert "fault: seed 3, jit\na program" in said
+    assert f"seed 5 ended its process with {-signal.SIGABRT}" in said
+
+
+def test_a_search_ends_at_its_time() -> None:
+    search = Scripted(8, "cpu", 2, deadline=0.0)
+    search.run(0, 12)
+    assert search.programs == 0 and not search.faults

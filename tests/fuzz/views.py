@@ -145,7 +145,8 @@ def split(m: Maker) -> Statement | None:
 
 def places(m: Maker, below: int, count: int) -> str:
     """An index tensor by a formula: `count` places below a bound, with repeats."""
-    return f"(rl.arange({count}) * {m.rng.randint(1, 5)} + {m.rng.randint(0, 3)}) % {below}"
+    step, start = m.rng.randint(1, 5), m.rng.randint(0, 3)
+    return f"(rl.arange({count}, device=D) * {step} + {start}) % {below}"
 
 
 def gather(m: Maker) -> Statement | None:
@@ -179,7 +180,7 @@ def scatter(m: Maker) -> Statement | None:
     lined = [1] * a.rank
     lined[axis] = a.shape[axis]
     along = f"({picks}).reshape({lined}).expand({list(a.shape)})"
-    start = f"rl.zeros({zeros}, dtype={a.name}.dtype)"
+    start = f"rl.zeros({zeros}, dtype={a.name}.dtype, device=D)"
     forms = [
         f"{start}.index_add({axis}, {picks}, {a.name})",
         f"{start}.scatter_add({axis}, {along}, {a.name})",

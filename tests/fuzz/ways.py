@@ -1,4 +1,4 @@
-"""The ways to run a program: interpreter, torch, eager, deferred, jit; and in float64.
+"""The ways to run a program: interpreter, torch, eager, deferred, jit; in float64; on a GPU.
 
 A *call* of a program is a choice of inputs and of the Python state it reads. Every way runs the
 same calls, on fresh tensors and from the same random state, and gives for each the returned values,
@@ -25,7 +25,11 @@ except ImportError:
 
 Results = list[Array]
 Call = tuple[int, int]  # which inputs, which state
-CALLS: tuple[Call, ...] = ((0, 0), (1, 0), (0, 1))
+# a plan on a GPU is launched at first, then captured, then replayed
+CALLS: dict[str, tuple[Call, ...]] = {
+    "cpu": ((0, 0), (1, 0), (0, 1)),
+    "cuda": ((0, 0), (1, 0), (0, 0), (1, 0), (0, 1)),
+}
 
 
 class Rejected(Exception):
@@ -33,9 +37,9 @@ class Rejected(Exception):
 
 
 def _function(
-    program: Program, module: Any, wide: bool
+    program: Program, module: Any, wide: bool = False, place: str = "cpu"
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    names = settings(module, wide)
+    names = settings(module, wide, place)
     exec(compile(program.body(), "<program>", "exec"), names)
     return names["program"], names
 
@@ -51,7 +55,7 @@ def _outcome(results: Sequence[Any], arguments: Sequence[Any]) -> Results:
 
 
 def _numpy(tensor: Any) -> Array:
-    tensor = tensor.detach()
+    tensor = tensor.detach().cpu()
     if torch is not None and isinstance(tensor, torch.Tensor):
         if tensor.dtype is torch.bfloat16:
             return tensor.float().numpy().astype("bfloat16")
@@ -62,16 +66,18 @@ def _numpy(tensor: Any) -> Array:
 def _run(
     program: Program,
     calls: Sequence[Call],
-    around: Callable[[Callable[..., Any]], Callable[..., Any]],
+    around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda f: f,
     wide: bool = False,
+    place: str = "cpu",
 ) -> list[Results]:
-    function, names = _function(program, rl, wide)
+    function, names = _function(program, rl, wide, place)
     runner = around(function)
     outcomes = []
     for inputs, state in calls:
         _set_state(names, state)
         rl.manual_seed(program.seed)
-        arguments = [rl.tensor(_widened(a, wide)) for a in program.values(inputs)]
+        given = [_widened(array, wide) for array in program.values(inputs)]
+        arguments = [rl.tensor(array, device=place) for array in given]
         returned = runner(*arguments)
         outcomes.append([*_outcome(returned, arguments), np.array(rl.get_rng_state(), np.uint64)])
     return outcomes
@@ -84,36 +90,36 @@ def _widened(array: Array, wide: bool) -> Array:
 def interpreted(program: Program, calls: Sequence[Call], wide: bool = False) -> list[Results]:
     """Op by op in NumPy: the definition."""
     with rl.config.override(tier="interpreter"), rl.eager():
-        return _run(program, calls, lambda f: f, wide)
+        return _run(program, calls, wide=wide)
 
 
-def deferred_interpreted(program: Program, calls: Sequence[Call]) -> list[Results]:
+def deferred_interpreted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
     """Recorded and flushed, in NumPy."""
     with rl.config.override(tier="interpreter"):
-        return _run(program, calls, lambda f: f)
+        return _run(program, calls, place=place)
 
 
-def eager(program: Program, calls: Sequence[Call]) -> list[Results]:
+def eager(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
     """Every op compiled alone."""
     with rl.config.override(tier="compiled"), rl.eager():
-        return _run(program, calls, lambda f: f)
+        return _run(program, calls, place=place)
 
 
-def deferred(program: Program, calls: Sequence[Call]) -> list[Results]:
+def deferred(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
     """Recorded, fused and compiled."""
     with rl.config.override(tier="compiled"):
-        return _run(program, calls, lambda f: f)
+        return _run(program, calls, place=place)
 
 
-def jitted(program: Program, calls: Sequence[Call]) -> list[Results]:
+def jitted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
     """Captured on the first call, replayed on the second, captured again when state changed."""
     with rl.config.override(tier="compiled"):
-        return _run(program, calls, rl.jit)
+        return _run(program, calls, rl.jit, place=place)
 
 
 def by_torch(program: Program, calls: Sequence[Call]) -> list[Results]:
     """The same text on torch."""
-    function, names = _function(program, torch, wide=False)
+    function, names = _function(program, torch)
     outcomes = []
     for inputs, state in calls:
         _set_state(names, state)
@@ -128,7 +134,7 @@ def _torch_tensor(array: Array) -> Any:
     return torch.tensor(array)
 
 
-WAYS: dict[str, Callable[[Program, Sequence[Call]], list[Results]]] = {
+WAYS: dict[str, Callable[[Program, Sequence[Call], str], list[Results]]] = {
     "deferred": deferred,
     "jit": jitted,
     "deferred, interpreted": deferred_interpreted,

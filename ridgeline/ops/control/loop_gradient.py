@@ -62,7 +62,8 @@ def _kept(step: Body, carried: int, scanned: int, present: tuple[bool, ...]) -> 
         if current in seen or current in known:
             continue
         seen.add(current)
-        if current in below and (not _is_repeated(current)):
+        made = current.inputs[0] if current.op is PROJ else current  # an output nobody used yet
+        if made in below and not _is_repeated(current):
             needed[current] = None
         else:
             stack += current.inputs

@@ -1,0 +1,112 @@
+"""Running programs in processes of their own, some at a time, and keeping account of all of them.
+
+A worker says each seed before it examines it. When a worker dies, or ends itself because one
+program took too long, that program is a fault and another worker goes on behind it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+BATCH = 100
+LONGEST = 300  # seconds a program may take, shrinking included
+
+
+class Search:
+    """A search under way: how many programs were examined, and the seeds of those at fault."""
+
+    def __init__(self, size: int, place: str, jobs: int, deadline: float = float("inf")) -> None:
+        self.size, self.place, self.jobs, self.deadline = size, place, jobs, deadline
+        self.programs = 0
+        self.faults: list[int] = []
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+
+    def run(self, seed: int, programs: int) -> None:
+        """Examine the programs of consecutive seeds."""
+        batch = max(1, min(BATCH, programs // self.jobs))
+        firsts = range(seed, seed + programs, batch)
+        ends = [min(first + batch, seed + programs) for first in firsts]
+        with ThreadPoolExecutor(self.jobs) as pool:
+            list(pool.map(self._batch, firsts, ends))
+
+    def _batch(self, first: int, end: int) -> None:
+        if time.monotonic() >= self.deadline:
+            return
+        while first < end:
+            first = self._worker(first, end)
+        with self._lock:
+            spent = time.monotonic() - self._began
+            print(f"{self.programs} programs, {len(self.faults)} faults, {spent:.0f} s", flush=True)
+
+    def _worker(self, first: int, end: int) -> int:
+        """One worker's life; the seed to go on with."""
+        words, variables = self.command(first, end), self._environment()
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=variables) as child:
+            at, lines = self._listen(child)
+        if at is None:
+            raise SystemExit(f"a worker did not start: {child.returncode}")
+        if child.returncode == -signal.SIGTERM and time.monotonic() >= self.deadline:
+            return end
+        if child.returncode:
+            lines.append(f"fault: seed {at} ended its process with {child.returncode}")
+        self._settle(at, lines)
+        return at + 1
+
+    def command(self, first: int, end: int) -> list[str]:
+        """What a worker runs."""
+        words = [sys.executable, "-m", "tests.fuzz", "--batch", "--seed", str(first)]
+        words += ["--programs", str(end - first), "--size", str(self.size)]
+        return [*words, "--device", self.place]
+
+    def _listen(self, child: subprocess.Popen[str]) -> tuple[int | None, list[str]]:
+        """Settle the programs a worker ends; the last it began, and what it said about that."""
+        assert child.stdout is not None
+        at, lines = None, list[str]()
+        for line in child.stdout:
+            if not line.startswith("seed "):
+                lines.append(line.rstrip("\n"))
+                continue
+            if at is not None:
+                self._settle(at, lines)
+            at, lines = int(line.split()[1]), []
+            if time.monotonic() >= self.deadline:
+                child.terminate()
+        return at, lines
+
+    def _settle(self, seed: int, lines: Sequence[str]) -> None:
+        """A program is done: nothing was said about it, or what is wrong."""
+        with self._lock:
+            self.programs += 1
+            if any(line.startswith("fault: ") for line in lines):
+                self.faults.append(seed)
+            if lines:
+                print("\n".join(lines), flush=True)
+
+    def _environment(self) -> dict[str, str]:
+        """A worker's variables: nothing compiled is kept, and two threads at least run kernels."""
+        threads = max(2, len(os.sched_getaffinity(0)) // self.jobs)
+        given = {"RIDGELINE_THREADS": str(threads), **os.environ}
+        return {**given, "RIDGELINE_CACHE_MAX_BYTES": "0"}
+
+
+def run_batch(first: int, count: int, size: int, place: str) -> int:
+    """Judge programs one after another, saying which before each."""
+    from tests.fuzz.search import examine
+
+    for seed in range(first, first + count):
+        print(f"seed {seed}", flush=True)
+        faulthandler.dump_traceback_later(LONGEST, exit=True)  # a program that hangs is a fault
+        fault = examine(seed, size, place)
+        faulthandler.cancel_dump_traceback_later()
+        if fault is not None:
+            print(f"fault: seed {seed}, {fault}", flush=True)
+    return 0
