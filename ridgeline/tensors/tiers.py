@@ -9,7 +9,7 @@ interpreter unless `config.tier` pins it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.interpreter import evaluate, has_value
-from ridgeline.graph.node import LEAF, Node, topological
+from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.partition import Part, partition, source_of
@@ -161,7 +161,8 @@ class _Piece:
 
 
 _pieces: OrderedDict[Any, _Piece] = OrderedDict()
-_kept: OrderedDict[Any, tuple[int, ...]] = OrderedDict()  # what is saved for backward, by place
+_Place = tuple[int, int | None]  # a node of an order, or an output of one
+_kept: OrderedDict[Any, tuple[_Place, ...]] = OrderedDict()  # what is saved for backward
 
 
 def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
@@ -208,12 +209,18 @@ def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
     places = _kept.get(key)
     if places is None:
         number = {node: place for place, node in enumerate(order)}
-        places = _kept[key] = tuple([number[node] for node in decide()])
+        places = _kept[key] = tuple([_place(node, number) for node in decide()])
         while len(_kept) > MOST_STRUCTURES:
             _kept.popitem(last=False)
     else:
         _kept.move_to_end(key)
-    return [order[place] for place in places]
+    return [order[at] if output is None else proj(order[at], output) for at, output in places]
+
+
+def _place(node: Node, number: Mapping[Node, int]) -> _Place:
+    """Where a node is, or the node of which it is an output that nothing has read yet."""
+    at = number.get(node)
+    return (at, None) if at is not None else (number[node.inputs[0]], node.attrs.output)
 
 
 def _structure(order: Sequence[Node], *chosen: Sequence[Node]) -> tuple[Any, ...]:
