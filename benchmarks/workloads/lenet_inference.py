@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import cores, ready, torch_module
+from benchmarks.frameworks import cores, ready_function, torch_module
 from benchmarks.workload import (
     COMPILED,
     DEFERRED,
@@ -61,6 +61,7 @@ def ridgeline_model(jit: bool) -> Builder:
         model.eval()
         run = rl.jit(lambda x: model(x)) if jit else model
         x = rl.tensor(arrays["images"])
+        ready = ready_function()
 
         def call() -> Any:
             with rl.no_grad():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import ready, torch_module
+from benchmarks.frameworks import ready_function, torch_module
 from benchmarks.workload import (
     COMPILED,
     DEFERRED,
@@ -102,6 +102,7 @@ def ridgeline_model(jit: bool) -> Builder:
         model.eval()
         run = rl.jit(lambda x: model(x)) if jit else model
         image = rl.tensor(arrays["image"])
+        ready = ready_function()
 
         def call() -> Any:
             with rl.no_grad():

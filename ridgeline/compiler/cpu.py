@@ -162,6 +162,7 @@ class CpuExecutable:
         self.parts = tuple(_parts(layout))
         self._sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
         self._results = layout.returns[:-1] if layout.checked else layout.returns
+        self._copied = tuple(_not_their_own(self._results, layout.inputs))
 
     def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
@@ -177,7 +178,10 @@ class CpuExecutable:
             nodes = self._graph.inputs
             shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(nodes, inputs)}
             report_index(self._graph.outputs, shown)
-        return _each_its_own([held[slot] for slot in self._results], inputs)
+        results = [held[slot] for slot in self._results]
+        for place in self._copied:
+            results[place] = _copy(results[place])
+        return results
 
     def profile(self, inputs: Sequence[Buffer]) -> list[float]:
         """Run once and give the seconds of every kernel and library call, in order."""
@@ -206,15 +210,19 @@ class CpuExecutable:
                 held[slot].array(made.dtype, known(made.shape))[...] = value
 
 
-def _each_its_own(results: list[Buffer], inputs: Sequence[Buffer]) -> list[Buffer]:
-    """Results that are an input handed through, or one another, in memory of their own."""
-    seen = {id(buffer) for buffer in inputs}
-    for place, buffer in enumerate(results):
-        if id(buffer) in seen:
-            results[place] = fresh = Buffer.allocate(buffer.nbytes)
-            ctypes.memmove(fresh.address, buffer.address, buffer.nbytes)
-        seen.add(id(buffer))
-    return results
+def _not_their_own(results: Sequence[int], inputs: int) -> Iterator[int]:
+    """The places of results that are an input handed through, or a result named before."""
+    seen: set[int] = set()
+    for place, slot in enumerate(results):
+        if slot < inputs or slot in seen:
+            yield place
+        seen.add(slot)
+
+
+def _copy(buffer: Buffer) -> Buffer:
+    made = Buffer.allocate(buffer.nbytes)
+    ctypes.memmove(made.address, buffer.address, buffer.nbytes)
+    return made
 
 
 def _grain(tasks: int, seconds: float, threads: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import ref
 
@@ -122,7 +121,6 @@ def _forget(entry: _Entry) -> None:
 
 _NO_ATTRS = Attrs()
 _table: dict[tuple[Any, ...], _Entry] = {}
-_leaf_numbers = count()
 
 
 def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
@@ -161,16 +159,15 @@ def _remember(key: tuple[Any, ...], made: Node) -> None:
     _table[key] = entry
 
 
-@dataclass(frozen=True, slots=True)
-class LeafAttrs(Attrs):
-    """An input of the graph: its type, and a number that keeps it apart from all others."""
+@dataclass(slots=True, eq=False)  # not frozen: every result of every program is made with one
+class LeafAttrs:
+    """An input of the graph: its type, in an object that is equal to no other."""
 
     type: TensorType
-    number: int
 
 
 def _leaf_value(leaf: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    raise KeyError(f"leaf {leaf.attrs.number} has no value in this evaluation")
+    raise KeyError(f"a leaf of type {leaf.attrs.type} has no value in this evaluation")
 
 
 LEAF = Op("leaf", "leaf", lambda types, attrs: (attrs.type,), _leaf_value)
@@ -179,7 +176,7 @@ LEAF = Op("leaf", "leaf", lambda types, attrs: (attrs.type,), _leaf_value)
 def leaf(type: TensorType) -> Node:
     """A fresh input of the graph, equal to no other node."""
     # equal to no other, so it need not be looked up or remembered
-    return _new(LEAF, (), LeafAttrs(type, next(_leaf_numbers)), (type,))
+    return _new(LEAF, (), LeafAttrs(type), (type,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,10 @@ class Pool:
         size = block_bytes(nbytes)
         with self._lock:
             if self._returned:
+                latest = self._returned.pop()
+                if latest[1] == size:  # it counts as in use still
+                    return latest
+                self._returned.append(latest)
                 self._sort_returned()
             found = self._classes.get(size)
             if found is not None and found.free:

@@ -45,12 +45,15 @@ modes = Modes()
 class GradientMode:
     """Switches gradients on or off: a context manager and a decorator."""
 
+    __slots__ = ("_before", "_enabled")
+
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
-        self._before: list[bool] = []
+        # what was before each block entered with this object, the innermost block first
+        self._before: tuple[bool, Any] | None = None
 
     def __enter__(self) -> GradientMode:
-        self._before.append(modes.gradients)
+        self._before = modes.gradients, self._before
         modes.gradients = self._enabled
         return self
 
@@ -60,7 +63,8 @@ class GradientMode:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        modes.gradients = self._before.pop()
+        assert self._before is not None
+        modes.gradients, self._before = self._before
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -90,18 +94,17 @@ def inference_mode(mode: bool = True) -> GradientMode:
 
 def set_grad_enabled(mode: bool) -> GradientMode:
     """Switch gradients from here on; used as a context manager, for a block."""
-    switch = GradientMode(bool(mode))
-    switch._before.append(modes.gradients)
-    modes.gradients = bool(mode)
-    return _Switched(switch)
+    return _Switched(bool(mode))
 
 
 class _Switched(GradientMode):
     """A mode that is already on; leaving the block restores what was before the call."""
 
-    def __init__(self, switch: GradientMode) -> None:
-        super().__init__(switch._enabled)
-        self._before = switch._before
+    __slots__ = ()
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__(enabled)
+        super().__enter__()
 
     def __enter__(self) -> GradientMode:
         return self

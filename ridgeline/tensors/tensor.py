@@ -684,6 +684,15 @@ def wrap(node: Node, mode: int) -> Tensor:
     return made
 
 
+def filled(type: TensorType, buffer: Any) -> Tensor:
+    """A new tensor over memory that nobody else has, outside of captures."""
+    made = object.__new__(Tensor)
+    made._cell = made._track = Cell(filled_leaf(type, buffer), PLAIN, None)
+    made._steps = ()
+    made._seen = made._extra = None
+    return made
+
+
 def alias(source: Tensor, track: Track | None = None) -> Tensor:
     """Another handle on the same memory, with the same view steps."""
     made = object.__new__(Tensor)

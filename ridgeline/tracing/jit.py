@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten
-from ridgeline.tensors.tensor import Tensor
 from ridgeline.tensors.tiers import Interpreted
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
@@ -73,7 +72,7 @@ class JitFunction:
         traces = self._traces
         if traces and not kwargs and not self._check:
             latest = traces[0]
-            if latest.simple and _fits(latest, args) and latest.broken(None, args) is None:
+            if latest.simple and latest.accepts(args):
                 return latest.replay(args)
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
@@ -274,33 +273,6 @@ class JitFunction:
         with self._lock:
             self._traces.clear()
             self._templates.clear()
-
-
-def _fits(trace: Trace, args: tuple[Any, ...]) -> bool:
-    """The comparison of signatures for a call with nothing but tensors."""
-    signature = trace.signature
-    specs = signature.leaves
-    if len(specs) != len(args) or modes.gradients != signature.gradients:
-        return False
-    if modes.autocast != signature.autocast:
-        return False
-    for place, (arg, spec) in enumerate(zip(args, specs)):
-        if not isinstance(arg, Tensor):
-            return False
-        cell = arg._cell
-        kind = cell.node.types[0]
-        if (
-            (kind is not spec.type and kind != spec.type)
-            or arg._track.mode != spec.mode
-            or arg._steps != spec.steps
-        ):
-            return False
-        if spec.same_as != place:
-            if args[spec.same_as]._cell is not cell:
-                return False
-        elif place and any(args[i]._cell is cell for i in range(place)):
-            return False
-    return True
 
 
 def compiled(trace: Trace) -> Program:

@@ -21,7 +21,7 @@ from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, objects, unflatten
-from ridgeline.tensors.tensor import Tensor, _special
+from ridgeline.tensors.tensor import Tensor, _special, filled
 from ridgeline.tensors.tiers import Runnable, computes, program_for
 from ridgeline.tracing import guards
 from ridgeline.tracing.capture import (
@@ -147,6 +147,7 @@ class Trace:
             self.compile(capture.inputs, outputs, program_for)
         else:  # for a template to compile
             self.recorded = capture.inputs, outputs
+        self.only_returns = self._only_returns()
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
         self.born = self.epoch
@@ -290,6 +291,14 @@ class Trace:
             or (isinstance(source, CellInput) and source.cell not in written)
         }
 
+    def _only_returns(self) -> bool:
+        """True where all that a call does is to return one new tensor without a history."""
+        only = self.returns[0] if len(self.returns) == 1 else None
+        if not isinstance(only, Fresh) or only.mode == GRAPH or self.result_structure is not None:
+            return False
+        changes = self.effects
+        return not (changes.writes or changes.gradients or changes.modes or changes.drawn)
+
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
         """Arguments that the function can also reach by itself: they must stay the same cell."""
         images = [guard.image for guard in self.guards] + [image for _, image in self.watched]
@@ -321,6 +330,33 @@ class Trace:
         """Why this trace does not fit a call; None if it does."""
         if signature is not None and signature != self.signature:
             return difference(self.signature, signature)
+        return self._changed(leaves)
+
+    def accepts(self, args: tuple[Any, ...]) -> bool:
+        """True where this trace, of a call with nothing but tensors, fits such a call."""
+        signature = self.signature
+        specs = signature.leaves
+        if len(specs) != len(args) or modes.gradients is not signature.gradients:
+            return False
+        if modes.autocast != signature.autocast:
+            return False
+        first: dict[Cell, int] = {}
+        for place, (arg, spec) in enumerate(zip(args, specs)):
+            if not isinstance(arg, Tensor):
+                return False
+            cell = arg._cell
+            kind = cell.node.types[0]
+            if (
+                (kind is not spec.type and kind != spec.type)
+                or arg._track.mode != spec.mode
+                or arg._steps != spec.steps
+                or first.setdefault(cell, place) != spec.same_as
+            ):
+                return False
+        return self._changed(args) is None
+
+    def _changed(self, leaves: Sequence[Any]) -> str | None:
+        """Which of the things that were the case while tracing is so no longer; None if all are."""
         if self.lifts:
             self._call.leaves = leaves
         if config.epoch != self.config_epoch:
@@ -388,6 +424,9 @@ class Trace:
     def replay(self, leaves: Sequence[Any]) -> Any:
         """Run the program on the live values, set what it changes, and return its results."""
         buffers = self.live_buffers(leaves)
+        if self.only_returns:
+            (buffer,) = self.program.run(buffers)
+            return filled(self.output_types[0], buffer)
         live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
         results = self.program.run(buffers)
         if self.effects.drawn:

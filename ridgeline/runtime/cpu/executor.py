@@ -3,11 +3,12 @@
 A kernel is `void kernel(ptr args, i64 begin, i64 end)`: `args` points to one pointer for each of
 its parameters, and it runs tasks `begin` to `end` of its parallel loop (a serial one has the
 single task 0). A plan names pointers by slot: first the addresses given to `run`, then temporaries,
-which lie in an arena taken from the buffer pool for each call, so that calls may overlap.
+which lie in an arena that the call has for itself, so that calls may overlap.
 """
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,18 @@ class Step:
     args: tuple[int, ...]
     tasks: int = 1
     grain: int = 1
+
+
+class _Scratch(threading.local):
+    """Memory of the calling thread for small arenas: a run neither takes nor returns a block."""
+
+    def __init__(self) -> None:
+        self._memory = Buffer.allocate(SCRATCH_BYTES)
+        self.address = self._memory.address
+
+
+SCRATCH_BYTES = 1 << 18
+_scratch = _Scratch()
 
 
 class Plan:
@@ -57,11 +70,11 @@ class Plan:
         """Run all steps over these addresses: one native call."""
         if config.epoch != _epoch:
             follow_settings()
-        if self.arena_bytes:
+        if self.arena_bytes <= SCRATCH_BYTES:
+            _run(self.address, _scratch.address, *addresses)
+        else:
             arena = Buffer.allocate(self.arena_bytes)
             _run(self.address, arena.address, *addresses)
-        else:
-            _run(self.address, 0, *addresses)
 
     def profile(self, addresses: Sequence[int]) -> list[float]:
         """Run all steps, and return the seconds that each one took."""

@@ -40,13 +40,13 @@ entry:
   {load_head("parallel", Head.PARALLEL)}
   %estimate.at = getelementptr i64, ptr %plan, i64 {int(Head.ESTIMATE)}
   %calls = getelementptr i8, ptr %pool, i64 {CALLS}
-  atomicrmw add ptr %calls, i64 1 monotonic
+  %call = atomicrmw add ptr %calls, i64 1 monotonic
   call void @place(ptr %plan, ptr %slots, i64 %arena)
   %any = icmp sgt i64 %parallel, 0
   br i1 %any, label %ask, label %begin
 ask:
   %estimate.old = load atomic i64, ptr %estimate.at monotonic, align 8
-  %answer = call i32 @enter(ptr %pool, i64 %estimate.old)
+  %answer = call i32 @enter(ptr %pool, i64 %estimate.old, i64 %call)
   br label %begin
 begin:
   %mode = phi i32 [ 0, %entry ], [ %answer, %ask ]

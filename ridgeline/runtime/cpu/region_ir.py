@@ -21,16 +21,20 @@ from ridgeline.runtime.cpu.pool_ir import (
 SHORT_NS = 60_000  # waking sleepers does not pay for less work than this
 
 
+MEASURED_EVERY = 16  # calls, a power of two
+
+
 def region_ir() -> str:
     """What the executor calls, to be put in one module with `pool_ir`."""
     return _ENTER + _REGION
 
 
 # Before a plan's steps: whether to use the pool (2), and whether to measure the work (1).
-# When everybody sleeps and the plan's parallel steps are known to be short, they run inline.
+# When everybody sleeps and the plan's parallel steps are known to be short, they run inline, and
+# are measured again now and then: what loops and branches take is not always the same.
 # Otherwise sleepers are woken now, while the first steps run; each one wakes two more.
 _ENTER = f"""
-define internal i32 @enter(ptr %pool, i64 %estimate) {{
+define internal i32 @enter(ptr %pool, i64 %estimate, i64 %call) {{
 entry:
   %limit.at = getelementptr i8, ptr %pool, i64 {LIMIT}
   %limit = load atomic i64, ptr %limit.at monotonic, align 8
@@ -50,7 +54,10 @@ look:
   %skip = and i1 %cold, %short
   br i1 %skip, label %cheap, label %heat
 cheap:
-  ret i32 1
+  %since = and i64 %call, {MEASURED_EVERY - 1}
+  %due = icmp eq i64 %since, 0
+  %sometimes = zext i1 %due to i32
+  ret i32 %sometimes
 heat:
   %hot = getelementptr i8, ptr %pool, i64 {HOT}
   atomicrmw add ptr %hot, i32 1 seq_cst
