@@ -1,0 +1,87 @@
+"""What an attention kernel is generated for: sizes, element type, and where operands lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import e, gcd, log2
+
+DTYPES = ("bfloat16", "float16")
+_MOST_WIDTH = 128  # of a head: more does not fit into the registers of a warp
+CHUNK = 8  # elements of 16 bytes, which are copied at once
+
+
+@dataclass(frozen=True, slots=True)
+class Strides:
+    """Where an operand lies behind its pointer, in elements; a row of one head is dense."""
+
+    batch: int
+    head: int
+    row: int
+    offset: int = 0
+
+    @property
+    def aligned(self) -> bool:
+        """True if every row begins at a multiple of 16 bytes."""
+        return all(n % CHUNK == 0 for n in (self.batch, self.head, self.row, self.offset))
+
+    @classmethod
+    def dense(cls, heads: int, rows: int, width: int) -> Strides:
+        """Those of contiguous [batch, heads, rows, width]."""
+        return cls(heads * rows * width, rows * width, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """softmax(q kᵀ * scale) v for `batch` x `heads` matrices; some heads may share keys and values.
+
+    Where `causal`, row i sees the columns up to i. `strides` are those of q, k, v and out; for
+    backward those of q, k, v, ct, dq, dk and dv. `lse` and `delta` are dense.
+    """
+
+    dtype: str
+    batch: int
+    heads: int
+    shared_heads: int  # of keys and values
+    rows: int
+    columns: int
+    width: int
+    scale: float
+    causal: bool
+    strides: tuple[Strides, ...]
+
+    @property
+    def group(self) -> int:
+        """Query heads to a head of keys and values."""
+        return self.heads // self.shared_heads
+
+
+def head_widths() -> range:
+    """The widths of a head that kernels are generated for."""
+    return range(16, _MOST_WIDTH + 1, 16)
+
+
+def constants(attention: Attention, operands: tuple[str, ...]) -> str:
+    """The problem as C++ constants, those of operands under their names."""
+    chunks = attention.width // CHUNK
+    swizzled = gcd(chunks, 8)  # a row is so many eighths of all banks, or a multiple of that
+    lines = [
+        f"constexpr bool CAUSAL = {'true' if attention.causal else 'false'};",
+        f"constexpr int HEADS = {attention.heads}, GROUP = {attention.group};",
+        f"constexpr int SHARED_HEADS = {attention.shared_heads};",
+        f"constexpr int ROWS = {attention.rows}, COLUMNS = {attention.columns};",
+        f"constexpr int WIDTH = {attention.width}, CHUNKS = {chunks};",
+        f"constexpr int SWIZZLED = {swizzled}, SWIZZLE_PERIOD = {8 // swizzled};",
+        f"constexpr float SCALE = {attention.scale!r}f;",
+        f"constexpr float SCALE_LOG2E = {attention.scale * log2(e)!r}f;",
+    ]
+    for name, at in zip(operands, attention.strides):
+        lines.append(
+            f"constexpr Place {name} = {{{at.batch}LL, {at.head}LL, {at.row}LL, {at.offset}LL}};"
+        )
+    return "\n".join(lines)
+
+
+def symbol_of(kind: str, text: str) -> str:
+    """A name that holds a hash of the text."""
+    return f"attention_{kind}_{blake2b(text.encode(), digest_size=8).hexdigest()}"

@@ -1,0 +1,108 @@
+"""Views of memory as an offset and strides: what a kernel written by hand reads without a copy.
+
+`strided` looks below permutes, slices, broadcasts and reshapes for the memory that holds a value,
+as far down as every element still lies at an offset plus a multiple of a stride for each axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ridgeline.graph.node import Node
+from ridgeline.loops.views import axis_runs
+from ridgeline.ops.elementwise import STOP_GRADIENT
+from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
+
+VIEWS = (RESHAPE, STOP_GRADIENT, PERMUTE, SLICE, BROADCAST)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A value inside the memory of another: offset and strides in elements."""
+
+    base: Node
+    offset: int
+    strides: tuple[int, ...]
+
+
+def strided(node: Node, is_memory: Callable[[Node], bool]) -> View:
+    """A value as a view of the lowest value that shows it so; itself at worst.
+
+    Values where `is_memory` holds lie in memory, and nothing is looked for below them.
+    """
+    chain = [node]
+    while chain[-1].op in VIEWS and not is_memory(chain[-1]) and _known(chain[-1].inputs[0]):
+        chain.append(chain[-1].inputs[0])
+    while True:
+        found = _through(chain)
+        if found is not None:
+            return found
+        chain.pop()
+
+
+def memory_below(node: Node, is_memory: Callable[[Node], bool]) -> Node:
+    """The value in memory that a view shows."""
+    while not is_memory(node):
+        assert node.op in VIEWS, f"{node.op.name} is no view"
+        node = node.inputs[0]
+    return node
+
+
+def dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of contiguous memory."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)
+
+
+def _known(node: Node) -> bool:
+    return len(node.types) == 1 and all(isinstance(size, int) for size in node.shape)
+
+
+def _sizes(node: Node) -> tuple[int, ...]:
+    return tuple(int(size) for size in node.shape if isinstance(size, int))
+
+
+def _through(chain: Sequence[Node]) -> View | None:
+    """The first of a chain as a view of the last; None if a reshape in it needs divisions."""
+    base = chain[-1]
+    offset, strides = 0, dense(_sizes(base))
+    for node in reversed(chain[:-1]):
+        source, attrs = _sizes(node.inputs[0]), node.attrs
+        if node.op is PERMUTE:
+            strides = tuple(strides[axis] for axis in attrs.order)
+        elif node.op is SLICE:
+            offset += sum(start * stride for start, stride in zip(attrs.starts, strides))
+            strides = tuple(step * stride for step, stride in zip(attrs.steps, strides))
+        elif node.op is BROADCAST:
+            along = {to: axis for axis, to in enumerate(attrs.axes)}
+            strides = tuple(
+                strides[along[to]] if to in along and source[along[to]] == size else 0
+                for to, size in enumerate(_sizes(node))
+            )
+        elif node.op is RESHAPE:
+            reshaped = _reshaped(source, strides, _sizes(node))
+            if reshaped is None:
+                return None
+            strides = reshaped
+    return View(base, offset, strides)
+
+
+def _reshaped(
+    old: Sequence[int], strides: Sequence[int], new: Sequence[int]
+) -> tuple[int, ...] | None:
+    """The strides under another shape, where axes that merge lie densely in one another."""
+    found = [0] * len(new)
+    for old_run, new_run in axis_runs(old, new):
+        real = [axis for axis in old_run if old[axis] != 1]
+        for outer, inner in pairwise(real):
+            if strides[outer] != strides[inner] * old[inner]:
+                return None
+        stride = strides[real[-1]] if real else 0
+        for axis in reversed(new_run):
+            found[axis] = stride
+            stride *= new[axis]
+    return tuple(found)
