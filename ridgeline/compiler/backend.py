@@ -6,7 +6,7 @@ and a layout into something that runs. Everything else in the compiler is the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +15,7 @@ from ridgeline.compiler.layout import Layout
 from ridgeline.devices import device
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
+from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
@@ -63,6 +64,13 @@ class Backend(Protocol):
         Others are written out in simpler ops before compilation.
         """
 
+    def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
+        """The views of memory through which a node that it computes whole reads its operands.
+
+        What a view shows is written to memory; where the device cannot read a view of something
+        else, that is the operand itself.
+        """
+
     def runs(self, node: Node) -> bool:
         """True for control flow that needs no Python while it runs."""
 
@@ -72,7 +80,7 @@ class Backend(Protocol):
         It has a scheduled kernel, or is a node that the backend computes whole.
         """
 
-    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Node]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
         """Machine code of kernels and of nodes computed whole, ready in this process."""
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from time import perf_counter
 
@@ -23,6 +23,7 @@ from ridgeline.dtypes import bool_
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.node import Node
+from ridgeline.graph.strides import View, itself
 from ridgeline.loops.build import substitute
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.lower import Lowered
@@ -108,6 +109,10 @@ class CpuBackend:
         """None: attention is written out, and its parts share kernels."""
         return False
 
+    def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
+        """Each as it is: nothing is computed whole here."""
+        return [itself(operand) for operand in node.inputs]
+
     def runs(self, node: Node) -> bool:
         """All control flow without library calls in it."""
         return node.op.family == "control" and not on_host(node)
@@ -124,7 +129,7 @@ class CpuBackend:
         tasks = task_count(kernel, sizes)
         return (tasks, _grain(tasks, seconds, machine().threads)) if tasks else None
 
-    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Node]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
         return self.compile_loops([compiled.kernel for compiled in kernels])
 

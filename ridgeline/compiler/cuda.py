@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.native import sources_fingerprint
+from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import Call, HostCall, KernelCall, Layout
 from ridgeline.compiler.matmul import Matmul, recognise, suits_library
@@ -17,6 +18,7 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
+from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered, widens
 from ridgeline.loops.schedule import Step as ScheduleStep
@@ -78,8 +80,12 @@ class CudaBackend:
         return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
     def computes(self, node: Node) -> bool:
-        """None: attention is written out."""
-        return False
+        """Attention without a mask, on tensor cores."""
+        return self._facts.capability >= 80 and is_attention(node)
+
+    def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
+        """Views at any strides whose rows are dense."""
+        return operand_views(node, is_input)
 
     def runs(self, node: Node) -> bool:
         """No control flow: it runs on the host, between kernels."""
@@ -87,11 +93,10 @@ class CudaBackend:
 
     def launch(self, group: Group, kernel: Kernel | None) -> tuple[Any, ...] | None:
         """What is started, the workspace it needs, and how: launches, or a matrix product."""
-        assert kernel is not None, "no node is computed whole"
-        product = _product(group)
+        product = None if kernel is None else _product(group)
         if product is not None:
             return ("matmul", cublaslt.WORKSPACE, (*astuple(product), config.allow_tf32))
-        source = generate(kernel)
+        source = kernels_of(group) if kernel is None else generate(kernel)
         launches = tuple(
             (one.symbol, one.blocks(), one.block, one.shared_bytes, one.cluster)
             for one in source.launches
@@ -99,10 +104,11 @@ class CudaBackend:
         )
         return ("kernel", source.workspace_bytes, launches) if launches else None
 
-    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Node]) -> bytes:
+    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
         """One image for every kernel, one after the other behind a line that names them."""
         own = {k.kernel.name: k.kernel for k in kernels if _product(k.group) is None}
-        made = [generate(kernel) for kernel in own.values()]
+        named = {source.name: source for source in map(kernels_of, whole)}
+        made = [*named.values(), *(generate(kernel) for kernel in own.values())]
         images = compile_all([source.text for source in made], self.device.architecture)
         rows = [
             [len(image), [[one.symbol, one.shared_bytes] for one in source.launches]]
@@ -153,7 +159,8 @@ class CudaExecutable:
             if kind == "matmul":
                 yield self._matmul(call.slots, started, words)
                 continue
-            slots = (*call.slots, self._workspace) if workspace else call.slots
+            slots = tuple(max(slot, 0) for slot in call.slots)  # what is not written is not touched
+            slots = (*slots, self._workspace) if workspace else slots
             for symbol, blocks, threads, shared, cluster in started:
                 function = self._target.modules[symbol]
                 yield KernelStep(function, blocks, threads, shared, cluster, slots, words)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.sizes import nbytes
-from ridgeline.fusion.values import in_memory
+from ridgeline.fusion.values import sources
 from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import evaluate, product
 from ridgeline.loops.ir import Kernel
@@ -167,7 +167,7 @@ def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
 def _on_host(group: Group, stages: Stages) -> bool:
     """True for a library call, which runs between native plans."""
     node = group.apart
-    return node is not None and node not in stages.inner and node not in stages.whole
+    return node is not None and node not in stages.inner and group.views is None
 
 
 def _stored(group: Group) -> tuple[Node, ...]:
@@ -185,16 +185,17 @@ def _calls(
     for step, group in enumerate(stages.fusion.groups):
         if group.apart is not None:
             node = group.apart
-            sources = tuple(slot_of[in_memory(i, slot_of.__contains__)] for i in node.inputs)
+            read = sources(node, slot_of.__contains__, group.views)
+            given = tuple(slot_of[source] for source in read)
             outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
             if step in inner:
-                yield inner[step].call(place[node], sources, outputs, slot_of)
-            elif node in stages.whole:
+                yield inner[step].call(place[node], given, outputs, slot_of)
+            elif group.views is not None:
                 started = launch(group, None)
                 if started is not None:
-                    yield KernelCall(node.op.name, (*sources, *outputs), started)
+                    yield KernelCall(node.op.name, (*given, *outputs), started)
             else:
-                yield HostCall(place[node], sources, outputs)
+                yield HostCall(place[node], given, outputs)
             continue
         compiled = next(kernels)
         kernel = compiled.kernel

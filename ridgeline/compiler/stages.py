@@ -13,6 +13,7 @@ from ridgeline.fusion.values import choose_values
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, Op, topological
 from ridgeline.graph.passes.simplify import simplify
+from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.printer import print_kernel
@@ -39,8 +40,12 @@ class Stages:
     results: tuple[Node, ...]
     order: tuple[Node, ...]
     inner: dict[Node, tuple[Stages, ...]] = field(default_factory=dict)
-    whole: tuple[Node, ...] = ()  # what the backend computes whole
     sizes: Mapping[str, int] = field(default_factory=dict)  # values of symbolic sizes
+
+    @property
+    def whole(self) -> list[Group]:
+        """The nodes that the backend computes whole."""
+        return [group for group in self.fusion.groups if group.views is not None]
 
     def all_kernels(self) -> Iterator[CompiledKernel]:
         """Every kernel, those of bodies included."""
@@ -60,8 +65,12 @@ def lower_graph(
     target = target or backend(device_of(outputs, inputs))
     is_input = set(inputs).__contains__
     simple = simplify(outputs, is_input)
-    values = choose_values(simple, is_input, target.converts)
-    fusion = fuse(values, is_input, target.roofline(), target.apart)
+
+    def whole(node: Node) -> Sequence[View] | None:
+        return target.operands(node, is_input) if target.computes(node) else None
+
+    values = choose_values(simple, is_input, target.converts, whole)
+    fusion = fuse(values, is_input, target.roofline(), target.apart, whole)
     facts = facts or target.facts()
     kernels = []
     known: dict[tuple[str, Op | None], CompiledKernel] = {}
@@ -76,8 +85,7 @@ def lower_graph(
             parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
             inner[group.apart] = tuple(parts)
     order = tuple(topological(simple, is_input))
-    whole = tuple(g.apart for g in fusion.groups if g.apart and target.computes(g.apart))
-    return Stages(fusion, kernels, values.results, order, inner, whole)
+    return Stages(fusion, kernels, values.results, order, inner)
 
 
 def _scheduled(group: Group, lowered: Lowered, target: Backend, facts: Any) -> CompiledKernel:

@@ -18,9 +18,10 @@ from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.sizes import elements, nbytes
-from ridgeline.fusion.values import FOLDS, Values, in_memory, is_apart
+from ridgeline.fusion.values import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
+from ridgeline.graph.strides import View
 from ridgeline.loops.chains import ONE_EACH, ChainLowering, is_chain
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
 from ridgeline.loops.ordered import ORDERED, lower_ordered
@@ -58,7 +59,8 @@ class Refusal:
 class Group:
     """A kernel in the making: its values, what it reads from memory, and its loops.
 
-    A library call or control flow is a group too: `apart` is its node, and it has no loops.
+    A library call or control flow is a group too: `apart` is its node, and it has no loops. So is
+    a node that the backend computes whole; `views` are its operands, in the order of its inputs.
     """
 
     number: int
@@ -67,6 +69,7 @@ class Group:
     seconds: float
     lowered: Lowered | None
     apart: Node | None = None
+    views: Sequence[View] | None = None
 
     @property
     def name(self) -> str:
@@ -96,6 +99,7 @@ class Fuser:
     is_input: Callable[[Node], bool]
     roofline: Roofline
     apart: Callable[[Node], bool]
+    whole: Whole
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
@@ -165,11 +169,12 @@ class Fuser:
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = _source(ordered[0])
         if is_apart(source):
-            sources = frozenset(in_memory(i, self.is_input) for i in source.inputs)
-            return Group(next(self.numbers), ordered, sources, 0.0, None, source)
+            views = self.whole(source)
+            reads = frozenset(sources(source, self.is_input, views))
+            return Group(next(self.numbers), ordered, reads, 0.0, None, source, views)
         several = any(_source(v) is not source for v in ordered)
         inside = set(ordered)
-        reads: set[Node] = set()
+        read: set[Node] = set()
         work = 0.0
         seen: set[Node] = set()
         folds: list[Node] = []
@@ -182,7 +187,7 @@ class Fuser:
             if len(seen) > most:
                 raise NotFusable(f"a kernel of more than {most} operations takes long to compile")
             if self.is_input(node) or (node in self.values.stored and node not in inside):
-                reads.add(node)
+                read.add(node)
                 continue
             if node.op in FOLDS:
                 folds.append(node)
@@ -193,17 +198,17 @@ class Fuser:
         folds.sort(key=self.position.__getitem__)
         name = _name(ordered, folds)
         if source.op in ORDERED:
-            lowered = lower_ordered(source, stored, reads.__contains__, name)
+            lowered = lower_ordered(source, stored, read.__contains__, name)
         else:
             lowering = GroupLowering
             if self.roofline.chains and is_chain(folds):
                 lowering = ChainLowering
-            lowered = lowering(folds, stored, reads.__contains__, name).lower()
-        moved = sum(map(nbytes, reads)) + sum(map(nbytes, stored))
+            lowered = lowering(folds, stored, read.__contains__, name).lower()
+        moved = sum(map(nbytes, read)) + sum(map(nbytes, stored))
         seconds = self.roofline.launch_seconds + max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
         )
-        return Group(next(self.numbers), ordered, frozenset(reads), seconds, lowered)
+        return Group(next(self.numbers), ordered, frozenset(read), seconds, lowered)
 
     def leaving(self, inside: Collection[Node]) -> list[Node]:
         """The values that are needed outside a group: as a result, or by another kernel."""
@@ -371,6 +376,7 @@ def fuse(
     is_input: Callable[[Node], bool],
     roofline: Roofline,
     apart: Callable[[Node], bool] = lambda node: False,
+    whole: Whole = lambda node: None,
 ) -> Fusion:
     """Kernels for all stored values; folds where `apart` holds get kernels of their own."""
-    return Fuser(values, is_input, roofline, apart).run()
+    return Fuser(values, is_input, roofline, apart, whole).run()

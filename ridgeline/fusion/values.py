@@ -18,16 +18,19 @@ from ridgeline.fusion.sizes import elements, nbytes, work_bytes
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.sizes import Size
+from ridgeline.graph.strides import View, axis_runs
 from ridgeline.loops.lower import widens
 from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
-from ridgeline.loops.views import axis_runs
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.index_checks import index_flag
 from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
+
+# the views through which a node that the backend computes whole reads its operands; None for others
+Whole = Callable[[Node], Sequence[View] | None]
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
 _MOST_SITES = 64  # kernels that need a value; more of them decide nothing
@@ -82,10 +85,12 @@ def choose_values(
     outputs: Sequence[Node],
     is_input: Callable[[Node], bool],
     converts: Callable[[Node], bool] = lambda node: False,
+    whole: Whole = lambda node: None,
 ) -> Values:
     """Decide what lies in memory between kernels.
 
     A contraction where `converts` holds reads 16-bit operands as they are, not widened copies.
+    A node computed whole reads its operands through the views that `whole` gives.
     """
     results = tuple(in_memory(o, is_input) for o in outputs)
     order = topological(results, stop=is_input)
@@ -97,7 +102,7 @@ def choose_values(
         for source in node.inputs:
             users[source].append(node)
         if is_apart(node):
-            stored.update(_whole_values(node, is_input))
+            stored.update(_whole_values(node, is_input, whole(node)))
         if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
             stored.add(node)
         if node.op is PROJ:
@@ -123,14 +128,24 @@ def choose_values(
     return Values(tuple(order), frozenset(stored), results)
 
 
-def _whole_values(node: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
-    """What library calls and control flow read and write: all of it lies in memory."""
+def _whole_values(
+    node: Node, is_input: Callable[[Node], bool], views: Sequence[View] | None
+) -> Iterable[Node]:
+    """What library calls, control flow and nodes computed whole read and write: it is in memory."""
     if len(node.types) == 1:
         yield node
-    for source in node.inputs:
-        base = in_memory(source, is_input)
+    for base in sources(node, is_input, views):
         if not is_input(base) and len(base.types) == 1:
             yield base
+
+
+def sources(
+    node: Node, is_input: Callable[[Node], bool], views: Sequence[View] | None
+) -> Iterable[Node]:
+    """The memory that each operand of a node without loops is read from."""
+    if views is not None:
+        return [view.base for view in views]
+    return [in_memory(source, is_input) for source in node.inputs]
 
 
 def in_memory(node: Node, is_input: Callable[[Node], bool]) -> Node:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Quasi, Size, Sym
+from ridgeline.graph.strides import axis_runs
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
     add,
@@ -126,32 +127,3 @@ def _unflatten(flat: Expr, sizes: Sequence[Size], ranges: Ranges) -> list[Expr]:
         places[position] = simplify(place, ranges)
         stride = mul(stride, size_expr(sizes[position]))
     return places
-
-
-def axis_runs(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
-    """Pairs of axis runs with equal products, as short as possible."""
-    runs: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        left, right = [i], [j]
-        if i >= len(old) or j >= len(new):  # only axes of size 1 remain
-            runs.append((list(range(i, len(old))), list(range(j, len(new)))))
-            break
-        a, b = old[i], new[j]
-        i, j = i + 1, j + 1
-        while a != b:
-            grow_left = j >= len(new) or (i < len(old) and _smaller(a, b))
-            if grow_left and i < len(old):
-                a, left, i = a * old[i], [*left, i], i + 1
-            elif j < len(new):
-                b, right, j = b * new[j], [*right, j], j + 1
-            else:
-                break
-        runs.append((left, right))
-    return runs
-
-
-def _smaller(a: Size, b: Size) -> bool:
-    if isinstance(a, int) and isinstance(b, int):
-        return a < b
-    return isinstance(a, int)

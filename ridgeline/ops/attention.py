@@ -15,7 +15,7 @@ Backends that have no kernel for these ops get them written out (`attention_writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,10 +42,15 @@ TYPES = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
 
 @dataclass(frozen=True, slots=True)
 class AttentionAttrs(Attrs):
-    """What scores are multiplied by, and whether a query sees only keys that are not later."""
+    """What scores are multiplied by, and whether a query sees only keys that are not later.
+
+    With `beside`, results but for `lse` are [..., length, heads, width], so that the heads of a
+    row lie side by side; a pass of the compiler chooses it.
+    """
 
     scale: float
     causal: bool
+    beside: bool = False
 
 
 def attention(
@@ -121,18 +126,24 @@ def _infer(types: Sequence[TensorType], attrs: AttentionAttrs) -> tuple[TensorTy
     if mask and attrs.causal:
         raise ShapeError("attention takes a mask or is causal, not both")
     rows: tuple[Size, ...] = q.shape[:-1]
-    return (
-        TensorType((*rows, v.shape[-1]), q.dtype, q.device),
-        TensorType(rows, wide(q.dtype), q.device),
-    )
+    out = TensorType((*rows, v.shape[-1]), q.dtype, q.device)
+    return _laid(out, attrs), TensorType(rows, wide(q.dtype), q.device)
 
 
 def _infer_gradient(types: Sequence[TensorType], attrs: AttentionAttrs) -> tuple[TensorType, ...]:
     *operands, lse, delta, ct = types
-    out, rows = _infer(operands, attrs)
+    out, rows = _infer(operands, replace(attrs, beside=False))
     if ct != out or lse != rows or delta != rows:
         raise ShapeError(f"attention's gradient got {ct}, {lse} and {delta} for {out} and {rows}")
-    return tuple(operands[:3])
+    return tuple(_laid(operand, attrs) for operand in operands[:3])
+
+
+def _laid(made: TensorType, attrs: AttentionAttrs) -> TensorType:
+    """The type of a result, by where its heads lie."""
+    if not attrs.beside:
+        return made
+    *lead, heads, length, width = made.shape
+    return TensorType((*lead, length, heads, width), made.dtype, made.device)
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -158,8 +169,9 @@ def _grouped(array: Array, shared: int, tail: int = 2) -> Array:
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     (_, _, v), _, found = _operands(current, inputs)
     out, lse = values.attention(found, v, inputs[0].dtype)
-    shapes = [t.shape for t in current.types]
-    return out.astype(inputs[0].dtype).reshape(shapes[0]), lse.reshape(shapes[1])
+    rows = inputs[0].shape[:-1]
+    whole = out.astype(inputs[0].dtype).reshape(*rows, v.shape[-1])
+    return _placed(whole, current), lse.reshape(rows)
 
 
 def _gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -168,7 +180,11 @@ def _gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]
     lse, delta = (_grouped(a, shared, 1) for a in inputs[-3:-1])
     ct = _grouped(inputs[-1].astype(q.dtype), shared)
     made = values.attention_gradient(found, q, k, v, lse, delta, ct, current.attrs.scale, own)
-    return tuple(a.astype(own).reshape(t.shape) for a, t in zip(made, current.types))
+    return tuple(_placed(a.astype(own).reshape(i.shape), current) for a, i in zip(made, inputs[:3]))
+
+
+def _placed(array: Array, current: Node) -> Array:
+    return np.swapaxes(array, -2, -3) if current.attrs.beside else array
 
 
 # ---- rules ---------------------------------------------------------------------------------------

@@ -37,7 +37,10 @@ def test_attention_and_its_gradient_take_part_in_a_plan() -> None:
     target = _WithAttention()
     plain = prepare(parts, set(given).__contains__, target.computes)
     stages = lower_graph(plain, given, target=target)
-    assert [node.op for node in stages.whole] == [ATTENTION, ATTENTION_GRADIENT]
+    assert [group.apart and group.apart.op for group in stages.whole] == [
+        ATTENTION,
+        ATTENTION_GRADIENT,
+    ]
     layout = lay_out(stages, given, target.launch)
     forward, backward = (
         c for c in layout.calls if isinstance(c, KernelCall) and c.launch[0] == "whole"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ridgeline.codegen.cuda import compile_all
-from ridgeline.codegen.cuda.attention import Attention, Strides, backward, forward, head_widths
+from ridgeline.codegen.cuda.attention import Attention, Strides, backward, forward, is_generated
 
 
 def problem(width: int, dtype: str, *, causal: bool, beside: bool, group: int) -> Attention:
@@ -19,8 +19,9 @@ def problem(width: int, dtype: str, *, causal: bool, beside: bool, group: int) -
         q, k = Strides.dense(heads, rows, width), Strides.dense(shared, columns, width)
     assert q.aligned and k.aligned
     return Attention(
-        dtype, batch, heads, shared, rows, columns, width, 0.125, causal, (q, k, k, q, q, k, k)
-    )
+        dtype, batch, heads, shared, rows, columns, width, 0.125, causal,
+        (q, k, k, q, q, k, k), (True,) * 3,
+    )  # fmt: skip
 
 
 WIDTHS = {"sm_80": (80,), "sm_90a": (32, 64, 112, 128)}
@@ -31,8 +32,8 @@ def test_kernels_compile(arch: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     sources = []
     for place, width in enumerate(WIDTHS[arch]):
-        assert width in head_widths()
         dtype = ("bfloat16", "float16")[place % 2]
+        assert is_generated(dtype, width)
         chosen = problem(
             width, dtype, causal=place % 3 == 0, beside=place % 2 == 1, group=1 + place % 2
         )

@@ -2,6 +2,7 @@
 
 erase     tags, variables and custom rules, which only differentiation sees
 spell     random bits, sorts and attention, written out in ops that kernels have
+heads     attention that a device computes whole, its results laid as its queries are
 prune     results and inputs of control flow that nobody reads
 inside    the same passes over the bodies of control flow
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from ridgeline.graph.body import Body, bodies, body, with_bodies
 from ridgeline.graph.node import Node, node, topological
 from ridgeline.graph.passes.erase import erase
+from ridgeline.graph.passes.heads import place_heads
 from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.graph.passes.spell import spell
@@ -46,5 +48,5 @@ def prepare(
 ) -> list[Node]:
     """The graph as the compiler takes it; nodes where `stop` holds are its inputs, and those where
     `computes` holds stay as they are, since their device computes them whole."""
-    plain = spell(erase(roots, stop), stop, computes)
+    plain = place_heads(spell(erase(roots, stop), stop, computes), stop)
     return prepare_inside(prune(plain, stop), stop)

@@ -16,6 +16,11 @@ class GpuMachine:
     cluster: int = 1  # blocks that can share their shared memory; 1 before Hopper
     block_threads: int = 1024
 
+    @property
+    def capability(self) -> int:
+        """The compute capability times ten."""
+        return int(self.arch.removeprefix("sm_").rstrip("af"))
+
 
 H200 = GpuMachine("sm_90a", 132, 232_448, 60 << 20, cluster=8)
 A100 = GpuMachine("sm_80", 108, 166_912, 40 << 20)

@@ -15,6 +15,6 @@ rows (`Strides`), so heads may lie side by side in a row, as a projection leaves
 
 from ridgeline.codegen.cuda.attention.backward import backward
 from ridgeline.codegen.cuda.attention.forward import forward
-from ridgeline.codegen.cuda.attention.problem import Attention, Strides, head_widths
+from ridgeline.codegen.cuda.attention.problem import Attention, Strides, is_generated
 
-__all__ = ["Attention", "Strides", "backward", "forward", "head_widths"]
+__all__ = ["Attention", "Strides", "backward", "forward", "is_generated"]

@@ -192,11 +192,13 @@ SYMBOL_columns(const element* q, const element* k, const element* v, const float
 #pragma unroll
   for (int m = 0; m < TILES; ++m) factor[m][0] = factor[m][1] = SCALE;
   __syncwarp();  // all lanes have read the keys and values whose place the results take
-  store_rows(begin(dk, DK, batch, head), DK.row, first, COLUMNS, memory, own, sum_k, factor);
+  if (WRITES_DK)
+    store_rows(begin(dk, DK, batch, head), DK.row, first, COLUMNS, memory, own, sum_k, factor);
 #pragma unroll
   for (int m = 0; m < TILES; ++m) factor[m][0] = factor[m][1] = 1;
-  store_rows(begin(dv, DV, batch, head), DV.row, first, COLUMNS,
-             memory + TILE_COLUMNS * TILE_ROW, own, sum_v, factor);
+  if (WRITES_DV)
+    store_rows(begin(dv, DV, batch, head), DV.row, first, COLUMNS,
+               memory + TILE_COLUMNS * TILE_ROW, own, sum_v, factor);
 }
 """
 
@@ -211,7 +213,7 @@ _KEEP = r"""
     }
 """
 
-OPERANDS = ("Q", "K", "V", "CT", "DQ", "DK", "DV")
+_OPERANDS = ("Q", "K", "V", "CT", "DQ", "DK", "DV")
 
 
 def backward(
@@ -219,29 +221,26 @@ def backward(
 ) -> KernelSource:
     """The two kernels of q, k, v, lse, delta, ct, dq, dk and dv."""
     by_rows, by_columns = rows or _row_tiles(attention), columns or _column_tiles(attention)
-    text = prelude(attention.dtype, constants(attention, OPERANDS))
+    text = prelude(attention.dtype, constants(attention, _OPERANDS, _OPERANDS[-3:]))
     text += _row_text(by_rows) + _column_text(by_columns)
     symbol = symbol_of("backward", text)
     width = attention.width * 2
+    counts = -(-attention.rows // by_rows.rows), -(-attention.columns // by_columns.columns)
     first = Launch(
         f"{symbol}_rows",
-        (index(-(-attention.rows // by_rows.rows) * attention.heads * attention.batch),),
+        (index(counts[0] * attention.heads * attention.batch),),
         by_rows.warps * 32,
         (2 * by_rows.rows + 4 * by_rows.columns) * width,
     )
     second = Launch(
         f"{symbol}_columns",
-        (
-            index(
-                -(-attention.columns // by_columns.columns)
-                * attention.shared_heads
-                * attention.batch
-            ),
-        ),
+        (index(counts[1] * attention.shared_heads * attention.batch),),
         by_columns.warps * 32,
         (2 * by_columns.columns + 4 * by_columns.rows) * width + 16 * by_columns.rows,
     )
-    return KernelSource(symbol, text.replace("SYMBOL", symbol), (first, second))
+    of_queries, *others = attention.written
+    launches = (*((first,) if of_queries else ()), *((second,) if any(others) else ()))
+    return KernelSource(symbol, text.replace("SYMBOL", symbol), launches)
 
 
 def _row_text(tiles: Tiles) -> str:

@@ -115,12 +115,13 @@ SYMBOL(const element* q, const element* k, const element* v, element* out, float
       const float all = quad_sum(total[m][half]);
       factor[m][half] = 1.0f / all;
       const int row = first + own + m * 16 + half * 8 + lane / 4;
-      if (lane % 4 == 0 && row < ROWS)
+      if (WRITES_LSE && lane % 4 == 0 && row < ROWS)
         lse[((long long)batch * HEADS + head) * ROWS + row] =
             __fmaf_rn(most[m][half], SCALE, log2_fast(all) * LN2);
     }
   __syncwarp();  // all lanes have read the queries whose place the results take
-  store_rows(begin(out, OUT, batch, head), OUT.row, first, ROWS, memory, own, sum, factor);
+  if (WRITES_OUT)
+    store_rows(begin(out, OUT, batch, head), OUT.row, first, ROWS, memory, own, sum, factor);
 }
 """
 
@@ -139,7 +140,7 @@ class Tiles:
 def forward(attention: Attention, tiles: Tiles | None = None) -> KernelSource:
     """The kernel of q, k, v, out and lse."""
     chosen = tiles or _tiles(attention)
-    text = prelude(attention.dtype, constants(attention, ("Q", "K", "V", "OUT")))
+    text = prelude(attention.dtype, constants(attention, ("Q", "K", "V", "OUT"), ("OUT", "LSE")))
     scores = "times_rows(score, kept, keys);"
     if not chosen.kept:
         scores = "times_rows(score, queries, own, keys);"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from math import e, gcd, log2
 
-DTYPES = ("bfloat16", "float16")
+_DTYPES = ("bfloat16", "float16")
 _MOST_WIDTH = 128  # of a head: more does not fit into the registers of a warp
 CHUNK = 8  # elements of 16 bytes, which are copied at once
 
@@ -36,7 +36,8 @@ class Attention:
     """softmax(q kᵀ * scale) v for `batch` x `heads` matrices; some heads may share keys and values.
 
     Where `causal`, row i sees the columns up to i. `strides` are those of q, k, v and out; for
-    backward those of q, k, v, ct, dq, dk and dv. `lse` and `delta` are dense.
+    backward those of q, k, v, ct, dq, dk and dv. `lse` and `delta` are dense. `written` says which
+    of the results are wanted: out and lse, or dq, dk and dv.
     """
 
     dtype: str
@@ -49,6 +50,7 @@ class Attention:
     scale: float
     causal: bool
     strides: tuple[Strides, ...]
+    written: tuple[bool, ...]
 
     @property
     def group(self) -> int:
@@ -56,13 +58,13 @@ class Attention:
         return self.heads // self.shared_heads
 
 
-def head_widths() -> range:
-    """The widths of a head that kernels are generated for."""
-    return range(16, _MOST_WIDTH + 1, 16)
+def is_generated(dtype: str, width: int) -> bool:
+    """True for element types and widths of a head that there are kernels for."""
+    return dtype in _DTYPES and width in range(16, _MOST_WIDTH + 1, 16)
 
 
-def constants(attention: Attention, operands: tuple[str, ...]) -> str:
-    """The problem as C++ constants, those of operands under their names."""
+def constants(attention: Attention, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
+    """The problem as C++ constants, those of operands and results under their names."""
     chunks = attention.width // CHUNK
     swizzled = gcd(chunks, 8)  # a row is so many eighths of all banks, or a multiple of that
     lines = [
@@ -79,6 +81,8 @@ def constants(attention: Attention, operands: tuple[str, ...]) -> str:
         lines.append(
             f"constexpr Place {name} = {{{at.batch}LL, {at.head}LL, {at.row}LL, {at.offset}LL}};"
         )
+    for name, wanted in zip(results, attention.written):
+        lines.append(f"constexpr bool WRITES_{name} = {'true' if wanted else 'false'};")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ridgeline.graph.node import Node
-from ridgeline.loops.views import axis_runs
+from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import STOP_GRADIENT
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 
@@ -42,12 +42,9 @@ def strided(node: Node, is_memory: Callable[[Node], bool]) -> View:
         chain.pop()
 
 
-def memory_below(node: Node, is_memory: Callable[[Node], bool]) -> Node:
-    """The value in memory that a view shows."""
-    while not is_memory(node):
-        assert node.op in VIEWS, f"{node.op.name} is no view"
-        node = node.inputs[0]
-    return node
+def itself(node: Node) -> View:
+    """A value of known shape as a view of its own contiguous memory."""
+    return View(node, 0, dense(_sizes(node)))
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
@@ -106,3 +103,32 @@ def _reshaped(
             found[axis] = stride
             stride *= new[axis]
     return tuple(found)
+
+
+def axis_runs(old: Sequence[Size], new: Sequence[Size]) -> list[tuple[list[int], list[int]]]:
+    """Pairs of axis runs with equal products, as short as possible."""
+    runs: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        left, right = [i], [j]
+        if i >= len(old) or j >= len(new):  # only axes of size 1 remain
+            runs.append((list(range(i, len(old))), list(range(j, len(new)))))
+            break
+        a, b = old[i], new[j]
+        i, j = i + 1, j + 1
+        while a != b:
+            grow_left = j >= len(new) or (i < len(old) and _smaller(a, b))
+            if grow_left and i < len(old):
+                a, left, i = a * old[i], [*left, i], i + 1
+            elif j < len(new):
+                b, right, j = b * new[j], [*right, j], j + 1
+            else:
+                break
+        runs.append((left, right))
+    return runs
+
+
+def _smaller(a: Size, b: Size) -> bool:
+    if isinstance(a, int) and isinstance(b, int):
+        return a < b
+    return isinstance(a, int)

@@ -1,0 +1,101 @@
+"""Attention on a GPU: which nodes its kernels compute, and over which memory.
+
+The kernels read rows of a head that are dense and begin at multiples of 16 bytes, at any strides
+for heads and batches. An operand that lies otherwise is written to memory in order first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import prod
+
+from ridgeline.codegen.cuda.attention import Attention, Strides, backward, forward, is_generated
+from ridgeline.codegen.cuda.source import KernelSource
+from ridgeline.fusion.groups import Group
+from ridgeline.graph.node import Node
+from ridgeline.graph.strides import View, itself, strided
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+
+_MOST = 1 << 31  # elements of a head: indices inside one have 32 bits
+
+
+def is_attention(node: Node) -> bool:
+    """True for attention without a mask, and its gradient, where there are kernels for them."""
+    if node.op not in (ATTENTION, ATTENTION_GRADIENT) or len(node.inputs) not in (3, 6):
+        return False
+    if not all(isinstance(size, int) for operand in node.inputs for size in operand.shape):
+        return False
+    q, k, v = map(_sizes, node.inputs[:3])
+    short = max(q[-2], k[-2]) * q[-1] < _MOST
+    generated = is_generated(node.inputs[0].dtype.name, q[-1])
+    return generated and q[-1] == v[-1] and short and node.attrs.scale > 0
+
+
+def operand_views(node: Node, is_input: Callable[[Node], bool]) -> list[View]:
+    """The views through which the kernels read a node's operands."""
+    found = []
+    for operand in node.inputs:
+        view = strided(operand, is_input)
+        whole = itself(operand)
+        in_order = view.offset == 0 and view.strides == whole.strides
+        matrix = len(operand.shape) == len(node.inputs[0].shape)
+        found.append(view if in_order or (matrix and _readable(view, operand)) else whole)
+    return found
+
+
+def kernels_of(group: Group) -> KernelSource:
+    """The kernels of a node that is computed whole."""
+    node, views = group.apart, group.views
+    assert node is not None and views is not None
+    batch, heads, rows, width = _four(_sizes(node.inputs[0]))
+    _, shared, columns, _ = _four(_sizes(node.inputs[1]))
+    read = [
+        _strides(view, operand)
+        for view, operand in zip(views, node.inputs)
+        if len(operand.shape) == len(node.inputs[0].shape)
+    ]
+    by_rows, by_columns = (
+        _written(of, length, width, node.attrs.beside)
+        for of, length in ((heads, rows), (shared, columns))
+    )
+    is_forward = node.op is ATTENTION
+    made = (by_rows,) if is_forward else (by_rows, by_columns, by_columns)
+    present = {value.attrs.output for value in group.values}
+    problem = Attention(
+        node.inputs[0].dtype.name, batch, heads, shared, rows, columns, width,
+        node.attrs.scale, node.attrs.causal, (*read, *made),
+        tuple(place in present for place in range(len(node.types))),
+    )  # fmt: skip
+    return forward(problem) if is_forward else backward(problem)
+
+
+def _sizes(node: Node) -> tuple[int, ...]:
+    return tuple(size for size in node.shape if isinstance(size, int))
+
+
+def _four(shape: Sequence[int]) -> tuple[int, int, int, int]:
+    """Batches, heads, rows and width."""
+    *lead, heads, rows, width = shape
+    return prod(lead), heads, rows, width
+
+
+def _readable(view: View, operand: Node) -> bool:
+    """True for dense rows at aligned places, whose batches lie at multiples of one stride."""
+    strides, sizes = view.strides, _sizes(operand)
+    lead = [axis for axis in range(len(sizes) - 3) if sizes[axis] != 1]
+    joined = all(strides[a] == strides[b] * sizes[b] for a, b in pairwise(lead))
+    return strides[-1] == 1 and joined and _strides(view, operand).aligned
+
+
+def _strides(view: View, operand: Node) -> Strides:
+    lead = [s for s, size in zip(view.strides[:-3], _sizes(operand)) if size != 1]
+    head, row = view.strides[-3:-1]
+    return Strides(lead[-1] if lead else 0, head, row, view.offset)
+
+
+def _written(heads: int, rows: int, width: int, beside: bool) -> Strides:
+    """Where the kernels write a result."""
+    if beside:
+        return Strides(rows * heads * width, width, heads * width)
+    return Strides.dense(heads, rows, width)

@@ -1,0 +1,117 @@
+"""Attention on a GPU against float64: forward, gradients, odd lengths, shared heads, layouts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline.nn.functional import scaled_dot_product_attention
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU"),
+]
+
+# batch, heads, heads of keys, rows, columns, width, causal
+CASES = [
+    (2, 3, 3, 128, 128, 64, True), (2, 4, 2, 100, 100, 64, True), (1, 2, 2, 257, 300, 64, False),
+    (1, 4, 1, 300, 257, 64, True), (2, 2, 2, 130, 70, 32, False), (1, 2, 2, 333, 333, 96, True),
+    (1, 2, 1, 200, 511, 128, True), (2, 2, 2, 1, 77, 64, False), (1, 2, 2, 65, 129, 80, True),
+    (1, 3, 3, 190, 190, 16, False), (2, 2, 2, 70, 70, 48, True), (1, 2, 2, 7, 3, 64, True),
+]  # fmt: skip
+
+
+def truth(arrays: list[Any], ct: Any, causal: bool) -> list[Any]:
+    """The result and the gradients in float64."""
+    q, k, v = (a.astype(np.float64) for a in arrays)
+    group = q.shape[1] // k.shape[1]
+    wide_k, wide_v = (np.repeat(a, group, 1) for a in (k, v))
+    scale = q.shape[-1] ** -0.5
+    scores = q @ wide_k.swapaxes(-1, -2) * scale
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    out = weights @ wide_v
+    change = weights * (ct @ wide_v.swapaxes(-1, -2) - (ct * out).sum(-1, keepdims=True)) * scale
+    by_key, by_value = change.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ ct
+    shared = (k.shape[0], k.shape[1], group, *k.shape[2:])
+    return [out, change @ wide_k, by_key.reshape(shared).sum(2), by_value.reshape(shared).sum(2)]
+
+
+def rounded(array: Any, dtype: rl.DType) -> Any:
+    return array.astype(dtype.numpy).astype(np.float64)
+
+
+def error(got: rl.Tensor, wanted: Any) -> float:
+    return float(np.linalg.norm(got.detach().float().numpy() - wanted) / np.linalg.norm(wanted))
+
+
+@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_against_float64(case: tuple[Any, ...], dtype: rl.DType) -> None:
+    batch, heads, shared, rows, columns, width, causal = case
+    rng = np.random.default_rng(3)
+    shapes = [(batch, heads, rows, width), *[(batch, shared, columns, width)] * 2]
+    arrays = [rounded(rng.standard_normal(shape), dtype) for shape in shapes]
+    ct = rounded(rng.standard_normal(shapes[0]), dtype)
+
+    @rl.jit
+    def run(q: rl.Tensor, k: rl.Tensor, v: rl.Tensor, ct: rl.Tensor) -> Any:
+        given = [t.detach().requires_grad_() for t in (q, k, v)]
+        out = scaled_dot_product_attention(*given, is_causal=causal, enable_gqa=True)
+        return [out, *rl.autograd.grad(out, given, ct)]
+
+    operands = [rl.tensor(a, dtype=dtype, device="cuda") for a in (*arrays, ct)]
+    first = run(*operands)
+    assert "attention" in str(run.explain("kernels"))
+    bound = 5e-3 if dtype is rl.bfloat16 else 6e-4
+    for got, wanted in zip(first, truth(arrays, ct, causal)):
+        assert got.dtype is dtype and error(got, wanted) < bound
+    for got, again in zip(first, run(*operands)):  # nothing is added in another order
+        np.testing.assert_array_equal(*(t.detach().float().numpy() for t in (got, again)))
+
+
+def test_heads_of_one_projection() -> None:
+    batch, length, heads, width = 2, 150, 4, 64
+    rng = np.random.default_rng(4)
+    joined = rounded(rng.standard_normal((batch, length, 3, heads, width)), rl.bfloat16)
+    ct = rounded(rng.standard_normal((batch, length, heads * width)), rl.bfloat16)
+
+    @rl.jit
+    def run(joined: rl.Tensor, ct: rl.Tensor) -> Any:
+        joined = joined.detach().requires_grad_()
+        parts = (joined + 0).reshape(batch, length, 3, heads, width)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        seen = scaled_dot_product_attention(q, k, v, is_causal=True)
+        out = seen.transpose(1, 2).reshape(batch, length, heads * width)
+        return [out, *rl.autograd.grad(out, [joined], ct)]
+
+    flat = joined.reshape(batch, length, 3 * heads * width)
+    given = [rl.tensor(a, dtype=rl.bfloat16, device="cuda") for a in (flat, ct)]
+    out, gradient = run(*given)
+    parts = [np.moveaxis(joined[:, :, n], 1, 2) for n in range(3)]
+    by_head = np.moveaxis(ct.reshape(batch, length, heads, width), 1, 2)
+    wanted, *others = truth(parts, by_head, True)
+    assert error(out, np.moveaxis(wanted, 1, 2).reshape(ct.shape)) < 5e-3
+    stacked = np.stack([np.moveaxis(part, 1, 2) for part in others], 2)
+    assert error(gradient, stacked.reshape(flat.shape)) < 5e-3
+
+
+def test_a_single_gradient() -> None:
+    rng = np.random.default_rng(5)
+    arrays = [rounded(rng.standard_normal((1, 2, 96, 64)), rl.bfloat16) for _ in range(4)]
+    for place in range(3):
+
+        @rl.jit
+        def run(*given: rl.Tensor, place: int = place) -> rl.Tensor:
+            operands = [t.detach() for t in given[:3]]
+            operands[place].requires_grad_()
+            out = scaled_dot_product_attention(*operands)
+            return rl.autograd.grad(out, [operands[place]], given[3])[0]
+
+        got = run(*[rl.tensor(a, dtype=rl.bfloat16, device="cuda") for a in arrays])
+        assert error(got, truth(arrays[:3], arrays[3], False)[1 + place]) < 5e-3
