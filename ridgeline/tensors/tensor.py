@@ -318,9 +318,7 @@ class Tensor(TensorMethods, Exchange):
 
     def detach(self) -> Tensor:
         """The same memory, through which no gradient passes."""
-        track = self._resolved()[1]
-        if track.mode == PLAIN and track is not self._cell:
-            return alias(self)
+        self._resolved()  # raises for a tensor that a trace left behind
         return alias(self, Track(CUT, modes.capture))
 
     def detach_(self: T) -> T:

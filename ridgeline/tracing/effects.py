@@ -15,7 +15,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import cast
 from ridgeline.tensors import execute
-from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Track, filled_leaf, rare
+from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
 from ridgeline.tensors.tensor import Tensor, alias, read, wrap
 from ridgeline.tracing.capture import (
     ArgumentInput,
@@ -51,6 +51,8 @@ class Given:
     source: Source | None  # how its cell is found again
     tensor: Tensor
     place: int | None  # among the arguments, when it is an argument itself
+    mode: int | None = None  # how a handle that was detached inside stands to differentiation
+    gradient: Fresh | None = None  # the `.grad` of a handle that was made a variable inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +105,10 @@ def result_of(spec: Any, nodes: Sequence[Node], leaves: Sequence[Any]) -> Any:
     """One leaf of what a call returns."""
     if isinstance(spec, Fresh):
         return fresh(spec, nodes)
-    return given(spec, leaves) if isinstance(spec, Given) else spec
+    return given(spec, nodes, leaves) if isinstance(spec, Given) else spec
 
 
-def given(spec: Given, leaves: Sequence[Any]) -> Tensor:
+def given(spec: Given, nodes: Sequence[Node], leaves: Sequence[Any]) -> Tensor:
     if spec.place is not None:
         found: Tensor = leaves[spec.place]
         return found
@@ -114,10 +116,14 @@ def given(spec: Given, leaves: Sequence[Any]) -> Tensor:
         return spec.tensor
     made = alias(spec.tensor)
     made._cell, made._seen = live_cell(spec.source, leaves), None
-    if isinstance(spec.source, ArgumentInput) and spec.tensor._track.capture is None:
+    if isinstance(spec.source, ArgumentInput) and spec.mode is None:
         made._track = leaves[spec.source.place]._track
     else:
         made._track = Track(CUT, None)
+    if spec.mode == LEAF:
+        made.requires_grad_()
+    if spec.gradient is not None:
+        made.grad = fresh(spec.gradient, nodes)
     return made
 
 
@@ -203,12 +209,20 @@ def return_spec(
         # another handle on an argument (a slice of all of it) follows the argument
         known = tensor._cell in capture.shadows and (inside or tensor._steps)
         followed = known or isinstance(source, ArgumentInput)
-        return Given(source if followed else None, tensor, None)
+        mode = tensor._track.mode if inside else None
+        gradient = _gradient_inside(capture, tensor, outputs) if mode == LEAF else None
+        return Given(source if followed else None, tensor, None, mode, gradient)
     node = read(tensor)
     outputs.append(node)
     track = tensor._resolved()[1]
     spent = track.rare is not None and track.rare.spent
     return Fresh(len(outputs) - 1, node.types[0], track.mode, spent)
+
+
+def _gradient_inside(capture: Capture, owner: Tensor, outputs: list[Node]) -> Fresh | None:
+    """The gradient that backward() left in a variable made inside."""
+    value = capture.gradients.get(id(owner), (owner, None))[1]
+    return None if value is None else _new_value(value, outputs)
 
 
 def gradient_write(
@@ -226,7 +240,11 @@ def gradient_write(
         return None  # the same tensor, written in place
     if value._cell.capture is None:
         return GradientWrite(owner, place, value)
+    return GradientWrite(owner, place, _new_value(value, outputs))
+
+
+def _new_value(value: Tensor, outputs: list[Node]) -> Fresh:
+    """A tensor made inside, as one more output."""
     node = read(value)
     outputs.append(node)
-    mode = value._resolved()[1].mode
-    return GradientWrite(owner, place, Fresh(len(outputs) - 1, node.types[0], mode))
+    return Fresh(len(outputs) - 1, node.types[0], value._resolved()[1].mode)

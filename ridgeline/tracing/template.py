@@ -121,6 +121,7 @@ def _has_value(node: Node) -> bool:
 def _settled_return(spec: Any, settled: Settled) -> Any:
     if not isinstance(spec, Given):
         return settled.value(spec)
+    spec = replace(spec, gradient=settled.value(spec.gradient))
     steps = settled.value(spec.tensor._steps)
     if steps is spec.tensor._steps:
         return spec

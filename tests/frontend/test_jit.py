@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import threading
@@ -843,3 +844,30 @@ def test_notebooks_show_tables() -> None:
     assert "<th>why it was traced</th>" in page and "<details><summary>graph" in page
     assert "&lt;lambda&gt;" in page and "<lambda>" not in page
     assert f.explanation("kernels").startswith(f.function.__qualname__)
+
+
+@pytest.mark.parametrize("dynamic", [False, {"x": 0}])
+def test_an_argument_may_be_detached_into_a_variable(dynamic: object) -> None:
+    def cubes(x):
+        y = x.detach().requires_grad_()
+        total = (y**3).sum()
+        total.backward()
+        return y, total, x.detach()
+
+    compiled = rl.jit(cubes, dynamic=dynamic)
+    for number, given in enumerate((False, False, True, True)):
+        x = rl.tensor([1.0, 2.0, 3.0 + number], requires_grad=given)
+        for y, total, other in (cubes(x), compiled(x)):
+            assert total.item() == 9.0 + (3 + number) ** 3
+            assert y.requires_grad and y.is_leaf and y._cell is x._cell
+            assert y.grad.tolist() == [3.0, 12.0, 3.0 * (3 + number) ** 2]
+            assert not other.requires_grad and other._cell is x._cell
+            assert x.requires_grad is given and x.grad is None
+    assert compiled.traces == 2, "one for each kind of argument"
+
+
+def test_a_handle_detached_twice_is_two_handles() -> None:
+    whole = rl.ones(4)
+    view = copy.deepcopy(whole[1:])
+    variable = view.detach().requires_grad_()
+    assert variable.requires_grad and not view.requires_grad
