@@ -13,9 +13,10 @@ Nothing of these suites is part of this repository: give the places where they l
                                                       opinfo_dump.py, run by its opinfo_run.py
 
 Needs pytest, pytest-json-report, hypothesis and ndindex for the first, einops for the second,
-opt_einsum for the third. `--tier` picks how programs run: interpreter, compiled or auto. Allowed
-exceptions, with reasons, are listed in tests/array_api/exceptions.md and docs/conformance.md. The
-status is the number of suites in which something failed.
+opt_einsum for the third. `--tier` picks how programs run: interpreter, compiled or auto. `--device
+cuda` runs OpInfo's samples on a GPU, `--jobs` in several processes. Allowed exceptions, with
+reasons, are listed in tests/array_api/exceptions.md and docs/conformance.md. The status is the
+number of suites in which something failed.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ import argparse
 import collections
 import json
 import os
+import pickle
+import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -94,23 +99,50 @@ def adapter(script: Path, tier: str, options: Sequence[str] = ()) -> dict[str, A
     return {**found, "failures": list(failures)}
 
 
-def opinfo(runner: Path, cases: Path, tier: str) -> dict[str, Any]:
+def opinfo(runner: Path, cases: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Frozen OpInfo samples in value and gradient; every entry that is not clean is named."""
-    with tempfile.TemporaryDirectory() as place:
-        lines = Path(place, "entries.jsonl")
-        command = [sys.executable, str(runner), str(cases), "like:ridgeline", "--grads"]
-        command += ["--out", str(lines), *(LOOSE if "bfloat16" in cases.name else ())]
-        done = subprocess.run(command, env=environment(tier), capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"{cases.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        entries = [json.loads(line) for line in lines.read_text().splitlines()]
-    counts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    with open(cases, "rb") as file:
+        labels = sorted({_label(op) for op in pickle.load(file)["ops"]})
+    parts = [labels[start :: options.jobs] for start in range(options.jobs)]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        found = list(pool.map(partial(_opinfo_part, runner, cases, options), parts))
+    counts: dict[str, Any] = {}
+    for one, _ in found:
+        for name in ("entries", "cases", "grads"):
+            total = collections.Counter(counts.get(name, {})) + collections.Counter(one[name])
+            counts[name] = dict(total)
     bad = [
         f"{entry['op']}: {entry['status']} {entry.get('why', '')}"
+        for _, entries in found
         for entry in entries
         if entry["status"] != "pass" or entry["grads"].get("fail")
     ]
     return {**counts, "failures": bad}
+
+
+def _label(op: Mapping[str, Any]) -> str:
+    """The name under which the runner knows an entry."""
+    return f"{op['name']}.{op['variant']}" if op["variant"] else str(op["name"])
+
+
+def _opinfo_part(
+    runner: Path, cases: Path, options: argparse.Namespace, labels: Sequence[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Some entries in a process of their own: the counts, and a record of each."""
+    match = f"^({'|'.join(map(re.escape, labels))})$"
+    place = "like:ridgeline" if options.device == "cpu" else "on_gpu:OnGpu"
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder, "entries.jsonl")
+        command = [sys.executable, str(runner), str(cases), place, "--grads", "--match", match]
+        command += ["--out", str(lines), "--per-entry", str(options.samples)]
+        command += LOOSE if "bfloat16" in cases.name else ()
+        variables = environment(options.tier)
+        variables["PYTHONPATH"] += os.pathsep + str(ROOT / "tools")
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{cases.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        entries = [json.loads(line) for line in lines.read_text().splitlines()]
+    return json.loads(done.stdout.splitlines()[-1]), entries
 
 
 def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -127,7 +159,7 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]
             suites[name] = partial(adapter, options.adapters / name, options.tier, more)
         for cases in options.opinfo:
             runner = options.adapters / "opinfo_run.py"
-            suites[f"opinfo {cases.stem}"] = partial(opinfo, runner, cases, options.tier)
+            suites[f"opinfo {cases.stem}"] = partial(opinfo, runner, cases, options)
     return suites
 
 
@@ -141,6 +173,9 @@ def main() -> int:
     parser.add_argument(
         "--tier", default="interpreter", choices=("interpreter", "compiled", "auto")
     )
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="of --opinfo")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share --opinfo")
+    parser.add_argument("--samples", type=int, default=10**9, help="of each entry of --opinfo")
     parser.add_argument("--examples", type=int, default=20)
     parser.add_argument("--version", default="2025.12")
     options = parser.parse_args()
@@ -151,9 +186,10 @@ def main() -> int:
         parser.error("name at least one suite")
     broken = 0
     for name, run in suites.items():
+        begin = time.monotonic()
         counts = run()
         failures = counts.pop("failures")
-        print(name, json.dumps(counts))
+        print(f"{name} {json.dumps(counts)} {time.monotonic() - begin:.0f} s", flush=True)
         for failure in failures:
             print("  failed:", failure)
         broken += bool(failures)
