@@ -154,9 +154,10 @@ def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]
         )
     if options.einops:
         suites["einops"] = lambda: einops(options.tier)
-    if options.adapters:
+    if options.adapters and not options.opinfo:
         for name, more in ADAPTERS.items():
             suites[name] = partial(adapter, options.adapters / name, options.tier, more)
+    if options.adapters:
         for cases in options.opinfo:
             runner = options.adapters / "opinfo_run.py"
             suites[f"opinfo {cases.stem}"] = partial(opinfo, runner, cases, options)
