@@ -102,21 +102,23 @@ def adapter(script: Path, tier: str, options: Sequence[str] = ()) -> dict[str, A
 def opinfo(runner: Path, cases: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Frozen OpInfo samples in value and gradient; every entry that is not clean is named."""
     with open(cases, "rb") as file:
-        labels = sorted({_label(op) for op in pickle.load(file)["ops"]})
+        labels = list(dict.fromkeys(_label(op) for op in pickle.load(file)["ops"]))
     parts = [labels[start :: options.jobs] for start in range(options.jobs)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        found = list(pool.map(partial(_opinfo_part, runner, cases, options), parts))
-    counts: dict[str, Any] = {}
-    for one, _ in found:
-        for name in ("entries", "cases", "grads"):
-            total = collections.Counter(counts.get(name, {})) + collections.Counter(one[name])
-            counts[name] = dict(total)
+        found = pool.map(partial(_opinfo_part, runner, cases, options), parts)
+        entries = [entry for part in found for entry in part]
+    statuses = collections.Counter(entry["status"] for entry in entries)
+    samples, gradients = collections.Counter[str](), collections.Counter[str]()
+    for entry in entries:
+        count = entry["cases"]  # of an entry that is missing, just a number
+        samples.update(count if isinstance(count, dict) else {entry["status"]: count})
+        gradients.update(entry.get("grads", {}))
     bad = [
         f"{entry['op']}: {entry['status']} {entry.get('why', '')}"
-        for _, entries in found
         for entry in entries
         if entry["status"] != "pass" or entry["grads"].get("fail")
     ]
+    counts = {"entries": dict(statuses), "cases": dict(samples), "grads": dict(gradients)}
     return {**counts, "failures": bad}
 
 
@@ -127,22 +129,41 @@ def _label(op: Mapping[str, Any]) -> str:
 
 def _opinfo_part(
     runner: Path, cases: Path, options: argparse.Namespace, labels: Sequence[str]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Some entries in a process of their own: the counts, and a record of each."""
+) -> list[dict[str, Any]]:
+    """Records of some entries, run in a process of their own; one that ends it has crashed."""
+    found: list[dict[str, Any]] = []
+    left = list(labels)
+    while left:
+        records, ending = _opinfo_process(runner, cases, options, left)
+        found += records
+        done = {record["op"] for record in records}
+        left = [label for label in left if label not in done]
+        if ending and left:
+            found.append({"op": left.pop(0), "status": "crash", "cases": 1, "why": ending})
+        elif left:
+            raise SystemExit(f"{cases.name}: nothing was said about {left}")
+    return found
+
+
+def _opinfo_process(
+    runner: Path, cases: Path, options: argparse.Namespace, labels: Sequence[str]
+) -> tuple[list[dict[str, Any]], str]:
+    """What a process recorded, and how it ended if not well."""
     match = f"^({'|'.join(map(re.escape, labels))})$"
     place = "like:ridgeline" if options.device == "cpu" else "on_gpu:OnGpu"
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder, "entries.jsonl")
-        command = [sys.executable, str(runner), str(cases), place, "--grads", "--match", match]
-        command += ["--out", str(lines), "--per-entry", str(options.samples)]
+        command = [sys.executable, "-X", "faulthandler", str(runner), str(cases), place, "--grads"]
+        command += ["--match", match, "--out", str(lines), "--per-entry", str(options.samples)]
         command += LOOSE if "bfloat16" in cases.name else ()
         variables = environment(options.tier)
         variables["PYTHONPATH"] += os.pathsep + str(ROOT / "tools")
         done = subprocess.run(command, env=variables, capture_output=True, text=True)
-        if done.returncode:
+        if done.returncode > 0:
             raise SystemExit(f"{cases.name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-        entries = [json.loads(line) for line in lines.read_text().splitlines()]
-    return json.loads(done.stdout.splitlines()[-1]), entries
+        records = [json.loads(line) for line in lines.read_text().splitlines()]
+    ended = f"signal {-done.returncode}\n{done.stderr[-2000:]}" if done.returncode else ""
+    return records, ended
 
 
 def chosen(options: argparse.Namespace) -> dict[str, Callable[[], dict[str, Any]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 from ridgeline.codegen.cuda import compile_all, generate
@@ -13,7 +13,7 @@ from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import Call, HostCall, KernelCall, Layout
-from ridgeline.compiler.matmul import Matmul, recognise, suits_library
+from ridgeline.compiler.matmul import Matmul, Matrix, recognise, suits_library
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
@@ -94,8 +94,9 @@ class CudaBackend:
     def launch(self, group: Group, kernel: Kernel | None) -> tuple[Any, ...] | None:
         """What is started, the workspace it needs, and how: launches, or a matrix product."""
         product = None if kernel is None else _product(group)
-        if product is not None:
-            return ("matmul", cublaslt.WORKSPACE, (*astuple(product), config.allow_tf32))
+        if product is not None and kernel is not None:
+            found = _in_call(product, group.loops.kernel, kernel)
+            return ("matmul", cublaslt.WORKSPACE, (*astuple(found), config.allow_tf32))
         source = kernels_of(group) if kernel is None else generate(kernel)
         launches = tuple(
             (one.symbol, one.blocks(), one.block, one.shared_bytes, one.cluster)
@@ -209,6 +210,17 @@ class CudaExecutable:
         for slot, value, made in zip(call.outputs, values, node.types):
             if slot >= 0:
                 self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))
+
+
+def _in_call(product: Matmul, plain: Kernel, scheduled: Kernel) -> Matmul:
+    """A product found in plain loops, by the parameters of the call: a schedule may add views."""
+    place = {parameter.slot: number for number, parameter in enumerate(scheduled.params)}
+
+    def moved(matrix: Matrix) -> Matrix:
+        return replace(matrix, parameter=place[plain.params[matrix.parameter].slot])
+
+    left, right, result = map(moved, (product.left, product.right, product.result))
+    return replace(product, left=left, right=right, result=result)
 
 
 def _steps_of(call: Call) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU, device
 from ridgeline.errors import AxisError, DTypeError
 from ridgeline.functions.indexing import fill_ellipsis
 from ridgeline.tensors.modes import modes
@@ -33,7 +34,7 @@ def assign(target: Tensor, index: Any, value: Any) -> None:
     basic, picks = _parsed(target, index)
     view = target[basic]
     if not isinstance(value, Tensor):
-        value = tensor(value, dtype=target.dtype)
+        value = tensor(value, dtype=target.dtype, device=target.device)
     listed = [p for p in picks if p is not None]
     if not listed:
         view.copy_(value)
@@ -61,7 +62,8 @@ def _is_mask(part: Tensor) -> bool:
 
 def _parsed(source: Tensor, index: Any) -> tuple[tuple[Any, ...], Picks]:
     """The basic part of a subscript, and an index or None for each axis that it leaves."""
-    parts = [_plain(part) for part in (index if isinstance(index, tuple) else (index,))]
+    given = index if isinstance(index, tuple) else (index,)
+    parts = [_plain(part, source.device) for part in given]
     parts = fill_ellipsis(parts, sum(map(_consumed, parts)), source.dim())
     basic: list[Any] = []
     picks: Picks = []
@@ -90,14 +92,14 @@ def _consumed(part: Any) -> int:
     return 1
 
 
-def _plain(part: Any) -> Any:
-    """A part of a subscript as an int, slice, None, ... or tensor."""
+def _plain(part: Any, place: device) -> Any:
+    """A part of a subscript as an int, slice, None, ... or tensor; one of the host may move."""
     if isinstance(part, bool | np.bool_):
-        return tensor(bool(part))
+        return tensor(bool(part), device=place)
     if isinstance(part, list | tuple | range | np.ndarray):
         values = list(part) if isinstance(part, range) else part
         empty = not isinstance(values, np.ndarray) and len(values) == 0
-        part = tensor(values, dtype=dtypes.int64 if empty else None)
+        part = tensor(values, dtype=dtypes.int64 if empty else None, device=place)
     if not isinstance(part, Tensor):
         if part is None or part is Ellipsis or isinstance(part, slice):
             return part
@@ -115,4 +117,4 @@ def _plain(part: Any) -> Any:
     # a number, as in torch; inside jit its value is not known, and a gather does as well
     if part.dim() == 0 and not _is_mask(part) and modes.capture is None:
         return int(part)
-    return part
+    return part.to(place) if part.device == CPU else part

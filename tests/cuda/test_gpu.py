@@ -205,3 +205,14 @@ def test_a_kernel_scheduled_by_hand() -> None:
     k = k.split("n", 32).bind("m", "grid").bind("n.0", "grid").bind("n.1", "thread")
     expected = np.maximum(x.cpu().numpy() @ w.cpu().numpy() + b.cpu().numpy(), 0)
     np.testing.assert_allclose(k(x, w, b).cpu().numpy(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_subscripts_from_the_host() -> None:
+    array = RNG.normal(size=(6, 5)).astype(np.float32)
+    x = rl.tensor(array, device="cuda")
+    place = rl.tensor([4, 0])
+    for index in ([1, 3], (slice(None), [2, 2]), np.array([5]), place, (place, place)):
+        np.testing.assert_array_equal(x[index].cpu().numpy(), rl.tensor(array)[index].numpy())
+    x[[0, 1]] = [[1.0] * 5] * 2
+    x[place, 1] = rl.tensor([7.0, 8.0], device="cuda")
+    assert x[0].tolist() == [1, 8, 1, 1, 1] and x[4, 1].item() == 7

@@ -23,6 +23,7 @@ from ridgeline.graph.node import Node
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
+from ridgeline.tensors.tensor import read
 
 BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65
 Graph = tuple[Sequence[Node], Sequence[Node]]
@@ -98,6 +99,19 @@ def test_every_kernel_compiles(traced: Any) -> None:
     assert len(texts) == len(own) and len(layout.calls) > len(own)
     codes = compile_all(list(texts.values()), H200.arch)
     assert all(code.startswith(b"\x7fELF") for code in codes)
+
+
+def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its schedule reads the input as two views, so the call has more parameters than the loops."""
+    monkeypatch.setattr(cublaslt, "library", lambda: object())
+    x = rl.zeros(7, 7, 33).contiguous()
+    x.numpy()  # an input, not a constant
+    made = read(rl.einsum("abc,dec->abde", x, x))
+    _, layout = laid_out(([made], [read(x)]), StatedGpu())
+    (call,) = layout.calls
+    assert call.launch[0] == "matmul" and len(call.slots) == 3  # type: ignore[union-attr]
+    places = [place for place, *_ in call.launch[2][7:10]]  # type: ignore[union-attr]
+    assert [call.slots[place] for place in places] == [0, 0, 1]  # type: ignore[union-attr]
 
 
 def test_every_kernel_in_float32_has_text(traced: Any) -> None:

@@ -28,9 +28,9 @@ _SINGLE = {
     "floor": "floorf", "ceil": "ceilf", "round": "rintf", "trunc": "truncf", "sqrt": "sqrtf",
     "exp": "expf", "expm1": "expm1f", "log": "logf", "log1p": "log1pf", "sin": "sinf",
     "cos": "cosf", "tanh": "tanhf", "erf": "erff", "abs": "fabsf", "libm_sin": "sinf",
-    "libm_cos": "cosf", "fma": "fmaf", "max": "rl_max", "min": "rl_min", "sign": "rl_sign",
-    "mod": "rl_float_mod", "floordiv": "rl_float_floordiv", "reciprocal": "__frcp_rn",
-    "div": "__fdiv_rn",
+    "libm_cos": "cosf", "libm_pow": "powf", "fma": "fmaf", "max": "rl_max", "min": "rl_min",
+    "sign": "rl_sign", "mod": "rl_float_mod", "floordiv": "rl_float_floordiv",
+    "reciprocal": "__frcp_rn", "div": "__fdiv_rn",
 }  # fmt: skip
 _DOUBLE = {
     "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc", "sqrt": "sqrt",
