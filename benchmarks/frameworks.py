@@ -110,6 +110,27 @@ def ridgeline_builder(make: Callable[[Any], Function], jit: bool) -> Builder:
     return build
 
 
+def onnx_runner(nodes: list[Any], arrays: Arrays, given: str, result: str) -> Runner:
+    """ONNX Runtime on a graph of nodes; all arrays but `given` are constants of the graph."""
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    used = {name for node in nodes for name in node.input}
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "model", [value(given, onnx.TensorProto.FLOAT, arrays[given].shape)],
+        [value(result, onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(v, n) for n, v in arrays.items() if n in used and n != given],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = cores()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    feed = {given: arrays[given]}
+    return once(lambda: session.run(None, feed)[0], lambda out: {"out0": out})
+
+
 def ready_function() -> Function:
     """Waits until a ridgeline result is computed, without copying it, and gives it back."""
     from ridgeline.tensors.execute import read_array

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import cores, ready_function, torch_module
+from benchmarks.frameworks import onnx_runner, ready_function, torch_module
 from benchmarks.workload import (
     COMPILED,
     DEFERRED,
@@ -86,9 +86,7 @@ def jax_model(arrays: Arrays) -> Runner:
 
 def ort_model(arrays: Arrays) -> Runner:
     """ONNX Runtime on the same graph, written node by node."""
-    import onnx
-    import onnxruntime
-    from onnx import helper, numpy_helper
+    from onnx import helper
 
     nodes, last = [], "images"
     layers = [("Conv", "0"), ("Relu", "1"), ("AveragePool", "2"), ("Conv", "3"), ("Relu", "4"),
@@ -102,18 +100,7 @@ def ort_model(arrays: Arrays) -> Runner:
         out = f"y{name}"
         nodes.append(helper.make_node(kind, [last, *weights], [out], **settings.get(kind, {})))
         last = out
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "lenet", [value("images", onnx.TensorProto.FLOAT, [1, 1, 32, 32])],
-        [value(last, onnx.TensorProto.FLOAT, [1, 10])],
-        [numpy_helper.from_array(arrays[name], name) for name in SHAPES],
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = cores()
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    feed = {"images": arrays["images"]}
-    return once(lambda: session.run(None, feed)[0], lambda result: {"out0": result})
+    return onnx_runner(nodes, arrays, "images", last)
 
 
 def reference(arrays: Arrays) -> Arrays:

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import ready_function, torch_module
+from benchmarks.frameworks import onnx_runner, ready_function, torch_module
 from benchmarks.workload import (
     COMPILED,
     DEFERRED,
+    ORT,
     OURS,
     TORCH,
     Arrays,
@@ -113,6 +114,50 @@ def ridgeline_model(jit: bool) -> Builder:
     return build
 
 
+class OnnxGraph:
+    """ONNX nodes of the network, written layer by layer."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+
+    def add(self, kind: str, *inputs: str, **settings: Any) -> str:
+        """One more node, and the name of its result."""
+        from onnx import helper
+
+        made = f"y{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [made], **settings))
+        return made
+
+    def unit(self, x: str, name: str, size: int, stride: int) -> str:
+        """A convolution and its batch norm."""
+        window = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": [size // 2] * 4}
+        y = self.add("Conv", x, f"{name}.0.weight", **window)
+        parts = ("weight", "bias", "running_mean", "running_var")
+        return self.add("BatchNormalization", y, *(f"{name}.1.{part}" for part in parts))
+
+    def block(self, x: str, name: str, stride: int) -> str:
+        """Two units and the way around them."""
+        inner = self.add("Relu", self.unit(x, f"{name}.first", 3, stride))
+        inner = self.unit(inner, f"{name}.second", 3, 1)
+        around = x if stride == 1 else self.unit(x, f"{name}.shortcut", 1, stride)
+        return self.add("Relu", self.add("Add", inner, around))
+
+
+def ort_model(arrays: Arrays) -> Runner:
+    """ONNX Runtime on the same network."""
+    graph = OnnxGraph()
+    x = graph.add("Relu", graph.unit("image", "0", 7, 2))
+    x = graph.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    number = 3
+    for _, stride in STAGES:
+        x = graph.block(graph.block(x, str(number), stride), str(number + 1), 1)
+        number += 2
+    x = graph.add("Flatten", graph.add("GlobalAveragePool", x))
+    last = f"{number + 2}"
+    x = graph.add("Gemm", x, f"{last}.weight", f"{last}.bias", transB=1)
+    return onnx_runner(graph.nodes, arrays, "image", x)
+
+
 def reference(arrays: Arrays) -> Arrays:
     """The same in float64 by torch."""
     runner = torch_model(dtype="float64")(arrays)
@@ -130,6 +175,7 @@ WORKLOAD = Workload(
         DEFERRED: ridgeline_model(jit=False),
         TORCH: torch_model(),
         COMPILED: torch_model(compiled=True),
+        ORT: ort_model,
     },
     tolerance=1e-5,
     flops=2.0 * 1.8e9,
