@@ -56,7 +56,8 @@ class _Plan:
         block, row = self._cut("m", self._block(), "branch")
         within, tile = self._cut(row, _TILE, length=min(self._block(), self.lengths["m"]))
         pieces, lanes = self._cut_columns(chain.scores)
-        heap, item = self._cut_columns(chain.weighted)
+        # only scores may be masked, and only then are there pieces to skip
+        heap, item = self._cut_columns(chain.weighted) if chain.scores else ([], chain.weighted)
         wide, outputs = self._cut_columns(chain.outputs[-1] if chain.outputs else "")
         folds = [self._cut_columns(name) for name in chain.folded]
         self._fold_in_lanes([name for _, name in folds])
@@ -70,7 +71,10 @@ class _Plan:
         vectors = [lanes, outputs, *(name for _, name in folds)]
         self.chosen += [SetKind(name, "vector") for name in vectors if name]
         self._skip([*pieces, *(n for outer, _ in folds for n in outer), *heap])
-        self._pack(within, lanes)
+        if len(chain.summed) == 1:
+            self._pack(within, chain.scores, chain.summed[0], (*chain.summed, lanes))
+        if chain.outputs:
+            self._pack(within, chain.outputs[-1], chain.weighted, (*heap, item, outputs))
         self.chosen += [SetKind(name, "parallel") for name in (*tasks, *block)]
         return self.chosen
 
@@ -110,17 +114,16 @@ class _Plan:
         if pieces:
             self._attempt(Skip(tuple(pieces)))
 
-    def _pack(self, within: list[str], lanes: str) -> None:
-        """Columns that lie apart in memory are turned once for all rows of the block."""
-        summed = self.chain.summed
-        if not within or not self.chain.scores or len(summed) != 1:
+    def _pack(self, within: list[str], column: str, summed: str, axes: tuple[str, ...]) -> None:
+        """A matrix whose columns lie apart in memory is turned once for all rows of the block."""
+        if not within or not column:
             return
-        touched = [a for a in accesses(self.kernel) if a.stride(self.chain.scores) not in (0, None)]
-        apart = [a for a in touched if not a.is_store and a.stride(summed[0]) == 1]
+        touched = [a for a in accesses(self.kernel) if a.stride(column) not in (0, None)]
+        apart = [a for a in touched if not a.is_store and a.stride(summed) == 1]
         if len(apart) != 1:
             return
         square = self.machine.lanes(apart[0].buffer.dtype.itemsize)
-        self._attempt(CacheRead(apart[0].buffer.name, within[0], (summed[0], lanes), square))
+        self._attempt(CacheRead(apart[0].buffer.name, within[0], axes, square))
 
     def _attempt(self, step: Step) -> None:
         """A step that only saves time, where it can be applied."""

@@ -30,7 +30,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     columns = _columns(extents, inner)
     per_column = [a for a in touched if any(a.stride(name) != 0 for name in inner)]
     by_rows = bool(rows) and (
-        _contiguity(per_column, rows[-1]) > _contiguity(per_column, inner[-1])
+        _scattered(per_column, rows[-1]) < _scattered(per_column, inner[-1])
         or (columns <= _SHORT_ROW and (extents[rows[-1]] or 0) > columns)
     )
     if by_rows and (extents[rows[-1]] or 0) >= _FEWEST_LANES:
@@ -44,8 +44,10 @@ def _columns(extents: dict[str, int | None], inner: list[str]) -> float:
     return inf if None in lengths else prod(length or 1 for length in lengths)
 
 
-def _contiguity(touched: list[Access], axis: str) -> int:
-    return sum(a.stride(axis) == 1 for a in touched if not a.is_store)
+def _scattered(touched: list[Access], axis: str) -> int:
+    """Loads whose lanes would lie apart."""
+    loads = [a for a in touched if not a.is_store]
+    return sum(a.stride(axis) not in (0, 1) and axis not in a.runs for a in loads)
 
 
 def _lanes_are_columns(

@@ -174,3 +174,15 @@ def test_skip_guards_every_stage_alike() -> None:
     text = print_kernel(Skip(("c.0", "d.0")).apply(parse_kernel(sums)))
     assert text.count("if ") == 2
     assert "if c.0 * 8 + m.0 * -8 - 7 <= 0:" in text and "if d.0 * 8 + m.0 * -8 - 7 <= 0:" in text
+
+
+def test_a_matrix_with_columns_apart_is_turned_for_a_block_of_rows() -> None:
+    x, weight = operands((2, 128, 96), (160, 96))
+    normed = rl.jit(lambda x, w: rl.nn.functional.layer_norm(x, (96,)) @ w.T)
+    result = normed(rl.tensor(x), rl.tensor(weight)).numpy()
+    exact = torch.nn.functional.layer_norm(torch.from_numpy(x).double(), (96,))
+    wanted = (exact @ torch.from_numpy(weight).double().T).numpy()
+    np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-5)
+    text = normed.explanation(detail="loops")
+    assert "1 kernels in one native call" in text
+    assert "transpose" in text

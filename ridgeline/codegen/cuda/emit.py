@@ -38,15 +38,13 @@ from ridgeline.loops.ir import (
     If,
     Kernel,
     Mma,
-    Op,
     Pipe,
     Reduce,
     Seq,
     Stmt,
 )  # fmt: skip
 from ridgeline.loops.monoids import MONOIDS, Monoid
-from ridgeline.loops.ranges import Simplifier
-from ridgeline.loops.rewrite import map_expressions
+from ridgeline.loops.short_indices import with_short_indices
 from ridgeline.loops.steps.bind import launches
 
 _UNROLLED = 4  # iterations of a serial loop whose loads are issued together
@@ -56,7 +54,7 @@ _WORKSPACE_ALIGN = 256
 
 def generate(kernel: Kernel) -> KernelSource:
     """The text of a scheduled kernel, and how to launch it."""
-    body = _with_short_indices(kernel.body)
+    body = with_short_indices(kernel.body)
     nests = [n for n in launches(body) if not (isinstance(n, Seq) and not n.body)]
     offsets: dict[str, int] = {}
     size = 0
@@ -71,21 +69,6 @@ def generate(kernel: Kernel) -> KernelSource:
     cluster = any(e.launch.cluster > 1 for e in emitters)
     text = PRELUDE + (CLUSTER if cluster else "") + "\n".join(functions)
     return KernelSource(kernel.name, text, tuple(e.launch for e in emitters), size)
-
-
-def _with_short_indices(body: Stmt) -> Stmt:
-    """Quotients that all lanes of a vector share lose the lane, so that vectors stay vectors."""
-    extents: dict[str, int] = {}
-    for loop in ir.statements(body):
-        if isinstance(loop, For) and isinstance(loop.extent, Const):
-            extents[loop.name] = max(extents.get(loop.name, 0), int(loop.extent.value))
-    # a loop that runs once keeps its variable, by which registers are found
-    simplifier = Simplifier({name: (0, n - 1) for name, n in extents.items() if n > 1})
-    return map_expressions(body, lambda expr: simplifier.run(expr) if _divides(expr) else expr)
-
-
-def _divides(expr: ir.Expr) -> bool:
-    return any(isinstance(e, Op) and e.name in ("floordiv", "mod") for e in ir.subexpressions(expr))
 
 
 def _workspaces(body: Stmt) -> Iterator[Buffer]:

@@ -45,6 +45,7 @@ from ridgeline.loops.math import expand
 from ridgeline.loops.monoids import MONOIDS, Monoid
 from ridgeline.loops.pipes import unpiped
 from ridgeline.loops.rewrite import map_expressions, replace_variables
+from ridgeline.loops.short_indices import with_short_indices
 
 
 @dataclass(slots=True)
@@ -77,13 +78,14 @@ class KernelEmitter(MemoryEmitter):
     def text(self) -> str:
         """The whole function."""
         self._parameters()
-        self._task_loop(map_expressions(unpiped(self.kernel.body), expand))
+        body = with_short_indices(unpiped(self.kernel.body))
+        self._task_loop(map_expressions(body, expand))
         if self.streams:  # stores past the caches are ordered by nothing else
             self.line("fence seq_cst")
-        body = "\n".join([*self.allocas, *self.scopes[0].lines])
+        lines = "\n".join([*self.allocas, *self.scopes[0].lines])
         return (
             f"define void @{self.kernel.name}(ptr %args, i64 %begin, i64 %end) #0 {{\n"
-            f"entry:\n{body}\n  ret void\n}}\n"
+            f"entry:\n{lines}\n  ret void\n}}\n"
         )
 
     # ---- scopes -------------------------------------------------------------------------------
