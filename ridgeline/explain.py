@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ridgeline.compiler.layout import HostCall, KernelCall
+from ridgeline.compiler.layout import HostCall, KernelCall, whole_name
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.body import bodies
@@ -22,6 +22,7 @@ from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import describe
+from ridgeline.ops.attention import products
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.runtime.buffer import Buffer
 
@@ -103,7 +104,15 @@ def kernel_rows(program: Program) -> list[KernelRow]:
     """The counts of every kernel of a program, in execution order; those of bodies come last."""
     stages = program.stages
     rows = [kernel_row(k, stages.sizes) for k in stages.kernels]
+    rows += [_attention_row(group.apart) for group in stages.whole if group.apart is not None]
     return rows + [row for node in stages.inner for row in inner_rows(stages, node)]
+
+
+def _attention_row(node: Node) -> KernelRow:
+    """The work of attention that is computed whole; of what a causal mask hides, none."""
+    pairs = products(node) // (2 if node.attrs.causal else 1)
+    moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))
+    return KernelRow(whole_name(node), 2 * pairs, moved, _lines([node]))
 
 
 def explain_program(program: Program, detail: str = "loops") -> str:
@@ -132,6 +141,12 @@ def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
     for number, compiled in enumerate(stages.kernels):
         yield ""
         yield from _kernel_text(number, compiled, kernel_row(compiled, stages.sizes), detail)
+    for group in stages.whole:
+        assert group.apart is not None
+        yield ""
+        row = _attention_row(group.apart)
+        yield f"{row.name}   {quantity(row.flops, 'FLOP')}, {quantity(row.nbytes, 'B')}"
+        yield from (f"  from {line}" for line in row.lines)
     for group in stages.fusion.groups:
         if group.apart is None or group.apart.op.family != "control":
             continue

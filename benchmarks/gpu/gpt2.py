@@ -1,17 +1,22 @@
 """A training step of GPT-2 (124M) under bfloat16 autocast: `python -m benchmarks.gpu.gpt2`.
 
-32×1024 tokens, AdamW, random data, the same initial weights for every candidate. Reported are the
-first call, milliseconds of a step, the peak of device memory, and the losses of the first steps.
-With `--kernels` the slowest kernels of ridgeline's step follow.
+32×1024 tokens, AdamW, random data, the same initial weights for every candidate, each in a process
+of its own with empty caches. Reported are milliseconds of a step, the ratio to torch.compile, the
+peak of device memory, the first call cold (and, for ridgeline, with a warm cache), and how far the
+losses of the first steps are from torch's. With `--kernels` the slowest kernels of ridgeline's step
+follow.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +25,11 @@ import numpy as np
 from benchmarks.workloads.gpt_step import SETTINGS, Size, network
 
 SIZE = Size(layers=12, width=768, heads=12, vocabulary=50304, batch=32, length=1024)
-STEPS = 6
-OURS, COMPILED = "ridgeline", "torch.compile"
+STEPS = 50  # whose losses are compared
+TIMED = 20
+BATCHES = 4
+OURS, WARM, EAGER, COMPILED = "ridgeline", "ridgeline, warm cache", "torch", "torch.compile"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def weights(names: dict[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -38,89 +46,150 @@ def weights(names: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     return found
 
 
-def training(lib: Any, wrap: Callable[[Any], Any]) -> tuple[Any, list[Any]]:
-    """A step, and its two arguments."""
+def training(lib: Any, candidate: str) -> tuple[Any, list[Any]]:
+    """A step, and its arguments for a few batches."""
     model = network(lib.nn, SIZE)
     state = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     model.load_state_dict({k: lib.from_numpy(v) for k, v in weights(state).items()})
     model.to("cuda")
-    optimizer = lib.optim.AdamW(model.parameters(), **SETTINGS)
+    fused = {} if candidate in (OURS, WARM) else {"fused": True}
+    optimizer = lib.optim.AdamW(model.parameters(), **SETTINGS, **fused)
+
+    def loss_of(tokens: Any, targets: Any) -> Any:
+        with lib.autocast("cuda", dtype=lib.bfloat16):
+            scores = model(tokens).reshape(-1, SIZE.vocabulary)
+            return lib.nn.functional.cross_entropy(scores.float(), targets.reshape(-1))
+
+    forward = lib.compile(loss_of) if candidate == COMPILED else loss_of
 
     def step(tokens: Any, targets: Any) -> Any:
         optimizer.zero_grad()
-        with lib.autocast("cuda", dtype=lib.bfloat16):
-            scores = model(tokens).reshape(-1, SIZE.vocabulary)
-            loss = lib.nn.functional.cross_entropy(scores.float(), targets.reshape(-1))
+        loss = forward(tokens, targets)
         loss.backward()
         optimizer.step()
         return loss
 
-    text = np.random.default_rng(6).integers(0, SIZE.vocabulary, (SIZE.batch, SIZE.length + 1))
-    parts = [
-        lib.from_numpy(np.ascontiguousarray(p)).to("cuda") for p in (text[:, :-1], text[:, 1:])
+    source = np.random.default_rng(6)
+    text = source.integers(0, SIZE.vocabulary, (BATCHES, SIZE.batch, SIZE.length + 1))
+    batches = [
+        [lib.from_numpy(np.ascontiguousarray(p)).to("cuda") for p in (t[:, :-1], t[:, 1:])]
+        for t in text
     ]
-    return wrap(step), parts
+    return (lib.jit(step) if candidate in (OURS, WARM) else step), batches
 
 
-def measured(lib: Any, step: Any, parts: list[Any]) -> dict[str, Any]:
-    """The figures of one candidate."""
+def measured(lib: Any, candidate: str, kernels: bool) -> dict[str, Any]:
+    """The figures of one candidate, in this process."""
+    step, batches = training(lib, candidate)
+    lib.cuda.synchronize()
     lib.cuda.reset_peak_memory_stats()
     begin = time.perf_counter()
-    losses = [step(*parts).item()]
+    losses = [step(*batches[0]).item()]
     first = time.perf_counter() - begin
-    losses += [step(*parts).item() for _ in range(STEPS - 1)]
+    if candidate == WARM:
+        return {"first_call_s": first}
+    losses += [step(*batches[n % BATCHES]).item() for n in range(1, STEPS)]
     times = []
-    for _ in range(2 * STEPS):
+    for n in range(TIMED):
         begin = time.perf_counter()
-        step(*parts).item()
+        step(*batches[n % BATCHES]).item()
         times.append(time.perf_counter() - begin)
-    peak = lib.cuda.max_memory_allocated()
-    return {
+    found = {
         "first_call_s": first, "median_ms": float(np.median(times)) * 1e3,
-        "best_ms": min(times) * 1e3, "peak_memory": peak, "losses": losses,
+        "best_ms": min(times) * 1e3, "peak_memory": lib.cuda.max_memory_allocated(),
+        "losses": losses,
     }  # fmt: skip
+    if kernels and candidate == OURS:
+        found["kernels"] = slowest(step, batches[0])
+    return found
 
 
-def slowest(step: Any, parts: list[Any], count: int = 30) -> str:
+def slowest(step: Any, parts: list[Any], count: int = 40) -> str:
     """The kernels that take most of a step, equal ones together."""
     together: dict[str, list[Any]] = {}
     for kernel in step.profile(*parts, rounds=1):
         together.setdefault(kernel.name, []).append(kernel)
     ranked = sorted(together.items(), key=lambda item: -sum(k.seconds for k in item[1]))
-    return "\n".join(
-        f"{len(found):>4} x {found[0].seconds * 1e6:>8.1f} us = "
-        f"{sum(k.seconds for k in found) * 1e3:>7.2f} ms "
-        f"{found[0].nbytes / found[0].seconds / 1e9:>6.0f} GB/s {name} {found[0].lines}"
-        for name, found in ranked[:count]
-    )
+    total = sum(k.seconds for found in together.values() for k in found)
+    lines = [f"all kernels {total * 1e3:.2f} ms"]
+    for name, found in ranked[:count]:
+        seconds = sum(k.seconds for k in found)
+        rate = sum(k.nbytes for k in found) / seconds / 1e9
+        lines.append(
+            f"{len(found):>4} x {seconds / len(found) * 1e6:>8.1f} us = {seconds * 1e3:>7.2f} ms "
+            f"{rate:>6.0f} GB/s {name} {found[0].lines}"
+        )
+    return "\n".join(lines)
+
+
+def in_process(candidate: str, caches: Path, kernels: bool) -> dict[str, Any]:
+    """The figures of one candidate, from a process of its own."""
+    environment = {
+        **os.environ, "RIDGELINE_CACHE_DIR": str(caches / "ridgeline"),
+        "TRITON_CACHE_DIR": str(caches / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+    }  # fmt: skip
+    answer = caches / "answer.json"
+    command = [sys.executable, "-m", "benchmarks.gpu.gpt2", "--one", candidate, str(answer)]
+    done = subprocess.run([*command, *["--kernels"] * kernels], env=environment, check=False)
+    if done.returncode:
+        return {"error": f"ended with status {done.returncode}"}
+    found: dict[str, Any] = json.loads(answer.read_text())
+    return found
+
+
+def report(found: dict[str, dict[str, Any]]) -> str:
+    """A line for each candidate, and how far its losses are from those of torch."""
+    best = found.get(COMPILED, {}).get("median_ms", float("nan"))
+    reference = found.get(EAGER, {}).get("losses")
+    lines = []
+    for name, one in found.items():
+        if "median_ms" not in one:
+            lines.append(f"{name:22} {one}")
+            continue
+        far = ""
+        if reference and name != EAGER:
+            gaps = np.abs(np.subtract(one["losses"], reference))
+            far = f"  losses within {gaps.max():.4f} of torch's (mean {gaps.mean():.4f})"
+        lines.append(
+            f"{name:22} {one['median_ms']:7.2f} ms (best {one['best_ms']:.2f}), "
+            f"{one['median_ms'] / best:.3f} of torch.compile, "
+            f"{one['peak_memory'] / 2**30:6.2f} GiB, first call {one['first_call_s']:.2f} s, "
+            f"loss {one['losses'][0]:.4f} to {one['losses'][-1]:.4f}{far}"
+        )
+    return "\n".join(lines)
 
 
 def main() -> int:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.gpt2", description=__doc__)
-    parser.add_argument("--only", choices=[OURS, COMPILED], help="leave the other out")
+    names = [OURS, WARM, EAGER, COMPILED]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--kernels", action="store_true", help="the slowest kernels too")
     parser.add_argument("--out", type=Path, help="where to store the figures")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.one:
+        candidate, answer = arguments.one
+        if candidate in (OURS, WARM):
+            import ridgeline as lib
+        else:
+            import torch as lib
+
+            lib.set_float32_matmul_precision("high")
+        figures = measured(lib, candidate, arguments.kernels)
+        Path(answer).write_text(json.dumps(figures))
+        return 0
     found: dict[str, Any] = {}
-    if arguments.only != COMPILED:
-        import ridgeline as rl
-
-        step, parts = training(rl, rl.jit)
-        found[OURS] = measured(rl, step, parts)
-        print(OURS, found[OURS], flush=True)
-        if arguments.out:
-            arguments.out.write_text(json.dumps(found, indent=1) + "\n")
-        if arguments.kernels:
-            print(slowest(step, parts), flush=True)
-    if arguments.only != OURS:
-        import torch
-
-        torch.set_float32_matmul_precision("high")
-        found[COMPILED] = measured(torch, *training(torch, torch.compile))
-        print(COMPILED, found[COMPILED], flush=True)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+    with tempfile.TemporaryDirectory() as caches:
+        for name in arguments.only:
+            found[name] = in_process(name, Path(caches), arguments.kernels)
+            print(found[name].pop("kernels", ""), flush=True)
+            print(report({name: found[name]}), flush=True)
+    print(report(found))
+    day = datetime.datetime.now(datetime.UTC).date().isoformat()
+    out = arguments.out or RESULTS / f"{day}-NVIDIA-H200-gpt2.json"
+    out.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,8 @@ Launch = Callable[[Group, Kernel | None], tuple[Any, ...] | None]
 class KernelCall:
     """One step of a program: which kernel, over which slots, started how (the backend's data).
 
-    For a node that a backend computes whole the symbol is its op, and the slots are those of its
-    inputs and outputs; -1 stands for an output that nobody reads.
+    For a node that a backend computes whole the slots are those of its inputs and outputs; -1
+    stands for an output that nobody reads.
     """
 
     symbol: str
@@ -158,6 +159,12 @@ def lay_out(
     )
 
 
+def whole_name(node: Node) -> str:
+    """The name of a node computed whole: its op, and a hash of its settings and operands."""
+    text = repr((node.attrs, [operand.type for operand in node.inputs]))
+    return f"{node.op.name}_{blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
 def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
     if not sizes:
         return nbytes(value)
@@ -193,7 +200,7 @@ def _calls(
             elif group.views is not None:
                 started = launch(group, None)
                 if started is not None:
-                    yield KernelCall(node.op.name, (*given, *outputs), started)
+                    yield KernelCall(whole_name(node), (*given, *outputs), started)
             else:
                 yield HostCall(place[node], given, outputs)
             continue

@@ -45,8 +45,8 @@ def test_attention_and_its_gradient_take_part_in_a_plan() -> None:
     forward, backward = (
         c for c in layout.calls if isinstance(c, KernelCall) and c.launch[0] == "whole"
     )
-    assert (forward.symbol, len(forward.slots)) == ("attention", 3 + 2)
-    assert (backward.symbol, len(backward.slots)) == ("attention_gradient", 6 + 3)
+    assert forward.symbol.startswith("attention_") and len(forward.slots) == 3 + 2
+    assert backward.symbol.startswith("attention_gradient_") and len(backward.slots) == 6 + 3
     assert all(isinstance(call, KernelCall) for call in layout.calls)
     assert len(layout.made) == 3  # the results alone: all else lies in the arena
     temporary = {slot for slot, _ in layout.arena}
