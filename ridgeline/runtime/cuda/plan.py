@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,12 +72,15 @@ class Plan:
         self._ran = False
         self._lock = threading.Lock()
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Enqueue all steps; the memory of the inputs and of what was made, on the device."""
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any]) -> list[Any]:
+        """Enqueue all steps; the memory of the inputs and of what was made, on the device.
+
+        `reused` is memory for some of what is made, by number.
+        """
         stream = self.device.stream
         self.device.activate()
         with self._lock:
-            held, addresses, scratch = self._bind(inputs, stream)
+            held, addresses, scratch = self._bind(inputs, reused, stream)
             if self._captures and self._ran:
                 self._graphs(stream).launch(addresses, stream)
             else:
@@ -99,7 +102,7 @@ class Plan:
         stream = self.device.stream
         self.device.activate()
         with self._lock:
-            held, _, _ = self._bind(inputs, stream)
+            held, _, _ = self._bind(inputs, {}, stream)
             return [self._seconds(step, held, stream) for step in self.steps]
 
     def _seconds(self, step: Step, held: Sequence[Any], stream: Stream) -> float:
@@ -119,7 +122,7 @@ class Plan:
         return begin.elapsed_time(end) * 1e-3 / _REPEATS
 
     def _bind(
-        self, inputs: Sequence[Any], stream: Stream
+        self, inputs: Sequence[Any], reused: Mapping[int, Any], stream: Stream
     ) -> tuple[list[Any], list[int], DeviceBuffer]:
         """Memory for all slots, and their addresses where kernels read them."""
         slots, name = self._slots, self.device.name
@@ -128,7 +131,7 @@ class Plan:
         scratch = arena(stream, front + slots.arena_bytes + slots.workspace_bytes)
         base = scratch.address
         held = [self._present(m, name, stream) for m in inputs]
-        held += [allocate(stream, size) for size in slots.made]
+        held += [reused.get(n) or allocate(stream, size) for n, size in enumerate(slots.made)]
         addresses = [m.address for m in held]
         if numbers:
             self._copy_numbers(inputs, numbers, addresses, base, stream)
