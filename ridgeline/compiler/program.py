@@ -13,7 +13,7 @@ from ridgeline.graph.node import Node
 
 
 class Program:
-    """A graph ready to run on one device; results are fresh buffers."""
+    """A graph ready to run on one device; results are fresh buffers, or memory given for them."""
 
     def __init__(
         self,

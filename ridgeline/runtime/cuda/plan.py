@@ -1,7 +1,8 @@
 """A program on a GPU: addresses of all slots, steps in order, a graph once it runs again.
 
 Inputs that lie on the host are copied in: numbers without axes together in one small copy (a
-learning rate, a random stream's place), anything larger on its own. Results are fresh memory.
+learning rate, a random stream's place), anything larger on its own. Results are fresh memory, or what a run is
+given for them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ridgeline.runtime.cuda import transfer
@@ -25,6 +27,8 @@ ALIGNMENT = 256
 _WORTH_A_GRAPH = 2  # steps from which one launch beats several
 _MOST_STREAMS = 8
 _REPEATS = 10  # of a step that is measured
+
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 Steps = Callable[[Words], Sequence[Step]]
 
@@ -72,7 +76,7 @@ class Plan:
         self._ran = False
         self._lock = threading.Lock()
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue all steps; the memory of the inputs and of what was made, on the device.
 
         `reused` is memory for some of what is made, by number.
@@ -102,7 +106,7 @@ class Plan:
         stream = self.device.stream
         self.device.activate()
         with self._lock:
-            held, _, _ = self._bind(inputs, {}, stream)
+            held, _, _ = self._bind(inputs, _NOTHING, stream)
             return [self._seconds(step, held, stream) for step in self.steps]
 
     def _seconds(self, step: Step, held: Sequence[Any], stream: Stream) -> float:
