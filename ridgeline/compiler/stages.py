@@ -22,7 +22,6 @@ from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.schedules.attempts import LeftOut, noted
 
-
 Slots = tuple[tuple[int, int], ...]
 
 

@@ -90,7 +90,8 @@ class Fusion:
 
     groups: list[Group]
     refusals: list[Refusal]
-    in_place: dict[Node, Node]  # results whose kernels come late enough to overwrite an input
+    # results whose kernels come late enough to overwrite an input
+    in_place: dict[Node, Node] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""State that a jitted step replaces keeps its memory, and nobody who holds the old value sees it."""
+"""State that a jitted step replaces keeps its memory; who holds the old value does not see it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.loops.kernels import at, c, param, v
 from tests.loops.validation import memory_for, run_native
 
 X, Y, Z = param("x", (6, 4), 0), param("y", (6, 4), 1), param("z", (6, 4), 2)
-I, J = v("i"), v("j")
+ROW, COLUMN = v("i"), v("j")
 
 
 def nest(*body: Stmt, extents: tuple[int, int] = (6, 4)) -> Stmt:
@@ -41,31 +41,42 @@ def shared(body: Stmt) -> bool:
 
 
 def test_the_same_element() -> None:
-    assert shared(nest(Store(Y, (I, J), mul(at(X, I, J), at(X, I, J)))))
-    assert shared(nest(Store(Z, (I, J), at(X, I, J)), Store(Y, (I, J), at(X, I, J))))
+    assert shared(nest(Store(Y, (ROW, COLUMN), mul(at(X, ROW, COLUMN), at(X, ROW, COLUMN)))))
+    assert shared(
+        nest(
+            Store(Z, (ROW, COLUMN), at(X, ROW, COLUMN)), Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN))
+        )
+    )
 
 
 def test_a_load_behind_the_store() -> None:
-    assert not shared(nest(Store(Y, (I, J), at(X, I, J)), Store(Z, (I, J), at(X, I, J))))
-    first, second = nest(Store(Y, (I, J), at(X, I, J))), nest(Store(Z, (I, J), at(X, I, J)))
+    assert not shared(
+        nest(
+            Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN)), Store(Z, (ROW, COLUMN), at(X, ROW, COLUMN))
+        )
+    )
+    first, second = (
+        nest(Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN))),
+        nest(Store(Z, (ROW, COLUMN), at(X, ROW, COLUMN))),
+    )
     assert not shared(Seq((first, second)))
     assert shared(Seq((second, first)))
 
 
 def test_another_element() -> None:
-    assert not shared(nest(Store(Y, (I, J), at(X, I, sub(c(3), J)))))
-    assert not shared(nest(Store(Y, (I, J), at(X, c(0), J))))
+    assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, ROW, sub(c(3), COLUMN)))))
+    assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, c(0), COLUMN))))
 
 
 def test_elements_stored_twice() -> None:
-    twice = For("k", c(2), nest(Store(Y, (I, J), at(X, I, J))))
+    twice = For("k", c(2), nest(Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN))))
     assert not shared(twice)
-    assert not shared(nest(Reduce((Y,), (I, J), "sum", (at(X, I, J),))))
+    assert not shared(nest(Reduce((Y,), (ROW, COLUMN), "sum", (at(X, ROW, COLUMN),))))
 
 
 def test_parts_of_a_range_that_do_not_meet() -> None:
-    each = For("j", c(4), Store(Y, (I, J), at(X, I, J)))
-    parts = If(lt(I, c(4)), each), If(lt(c(3), I), each)
+    each = For("j", c(4), Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN)))
+    parts = If(lt(ROW, c(4)), each), If(lt(c(3), ROW), each)
     assert shared(For("i", c(6), Seq(parts)))
     assert not shared(For("i", c(6), Seq((*parts, parts[0]))))
 
@@ -148,14 +159,17 @@ def test_updates_in_place(optimizer: str, facts: Any, monkeypatch: pytest.Monkey
 
 
 def _compare(compiled: CompiledKernel, slots: Any, found: Any, apart: Any) -> None:
-    for param, value in zip(compiled.kernel.params, compiled.values):
+    for view, value in zip(compiled.kernel.params, compiled.values):
         written = slots.index(value)
         if written >= compiled.group.loops.reads:
-            np.testing.assert_allclose(found[param.slot], apart[written], rtol=2e-5, atol=1e-6)
+            np.testing.assert_allclose(found[view.slot], apart[written], rtol=2e-5, atol=1e-6)
 
 
 def test_kernels_in_place_are_also_right_apart() -> None:
-    body = nest(Store(Z, (I, J), at(X, I, J)), Store(Y, (I, J), add(at(X, I, J), at(Z, I, J))))
+    body = nest(
+        Store(Z, (ROW, COLUMN), at(X, ROW, COLUMN)),
+        Store(Y, (ROW, COLUMN), add(at(X, ROW, COLUMN), at(Z, ROW, COLUMN))),
+    )
     made, found = in_place(kernel(body), {1: 0})
     assert found == {1: 0} and [p.slot for p in made.params] == [0, 0, 2]
     memory = {0: np.ones((6, 4), np.float32), 2: np.zeros((6, 4), np.float32)}

@@ -1,8 +1,8 @@
 """A program on a GPU: addresses of all slots, steps in order, a graph once it runs again.
 
 Inputs that lie on the host are copied in: numbers without axes together in one small copy (a
-learning rate, a random stream's place), anything larger on its own. Results are fresh memory, or what a run is
-given for them.
+learning rate, a random stream's place), anything larger on its own. Results are fresh
+memory, or what a run is given for them.
 """
 
 from __future__ import annotations
