@@ -109,7 +109,7 @@ def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.Monk
     x = rl.zeros(7, 7, 33).contiguous()
     x.numpy()  # an input, not a constant
     made = read(rl.einsum("abc,dec->abde", x, x))
-    _, layout = laid_out(([made], [read(x)]), StatedGpu())
+    _, layout = laid_out(([made], [read(x)], ()), StatedGpu())
     (call,) = layout.calls
     assert call.launch[0] == "matmul" and len(call.slots) == 3  # type: ignore[union-attr]
     places = [place for place, *_ in call.launch[2][7:10]]  # type: ignore[union-attr]
