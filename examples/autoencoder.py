@@ -28,11 +28,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--picture", default="autoencoder.png")
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(0)
     loader = DataLoader(TensorDataset(pixels("train")), 64, shuffle=True, drop_last=True)
-    model = DenoisingAutoencoder((SIDE * SIDE, 256, 64), NOISE)
+    model = DenoisingAutoencoder((SIDE * SIDE, 256, 64), NOISE).to(arguments.device)
     optimizer = optim.Adam(model.parameters(), lr=1e-3)
 
     @rl.jit
@@ -44,17 +45,17 @@ def main():
         return loss
 
     for epoch in range(arguments.epochs):
-        losses = [float(step(x)) for (x,) in loader]
+        losses = [float(step(x.to(arguments.device))) for (x,) in loader]
         print(f"epoch {epoch + 1}  loss {sum(losses) / len(losses):.5f}")
 
     model.eval()
-    clean = rl.tensor(pixels("test"))
+    clean = rl.tensor(pixels("test"), device=arguments.device)
     noisy = clean + NOISE * rl.randn_like(clean)
     with rl.no_grad():
         made = model(noisy)
     before, after = (float(((x - clean) ** 2).mean()) for x in (noisy, made))
     print(f"mean square error {before:.4f} with noise, {after:.4f} reconstructed")
-    rows = np.concatenate([x[:SHOWN].numpy() for x in (clean, noisy, made)])
+    rows = np.concatenate([x[:SHOWN].cpu().numpy() for x in (clean, noisy, made)])
     save_png(arguments.picture, grid(rows.reshape(-1, 1, SIDE, SIDE), SHOWN))
     print(f"picture: {arguments.picture}")
 

@@ -24,6 +24,7 @@ def main():
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     if arguments.text:
@@ -40,7 +41,7 @@ def main():
     model = GPT2(
         vocab_size=tokenizer.vocab_size, n_positions=256, n_embd=arguments.width,
         n_layer=arguments.layers, n_head=4, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0,
-    )  # fmt: skip
+    ).to(arguments.device)  # fmt: skip
     optimizer = optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.95), weight_decay=0.1)
     steps = arguments.epochs * len(loader)
     schedule = optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps, pct_start=0.1)

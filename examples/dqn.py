@@ -23,7 +23,7 @@ def greedy_reward(values, limit):
     state = carts.reset()
     for _ in range(limit):
         total += alive.sum()
-        state, _, done = carts.step(values(rl.tensor(state)).numpy().argmax(1))
+        state, _, done = carts.step(values(state).argmax(1))
         alive &= ~done
     return total / 10
 
@@ -33,18 +33,22 @@ def main():
     parser.add_argument("--steps", type=int, default=6000, help="updates of the network")
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(arguments.seed)
     model = nn.Sequential(nn.Linear(4, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(),
-                          nn.Linear(128, 2))  # fmt: skip
+                          nn.Linear(128, 2)).to(arguments.device)  # fmt: skip
     target = copy.deepcopy(model)
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
 
     @rl.jit
-    def values(state):
+    def scores(state):
         with rl.no_grad():
             return model(state)
+
+    def values(state):
+        return scores(rl.tensor(state, device=arguments.device)).cpu().numpy()
 
     @rl.jit
     def learn(state, action, after, going_on):
@@ -65,7 +69,7 @@ def main():
     memory = [np.zeros((MEMORY, n), t) for n, t in ((4, "f4"), (1, "i8"), (4, "f4"), (1, "f4"))]
     for step in range(1, arguments.steps + 1):
         explore = random.random(CARTS) < max(0.05, 1 - step / 1000)
-        best = values(rl.tensor(state)).numpy().argmax(1)
+        best = values(state).argmax(1)
         action = np.where(explore, random.integers(0, 2, CARTS), best)
         after, fell, _ = carts.step(action)
         slots = np.arange(place, place + CARTS) % MEMORY
@@ -73,7 +77,7 @@ def main():
             column[slots] = new
         place, state = place + CARTS, carts.state.astype(np.float32)
         chosen = random.integers(0, min(place, MEMORY), BATCH)
-        learn(*(rl.tensor(column[chosen]) for column in memory))
+        learn(*(rl.tensor(column[chosen], device=arguments.device) for column in memory))
         if step % 500 == 0 or step == arguments.steps:
             reward = greedy_reward(values, arguments.limit)
             print(f"step {step}  greedy reward {reward:.1f}")

@@ -35,14 +35,16 @@ def learn(model, parameters, data, lr, epochs):
         return loss
 
     loader = DataLoader(data, 16, shuffle=True, drop_last=True)
+    place = next(model.parameters()).device
     for _ in range(epochs):
-        losses = [float(step(*batch)) for batch in loader]
+        losses = [float(step(*(b.to(place) for b in batch))) for batch in loader]
     print(f"  loss {sum(losses) / len(losses):.4f}")
 
 
 def accuracy(model, data):
     """The share of images recognised."""
-    images, labels = (rl.tensor(array) for array in data.tensors)
+    place = next(model.parameters()).device
+    images, labels = (rl.tensor(array, device=place) for array in data.tensors)
     with rl.no_grad():
         return float((model(images).argmax(1) == labels).to(rl.float32).mean())
 
@@ -52,12 +54,13 @@ def main():
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--images", type=int, default=48, help="labelled odd or even")
     parser.add_argument("--file", type=Path, default=Path("runs/fine_tune.safetensors"))
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(0)
     known, few, test = part("train", 10), part("train", 2, arguments.images), part("test", 2)
     print("ten digits")
-    model = lenet5()
+    model = lenet5().to(arguments.device)
     learn(model, model.parameters(), known, 0.02, arguments.epochs)
     save_weights(arguments.file, model.state_dict())
 
@@ -65,10 +68,11 @@ def main():
     tuned = lenet5()
     tuned.load_state_dict(load_weights(arguments.file))
     tuned[-1] = nn.Linear(84, 2)
+    tuned.to(arguments.device)
     learn(tuned, tuned[-1].parameters(), few, 0.02, arguments.epochs)
     learn(tuned, tuned.parameters(), few, 0.005, arguments.epochs)
     print("the same from scratch")
-    fresh = lenet5(2)
+    fresh = lenet5(2).to(arguments.device)
     learn(fresh, fresh.parameters(), few, 0.02, 2 * arguments.epochs)
     print(f"test accuracy {accuracy(tuned, test):.1%} tuned, {accuracy(fresh, test):.1%} fresh")
 

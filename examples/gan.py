@@ -19,12 +19,13 @@ def main():
     parser.add_argument("--width", type=int, default=16, help="channels of the networks")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--picture", default="gan.png")
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(0)
     images = (digits("train").images * STD + MEAN).clip(0, 1) * 2 - 1
     loader = DataLoader(TensorDataset(images), arguments.batch, shuffle=True, drop_last=True)
-    model = GAN(width=arguments.width)
+    model = GAN(width=arguments.width).to(arguments.device)
     makes = optim.Adam(model.generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
     tells = optim.Adam(model.discriminator.parameters(), lr=1e-3, betas=(0.5, 0.999))
     steady = optim.swa_utils.AveragedModel(model, avg_fn=optim.swa_utils.get_ema_avg_fn(0.99))
@@ -44,14 +45,14 @@ def main():
     for epoch in range(arguments.epochs):
         losses = []
         for (real,) in loader:
-            losses.append([float(loss) for loss in step(real)])
+            losses.append([float(loss) for loss in step(real.to(arguments.device))])
             steady.update_parameters(model)
         apart, passing = (sum(column) / len(losses) for column in zip(*losses))
         print(f"epoch {epoch + 1}  discriminator {apart:.4f}  generator {passing:.4f}")
 
     steady.eval()  # an average of the weights makes smoother digits than the last ones do
     with rl.no_grad():
-        made = steady.module.sample(64) / 2 + 0.5
+        made = steady.module.sample(64).cpu() / 2 + 0.5
     save_png(arguments.picture, grid(made, 8))
     print(f"picture: {arguments.picture}")
 

@@ -14,14 +14,16 @@ from ridgeline.models import GCN
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(0)
-    edges, sides = (rl.tensor(array) for array in karate_club())
+    edges, sides = (rl.tensor(array, device=arguments.device) for array in karate_club())
     members = len(sides)
-    features = rl.eye(members)  # nothing is known of a member but who they are
+    # nothing is known of a member but who they are
+    features = rl.eye(members, device=arguments.device)
     leaders = rl.tensor([0, members - 1])
-    model = GCN((members, 16, 2))
+    model = GCN((members, 16, 2)).to(arguments.device)
     optimizer = optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
 
     @rl.jit

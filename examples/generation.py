@@ -23,13 +23,14 @@ def main():
     parser.add_argument("--top-k", type=int)
     parser.add_argument("--top-p", type=float)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     characters = arguments.folder / "vocabulary.json"
     tokenizer = (
         CharTokenizer.load(characters) if characters.exists() else FileTokenizer(arguments.folder)
     )
-    model = from_pretrained(arguments.folder).eval()
+    model = from_pretrained(arguments.folder).to(arguments.device).eval()
     prompt = tokenizer.encode(arguments.prompt)
     print(arguments.prompt, end="", flush=True)
     stream = generate(

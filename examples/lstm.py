@@ -14,7 +14,8 @@ from ridgeline.models import LSTMLanguageModel
 def write(model, tokenizer, prompt, count):
     """`count` characters after a prompt; the state carries what was read."""
     model.eval()
-    tokens, state = rl.tensor(tokenizer.encode(prompt))[None], None
+    place = next(model.parameters()).device
+    tokens, state = rl.tensor(tokenizer.encode(prompt), device=place)[None], None
     written = []
     with rl.no_grad():
         for _ in range(count):
@@ -30,6 +31,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(0)
@@ -39,6 +41,7 @@ def main():
         TextDataset(text, arguments.length, tokenizer), 32, shuffle=True, drop_last=True
     )
     model = LSTMLanguageModel(tokenizer.vocab_size, 64, arguments.hidden, layers=2)
+    model.to(arguments.device)
     optimizer = optim.Adam(model.parameters(), lr=3e-3)
 
     @rl.jit
@@ -52,7 +55,7 @@ def main():
         return loss
 
     for epoch in range(arguments.epochs):
-        losses = [float(step(*batch)) for batch in loader]
+        losses = [float(step(*(b.to(arguments.device) for b in batch))) for batch in loader]
         print(f"epoch {epoch + 1}  loss {sum(losses) / len(losses):.4f}")
     print(write(model, tokenizer, text[:10], 200))
 

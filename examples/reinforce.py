@@ -21,7 +21,7 @@ def play(policy, carts):
     state, alive = carts.reset(), np.ones(carts.count, bool)
     states, actions, counts = [], [], []
     for _ in range(carts.limit):
-        likely = policy(rl.tensor(state)).numpy()
+        likely = policy(state)
         action = (carts.random.random(carts.count) < likely).astype(np.int64)
         states.append(state), actions.append(action), counts.append(alive)
         state, _, done = carts.step(action)
@@ -34,16 +34,20 @@ def main():
     parser.add_argument("--updates", type=int, default=150)
     parser.add_argument("--limit", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
 
     rl.manual_seed(arguments.seed)
-    model = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 1))
+    model = nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 1)).to(arguments.device)
     optimizer = optim.Adam(model.parameters(), lr=0.01)
 
     @rl.jit
-    def right(state):
+    def chance(state):
         with rl.no_grad():
             return model(state)[:, 0].sigmoid()
+
+    def right(state):
+        return chance(rl.tensor(state, device=arguments.device)).cpu().numpy()
 
     @rl.jit
     def learn(states, actions, advantages):
@@ -62,7 +66,8 @@ def main():
         mean = (rewards * counts).sum() / counts.sum()
         spread = np.sqrt((((rewards - mean) * counts) ** 2).sum() / counts.sum())
         advantages = ((rewards - mean) / (spread + 1e-8) * counts).astype(np.float32)
-        learn(rl.tensor(states), rl.tensor(actions.astype(np.float32)), rl.tensor(advantages))
+        batch = (states, actions.astype(np.float32), advantages)
+        learn(*(rl.tensor(array, device=arguments.device) for array in batch))
         recent = [*recent[-9:], counts.sum() / EPISODES]
         if update % 10 == 0 or update == arguments.updates:
             print(f"update {update}  reward {np.mean(recent):.1f} (mean of {len(recent)} updates)")

@@ -59,6 +59,7 @@ def generate(
     model runs in the mode that it is in: call `eval()` first after training with dropout.
     """
     prompt, skipped = _aligned(tokens, pad)
+    prompt = prompt.to(model.tokens.weight.device)
     if prompt.dim() != 2 or 0 in prompt.shape or prompt.dtype.is_differentiable:
         raise ShapeError(
             f"a prompt is token numbers [batch, length], got {prompt.dtype} {list(prompt.shape)}",
@@ -120,16 +121,18 @@ def _chosen(
     batch, length = (int(n) for n in prompt.shape)
     cache = model.new_cache(batch, _rounded(length + count, model.context))
     padding = _rounded(length, model.context) - length
-    padded = np.pad(prompt.numpy(), ((0, 0), (0, padding)))
-    scores = model.step(tensor(padded), tensor(0), tensor(length - 1), cache, skipped)
+    home = prompt.device
+    padded = tensor(np.pad(prompt.cpu().numpy(), ((0, 0), (0, padding))), device=home)
+    skipped = None if skipped is None else skipped.to(home)
+    scores = model.step(padded, tensor(0), tensor(length - 1), cache, skipped)
     finished = np.zeros(batch, bool)
     last = length + count - 1
     for place in range(length, last + 1):
         token = pick(scores, temperature, top_k, top_p, generator).to(dtype=prompt.dtype)
         if eos is not None:
-            values = np.where(finished, eos, token.numpy())
+            values = np.where(finished, eos, token.cpu().numpy())
             finished |= values == eos
-            token = tensor(values, dtype=prompt.dtype)
+            token = tensor(values, dtype=prompt.dtype, device=home)
         yield token
         if place == last or finished.all():
             return

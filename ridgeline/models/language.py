@@ -55,11 +55,12 @@ class LanguageModel(Pretrained):
 
     def new_cache(self, batch: int, capacity: int) -> Cache:
         """Room for the keys and values of `capacity` positions in every layer."""
-        cache = []
+        like, cache = self.tokens.weight, []
         for block in self.blocks:
             own = block.attention
             shape = (batch, own.shared_heads, capacity, own.head_size)
-            cache.append(Past(*(zeros(shape, dtype=self.tokens.weight.dtype) for _ in range(2))))
+            made = (zeros(shape, dtype=like.dtype, device=like.device) for _ in range(2))
+            cache.append(Past(*made))
         return cache
 
     @jit

@@ -58,9 +58,10 @@ def fit(
     average = None if ema is None else Average(model, ema)
     step = Step(model, optimizer, objective, accumulate, clip, average)
     settings = {"accumulate": accumulate, "clip": clip, "ema": ema}
-    run = Run(model, optimizer, scheduler, loader, step, settings)
+    place = str(next(model.parameters()).device)
+    run = Run(model, optimizer, scheduler, loader, step, settings, place)
     if validation is not None:
-        evaluator = Evaluator(model if average is None else average.model, objective)
+        evaluator = Evaluator(model if average is None else average.model, objective, place)
         run.validate = partial(evaluator, validation)
     if resume and (folder / CHECKPOINT).exists():
         run.restore(folder / CHECKPOINT)

@@ -10,19 +10,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ridgeline as rl
+
 FOLDER = Path(__file__).parents[2] / "examples"
 DOCS = Path(__file__).parents[2] / "docs" / "examples.md"
+HOST = ("kmeans.py",)  # estimators work on the host
 TEXT = "The cat sat on the mat. The dog sat on the log. The frog sat on the bog. " * 60
 
 
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    """Runs an example in a folder of its own; what it printed."""
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")]
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=GPU)])
+def example(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+):
+    """Runs an example on a device, in a folder of its own; what it printed."""
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.chdir(tmp_path)
 
     def run(name: str, *arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        place = () if name in HOST else ("--device", request.param)
+        monkeypatch.setattr(sys, "argv", [name, *arguments, *place])
         runpy.run_path(str(FOLDER / name), run_name="__main__")
         return capsys.readouterr().out
 
