@@ -86,6 +86,21 @@ def _erf(x: Array) -> Array:
     return wide.astype(x.dtype)
 
 
+def _doubled(function: Callable[..., Array]) -> Callable[..., Array]:
+    """A function in double precision, rounded once to the type of its operands."""
+
+    def value(*operands: Array) -> Array:
+        wide = np.complex128 if operands[0].dtype.kind == "c" else np.float64
+        result = function(*(operand.astype(wide) for operand in operands))
+        return np.asarray(result).astype(operands[0].dtype)
+
+    return value
+
+
+def _signed(x: Array) -> Array:
+    return np.asarray(np.copysign(x.dtype.type(1), x))
+
+
 def _select(condition: Array, yes: Array, no: Array) -> Array:
     return np.where(condition, yes, no)
 
@@ -127,6 +142,19 @@ _ROWS = (
     _row("cos", 1, "same", "sfu", _FLOATS, np.cos),
     _row("tanh", 1, "same", "sfu", _FLOATS, np.tanh),
     _row("erf", 1, "same", "sfu", _REAL_FLOATS, _erf),
+    _row("asin", 1, "same", "sfu", _FLOATS, _doubled(np.arcsin)),
+    _row("acos", 1, "same", "sfu", _FLOATS, _doubled(np.arccos)),
+    _row("atan", 1, "same", "sfu", _FLOATS, _doubled(np.arctan)),
+    _row("sinh", 1, "same", "sfu", _FLOATS, _doubled(np.sinh)),
+    _row("cosh", 1, "same", "sfu", _FLOATS, _doubled(np.cosh)),
+    _row("asinh", 1, "same", "sfu", _FLOATS, _doubled(np.arcsinh)),
+    _row("acosh", 1, "same", "sfu", _FLOATS, _doubled(np.arccosh)),
+    _row("atanh", 1, "same", "sfu", _FLOATS, _doubled(np.arctanh)),
+    _row("signed", 1, "same", "cmp", _REAL_FLOATS, _signed),
+    _row("atan2", 2, "same", "sfu", _REAL_FLOATS, _doubled(np.arctan2)),
+    _row("hypot", 2, "same", "sfu", _REAL_FLOATS, _doubled(np.hypot)),
+    _row("copysign", 2, "same", "cmp", _REAL_FLOATS, np.copysign),
+    _row("fmod", 2, "same", "div", _REAL_FLOATS, np.fmod),
     _row("isnan", 1, "bool", "cmp", _FLOATS, np.isnan),
     _row("not", 1, "same", "int", _BITS, np.invert),
     _row("add", 2, "same", "add", _NUMBERS, np.add),

@@ -170,6 +170,10 @@ def fits() -> list[Fit]:
         "1e-10", of_square(lambda x: (mp.cos(x) - 1 + x**2 / 2) / x**4),
         lambda z: one / 24 - z / 720,
     )  # fmt: skip
+    atan_rest = near(
+        "1e-12", of_square(lambda x: (mp.atan(x) / x - 1) / x**2), lambda z: z / 5 - one / 3
+    )
+    eighth = mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.0001")
     two_to = lambda f: mp.mpf(2) ** f  # noqa: E731
     octant = (mp.pi / 4) ** 2 * mp.mpf("1.0001")
     return [
@@ -197,6 +201,7 @@ def fits() -> list[Fit]:
         Fit("COS32", cos_rest, lambda z: z**2, zero, octant, 2, 24),
         Fit("SIN64", sin_rest, lambda z: z, zero, octant, 6, 53),
         Fit("COS64", cos_rest, lambda z: z**2, zero, octant, 5, 53),
+        Fit("ATAN64", atan_rest, lambda z: z, zero, eighth, 11, 53),
         Fit("POW_LOG2", log2_of, lambda z: 1 / log2_of(z), zero, steepest, 5, 53),
         Fit("POW_EXP2", two_to, lambda f: two_to(-f), -one / 2, one / 2, 7, 53, fixed={0: 1.0}),
     ]  # fmt: skip

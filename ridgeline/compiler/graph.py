@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from ridgeline.graph.node import Node, topological
+from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.passes.simplify import simplify
 from ridgeline.graph.sizes import Size
 from ridgeline.scalars import Array
@@ -21,12 +22,17 @@ class Graph:
     def order(self) -> list[Node]:
         """The nodes of the simplified graph, by which library calls are numbered."""
         is_input = set(self.inputs).__contains__
-        return topological(simplify(self.outputs, is_input), is_input)
+        return topological(arranged(self.outputs, is_input), is_input)
 
     def call(self, place: int, operands: Sequence[Array]) -> tuple[Array, ...]:
         """A library call: the NumPy value of its node."""
         node = self.order[place]
         return node.op.value(node, operands)
+
+
+def arranged(outputs: Sequence[Node], is_input: Callable[[Node], bool]) -> list[Node]:
+    """The graph as kernels and library calls are made of it."""
+    return simplify(complex_pairs(outputs, is_input), is_input)
 
 
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, node
 from ridgeline.ops import elementwise
 from ridgeline.ops.elementwise import ROWS, apply, cast, full_like, select
-from ridgeline.ops.special import special
 
 _ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
 
@@ -118,7 +117,7 @@ def fmod(input: Operand, other: Operand) -> Node:
     """The remainder with the sign of the dividend."""
     a, b = align(input, other)
     if a.dtype.is_floating_point:
-        return special("fmod", a, b)
+        return apply("fmod", a, b)
     a, b = _numbers(a, b)
     return sub(a, mul(div(a, b, rounding_mode="trunc"), b))
 

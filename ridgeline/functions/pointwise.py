@@ -14,7 +14,6 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, scale, select
 from ridgeline.ops.movement import broadcast_scalar
-from ridgeline.ops.special import special
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
@@ -119,33 +118,14 @@ def tan(input: Node) -> Node:
 
 @public(inplace=True)
 def sinh(input: Node) -> Node:
-    """The hyperbolic sine, through expm1 so that it is accurate near 0."""
-    x = _real(input)
-    if x.dtype.is_complex:
-        return special("sinh", x)
-    near = scale(apply("sub", apply("expm1", x), apply("expm1", apply("neg", x))), 0.5)
-    return select(_is_far(x), apply("mul", apply("sign", x), _half_exponential(x)), near)
-
-
-def _is_far(x: Node) -> Node:
-    """True where exp(-|x|) does not count next to exp(|x|)."""
-    return apply("lt", full_like(x, 20), apply("abs", x))
-
-
-def _half_exponential(x: Node) -> Node:
-    """exp(|x|) / 2, finite as long as the result is."""
-    root = apply("exp", scale(apply("abs", x), 0.5))
-    return apply("mul", scale(root, 0.5), root)
+    """The hyperbolic sine."""
+    return apply("sinh", _real(input))
 
 
 @public(inplace=True)
 def cosh(input: Node) -> Node:
     """The hyperbolic cosine."""
-    x = _real(input)
-    if x.dtype.is_complex:
-        return special("cosh", x)
-    near = scale(apply("add", apply("exp", x), apply("exp", apply("neg", x))), 0.5)
-    return select(_is_far(x), _half_exponential(x), near)
+    return apply("cosh", _real(input))
 
 
 @public(inplace=True)

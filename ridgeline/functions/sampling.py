@@ -27,7 +27,6 @@ from ridgeline.ops.elementwise import (
 )
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
-from ridgeline.ops.special import special
 from ridgeline.tensors.cells import known
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -79,7 +78,7 @@ def _reflected(place: Node, low: float, high: float) -> Node:
     if span <= 0:
         return full_like(place, 0)
     away = apply("abs", add(place, full_like(place, -low)))
-    rest = special("fmod", away, full_like(away, span))
+    rest = apply("fmod", away, full_like(away, span))
     turns = apply("floor", scale(away, 1 / span))
     half = scale(turns, 0.5)
     even = apply("eq", apply("floor", half), half)

@@ -12,7 +12,7 @@ from ridgeline.functions.operands import Operand, align, floating, pair, result_
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, proj
 from ridgeline.ops.elementwise import apply, cast, full_like, scale, select
-from ridgeline.ops.special import bits_gcd, next_after, special, split_exponent
+from ridgeline.ops.special import bits_gcd, next_after, split_exponent
 
 
 def real_or_complex(input: Node) -> Node:
@@ -28,55 +28,55 @@ def floats(input: Operand, other: Operand) -> tuple[Node, Node]:
 
 def arctangent2(y: Node, x: Node) -> Node:
     """The angle of (x, y), for nodes of one type and shape."""
-    return special("atan2", y, x)
+    return apply("atan2", y, x)
 
 
 @public("arcsin", inplace=True)
 def asin(input: Node) -> Node:
     """The inverse sine."""
-    return special("asin", real_or_complex(input))
+    return apply("asin", real_or_complex(input))
 
 
 @public("arccos", inplace=True)
 def acos(input: Node) -> Node:
     """The inverse cosine."""
-    return special("acos", real_or_complex(input))
+    return apply("acos", real_or_complex(input))
 
 
 @public("arctan", inplace=True)
 def atan(input: Node) -> Node:
     """The inverse tangent."""
-    return special("atan", real_or_complex(input))
+    return apply("atan", real_or_complex(input))
 
 
 @public("arcsinh", inplace=True)
 def asinh(input: Node) -> Node:
     """The inverse hyperbolic sine."""
-    return special("asinh", real_or_complex(input))
+    return apply("asinh", real_or_complex(input))
 
 
 @public("arccosh", inplace=True)
 def acosh(input: Node) -> Node:
     """The inverse hyperbolic cosine."""
-    return special("acosh", real_or_complex(input))
+    return apply("acosh", real_or_complex(input))
 
 
 @public("arctanh", inplace=True)
 def atanh(input: Node) -> Node:
     """The inverse hyperbolic tangent."""
-    return special("atanh", real_or_complex(input))
+    return apply("atanh", real_or_complex(input))
 
 
 @public("arctan2", inplace=True)
 def atan2(input: Node, other: Node) -> Node:
     """The angle of the point (other, input)."""
-    return special("atan2", *floats(input, other))
+    return apply("atan2", *floats(input, other))
 
 
 @public(inplace=True)
 def hypot(input: Node, other: Node) -> Node:
     """sqrt(input**2 + other**2), without overflow."""
-    return special("hypot", *floats(input, other))
+    return apply("hypot", *floats(input, other))
 
 
 @public(inplace=True)
@@ -94,7 +94,7 @@ def rad2deg(input: Node) -> Node:
 @public(inplace=True)
 def copysign(input: Operand, other: Operand) -> Node:
     """The magnitude of one number with the sign of another."""
-    return special("copysign", *floats(input, other))
+    return apply("copysign", *floats(input, other))
 
 
 @public()
@@ -104,7 +104,7 @@ def signbit(input: Node) -> Node:
         raise DTypeError("signbit is not defined for complex tensors")
     x = cast(input, dtypes.int64) if input.dtype is dtypes.bool_ else input
     if x.dtype.is_floating_point:
-        x = special("signed", x)
+        x = apply("signed", x)
     return apply("lt", x, full_like(x, 0))
 
 

@@ -17,6 +17,7 @@ from ridgeline.fusion.recompute import recomputed
 from ridgeline.fusion.sizes import elements, nbytes, work_bytes
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
 from ridgeline.loops.lower import widens
@@ -28,6 +29,7 @@ from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.index_checks import index_flag
 from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
+from ridgeline.ops.reinterpret import ALIAS
 
 # the views through which a node that the backend computes whole reads its operands; None for others
 Whole = Callable[[Node], Sequence[View] | None]
@@ -48,7 +50,7 @@ def on_host(node: Node) -> bool:
     if node.op.family == "control":
         return any(_needs_host(part) for part in bodies(node)) or _tests_indices(node)
     types = [*node.types, *(i.type for i in node.inputs)]
-    return node.op is not PROJ and any(
+    return node.op not in (PROJ, ALIAS) and any(
         t.dtype.kind == "complex" or (t.dtype.itemsize == 1 and t.dtype.kind == "float")
         for t in types
     )
@@ -57,7 +59,9 @@ def on_host(node: Node) -> bool:
 @lru_cache(maxsize=1024)
 def _needs_host(part: Body) -> bool:
     """True where a body holds a library call: then Python runs the loop."""
-    return any(on_host(node) for node in part.order)
+    is_input = set(part.inputs).__contains__
+    order = topological(complex_pairs(part.outputs, is_input), is_input)
+    return any(on_host(node) for node in order if not is_input(node))
 
 
 def _tests_indices(node: Node) -> bool:
@@ -149,8 +153,11 @@ def sources(
 
 
 def in_memory(node: Node, is_input: Callable[[Node], bool]) -> Node:
-    """The node whose memory holds a value: a reshape of contiguous memory is that memory."""
-    while node.op in (RESHAPE, STOP_GRADIENT) and not is_input(node):
+    """The node whose memory holds a value: a reshape of contiguous memory is that memory.
+
+    So are complex numbers and their parts side by side.
+    """
+    while node.op in (RESHAPE, STOP_GRADIENT, ALIAS) and not is_input(node):
         node = node.inputs[0]
     return node
 
@@ -164,7 +171,7 @@ def _operands_in_memory(
         while not is_input(base) and (base.op.family == "movement" or (converts and widens(base))):
             if base.op in (PAD, CONCAT, PROJ):
                 break
-            if base.op is RESHAPE:
+            if base.op in (RESHAPE, ALIAS):
                 root = in_memory(base, is_input)
                 if root.op.family != "movement" or is_input(root) or root.op in (PAD, CONCAT, PROJ):
                     base = root

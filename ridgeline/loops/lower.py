@@ -38,6 +38,7 @@ from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.radix import SORT_KEY
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
+from ridgeline.ops.reinterpret import ALIAS
 
 _LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's own cache
 _COSTLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
@@ -120,7 +121,7 @@ class GroupLowering:
     external: Callable[[Node], bool]
     name: str
     slots: dict[Node, int] = field(default_factory=dict)
-    views: dict[tuple[Node, tuple[Size, ...]], Buffer] = field(default_factory=dict)
+    views: dict[tuple[Node, tuple[Size, ...], DType], Buffer] = field(default_factory=dict)
     accumulators: dict[Node, tuple[Buffer, ...]] = field(default_factory=dict)
     staged: dict[Node, Buffer] = field(default_factory=dict)
     memo: dict[tuple[Node, Index], Expr] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class GroupLowering:
         order = (*reads, *self.stored)
         number = {node: i for i, node in enumerate(order)}
         renamed: dict[Buffer, Buffer] = {}
-        for (node, shape), old in self.views.items():
+        for (node, shape, _), old in self.views.items():
             extents = tuple(size_expr(s) for s in shape)
             renamed[old] = Buffer(old.name, extents, old.dtype, "global", number[node])
         sizes = [s for n in order for s in n.shape] + [
@@ -354,14 +355,15 @@ class GroupLowering:
 
     # ---- reading ------------------------------------------------------------------------------
 
-    def view(self, node: Node, shape: tuple[Size, ...]) -> Buffer:
-        """A buffer over a node's memory under some shape."""
-        key = (node, shape)
+    def view(self, node: Node, shape: tuple[Size, ...], dtype: DType | None = None) -> Buffer:
+        """A buffer over a node's memory under some shape, and as some type of the same memory."""
+        dtype = dtype or node.dtype
+        key = (node, shape, dtype)
         if key not in self.views:
             self.slots.setdefault(node, len(self.slots))
             count = len(self.views)
             self.views[key] = Buffer(
-                f"b{count}", tuple(size_expr(s) for s in shape), node.dtype, "global",
+                f"b{count}", tuple(size_expr(s) for s in shape), dtype, "global",
                 self.slots[node],
             )  # fmt: skip
         return self.views[key]
@@ -392,12 +394,12 @@ class GroupLowering:
         inputs = node.inputs
         if self.external(node) or node.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
             return []
-        if node.op is RESHAPE:
-            base = node
-            while base.op is RESHAPE and not self.external(base):
-                base = base.inputs[0]
+        if node.op in (RESHAPE, ALIAS):
+            base = self._same_memory(node)
             if self.external(base):
                 return []
+            if base.op is ALIAS:
+                raise NotFusable("parts of complex numbers are read from memory")
             inner = through_reshape(base.shape, node.shape, index, self.ranges)
             return [(base, inner)]
         if node.op is PERMUTE:
@@ -413,6 +415,18 @@ class GroupLowering:
         if node.op is GATHER:
             return self._gathered(node, index)
         return [(i, index) for i in inputs]
+
+    def _same_memory(self, node: Node) -> Node:
+        """The node in memory that a node is another shape or type of, else what is reshaped."""
+        base = node
+        while base.op in (RESHAPE, ALIAS) and not self.external(base):
+            base = base.inputs[0]
+        if self.external(base):
+            return base
+        base = node
+        while base.op is RESHAPE:
+            base = base.inputs[0]
+        return base
 
     def _gathered(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
         """The index elements, and once those are known, the element they name."""
@@ -454,11 +468,8 @@ class GroupLowering:
             return Load.make(self.view(node, node.shape), index)
         if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
             return self._accumulated(node, index, space)
-        if node.op is RESHAPE and not operands:
-            base = node
-            while base.op is RESHAPE and not self.external(base):
-                base = base.inputs[0]
-            return Load.make(self.view(base, node.shape), index)
+        if node.op in (RESHAPE, ALIAS) and not operands:
+            return Load.make(self.view(self._same_memory(node), node.shape, node.dtype), index)
         if node.op is PAD:
             condition = through_pad(node, index, self.ranges)[1]
             fill = ir.const(node.attrs.value, node.dtype)

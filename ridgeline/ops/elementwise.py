@@ -279,6 +279,42 @@ def _erf_slope(current: Node, i: int, t: Node) -> Node:
     return scale(mul(t, apply("exp", neg(mul(x, x)))), 2 / math.sqrt(math.pi))
 
 
+def _one_minus(x: Node) -> Node:
+    return sub(full_like(x, 1), mul(x, x))
+
+
+def _one_plus(x: Node) -> Node:
+    return add(mul(x, x), full_like(x, 1))
+
+
+def _inverse_root(x: Node) -> Node:
+    return apply("reciprocal", apply("sqrt", x))
+
+
+def _acosh_slope(x: Node) -> Node:
+    one = full_like(x, 1)
+    return mul(_inverse_root(sub(x, one)), _inverse_root(add(x, one)))
+
+
+def _angle_of_point(current: Node, i: int, t: Node) -> Node:
+    y, x = current.inputs
+    length = add(mul(x, x), mul(y, y))
+    return div(mul(t, x), length) if i == 0 else neg(div(mul(t, y), length))
+
+
+def _copied_sign(current: Node, i: int, t: Node) -> Node | None:
+    if i == 1:
+        return None
+    x = current.inputs[0]
+    zero = apply("eq", x, full_like(x, 0))
+    return mul(t, select(zero, full_like(x, 0), mul(apply("sign", x), apply("signed", current))))
+
+
+def _truncated_remainder(current: Node, i: int, t: Node) -> Node:
+    a, b = current.inputs
+    return t if i == 0 else neg(mul(t, apply("trunc", div(a, b))))
+
+
 def _of_input(slope: Callable[[Node], Node]) -> Derivative:
     return lambda current, i, t: mul(t, slope(current.inputs[0]))
 
@@ -296,6 +332,18 @@ _DERIVATIVES: dict[str, Derivative] = {
     "cos": _of_input(lambda x: neg(apply("sin", x))),
     "tanh": _one_minus_square,
     "erf": _erf_slope,
+    "asin": _of_input(lambda x: _inverse_root(_one_minus(x))),
+    "acos": _of_input(lambda x: neg(_inverse_root(_one_minus(x)))),
+    "atan": _of_input(lambda x: apply("reciprocal", _one_plus(x))),
+    "sinh": _of_input(lambda x: apply("cosh", x)),
+    "cosh": _of_input(lambda x: apply("sinh", x)),
+    "asinh": _of_input(lambda x: _inverse_root(_one_plus(x))),
+    "acosh": _of_input(_acosh_slope),
+    "atanh": _of_input(lambda x: apply("reciprocal", _one_minus(x))),
+    "atan2": _angle_of_point,
+    "hypot": lambda current, i, t: mul(t, div(current.inputs[i], current)),
+    "copysign": _copied_sign,
+    "fmod": _truncated_remainder,
     "add": lambda current, i, t: t,
     "sub": lambda current, i, t: t if i == 0 else neg(t),
     "mul": _product,
@@ -306,7 +354,7 @@ _DERIVATIVES: dict[str, Derivative] = {
     "min": _half_on_ties,
     "select": _chosen,
     **dict.fromkeys(("sign", "floor", "ceil", "round", "trunc", "floordiv"), _zero),
-    **dict.fromkeys(("lt", "le", "eq", "ne", "isnan"), _zero),
+    **dict.fromkeys(("lt", "le", "eq", "ne", "isnan", "signed"), _zero),
 }
 
 ROWS: dict[str, Op] = {

@@ -16,7 +16,7 @@ from ridgeline.errors import ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import leading
-from ridgeline.ops.complex import real_of
+from ridgeline.ops.complex import complex_of, real_of
 from ridgeline.ops.movement import reshape, slice_
 from ridgeline.scalars import Array
 
@@ -34,6 +34,16 @@ class ReinterpretAttrs(Attrs):
 def reinterpret(a: Node, dtype: DType) -> Node:
     """The bits of `a` as another element type."""
     return a if a.dtype is dtype else node(REINTERPRET, (a,), ReinterpretAttrs(a.dtype, dtype))
+
+
+def parts_alias(a: Node) -> Node:
+    """The memory of complex numbers as that of their parts, along a new last axis."""
+    return node(ALIAS, (a,), ReinterpretAttrs(a.dtype, real_of(a.dtype)))
+
+
+def whole_alias(a: Node) -> Node:
+    """The memory of pairs along the last axis as that of complex numbers without it."""
+    return node(ALIAS, (a,), ReinterpretAttrs(a.dtype, complex_of(a.dtype)))
 
 
 def pairs_of(a: Node) -> Node:
@@ -70,6 +80,12 @@ def _infer(types: Sequence[TensorType], attrs: ReinterpretAttrs) -> tuple[Tensor
     return (TensorType(shape, attrs.target, types[0].device),)
 
 
+def _infer_alias(types: Sequence[TensorType], attrs: ReinterpretAttrs) -> tuple[TensorType, ...]:
+    shape = types[0].shape
+    seen = (*shape, 2) if attrs.source.is_complex else shape[:-1]
+    return (TensorType(seen, attrs.target, types[0].device),)
+
+
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     dense = np.ascontiguousarray(inputs[0]).reshape(inputs[0].shape)
     return (dense.view(current.attrs.target.numpy).reshape(current.shape),)
@@ -83,4 +99,6 @@ def _derivative(current: Node, parts: Parts) -> list[Node | None]:
     return [reinterpret(part, source if part.dtype is target else target)]
 
 
+# what the compiler makes of complex values: other names for one piece of memory, never computed
+ALIAS = Op("alias", "movement", _infer_alias, _value, batch=leading)
 REINTERPRET = Op("reinterpret", "opaque", _infer, _value, _derivative, _derivative, leading)

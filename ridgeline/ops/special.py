@@ -107,41 +107,10 @@ def _plus(x: Node, number: float) -> Node:
     return add(x, full_like(x, number))
 
 
-def _one_minus(x: Node) -> Node:
-    return sub(full_like(x, 1), x)
-
-
-def _inverse_root(x: Node) -> Node:
-    return apply("reciprocal", apply("sqrt", x))
-
-
 def _over(numerator: Node, x: Node, at_zero: float) -> Node:
     """numerator / x, with a given value at 0."""
     zero = apply("eq", x, full_like(x, 0))
     return select(zero, full_like(x, at_zero), div(numerator, select(zero, full_like(x, 1), x)))
-
-
-def _arctangent2_rule(current: Node, i: int, t: Node) -> Node:
-    y, x = current.inputs
-    length = add(_square(x), _square(y))
-    return div(mul(t, x), length) if i == 0 else neg(div(mul(t, y), length))
-
-
-def _hypot_rule(current: Node, i: int, t: Node) -> Node:
-    return mul(t, div(current.inputs[i], current))
-
-
-def _copysign_rule(current: Node, i: int, t: Node) -> Node | None:
-    if i == 1:
-        return None
-    x = current.inputs[0]
-    zero = apply("eq", x, full_like(x, 0))
-    return mul(t, select(zero, full_like(x, 0), mul(apply("sign", x), special("signed", current))))
-
-
-def _fmod_rule(current: Node, i: int, t: Node) -> Node:
-    a, b = current.inputs
-    return t if i == 0 else neg(mul(t, apply("trunc", div(a, b))))
 
 
 def _zeta_rule(current: Node, i: int, t: Node) -> Node | None:
@@ -195,28 +164,7 @@ def _spherical(x: Array) -> Array:
     return np.sinc(x / np.pi)
 
 
-def _signed(x: Array) -> Array:
-    return np.copysign(1.0, x)
-
-
-def _inverse_cosh(x: Node) -> Node:
-    return mul(_inverse_root(_plus(x, -1)), _inverse_root(_plus(x, 1)))
-
-
 _ROWS = (
-    _row("asin", np.arcsin, _of(lambda x: _inverse_root(_one_minus(_square(x)))), _BOTH),
-    _row("acos", np.arccos, _of(lambda x: neg(_inverse_root(_one_minus(_square(x))))), _BOTH),
-    _row("atan", np.arctan, _of(lambda x: apply("reciprocal", _plus(_square(x), 1))), _BOTH),
-    _row("asinh", np.arcsinh, _of(lambda x: _inverse_root(_plus(_square(x), 1))), _BOTH),
-    _row("acosh", np.arccosh, _of(_inverse_cosh), _BOTH),
-    _row("atanh", np.arctanh, _of(lambda x: apply("reciprocal", _one_minus(_square(x)))), _BOTH),
-    _row("sinh", np.sinh, _of(lambda x: special("cosh", x)), _BOTH),
-    _row("cosh", np.cosh, _of(lambda x: special("sinh", x)), _BOTH),
-    _row("atan2", np.arctan2, _arctangent2_rule),
-    _row("hypot", np.hypot, _hypot_rule),
-    _row("copysign", np.copysign, _copysign_rule),
-    _row("signed", _signed, lambda current, i, t: None),
-    _row("fmod", np.fmod, _fmod_rule),
     _row("erfc", errorfunctions.erfc, _of(
         lambda x: scale(apply("exp", neg(_square(x))), -2 / _ROOT_PI))),
     _row("erfcx", errorfunctions.erfcx, lambda current, i, t: mul(t, _plus(

@@ -46,9 +46,7 @@ class Template:
             return "config.tier pins the interpreter"
         from ridgeline.compiler.symbolic import SymbolicProgram  # loads LLVM
 
-        def make(
-            outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]]
-        ) -> SymbolicProgram:
+        def make(outputs: Sequence[Node], inputs: Sequence[Node]) -> SymbolicProgram:
             return SymbolicProgram(outputs, inputs, self.pattern.sizes)
 
         assert self.trace.recorded is not None

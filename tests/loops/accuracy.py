@@ -15,7 +15,10 @@ mp.mp.dps = 40
 
 TRUTH: dict[str, Callable[..., mp.mpf]] = {
     "exp": mp.exp, "expm1": mp.expm1, "log": mp.log, "log1p": mp.log1p, "tanh": mp.tanh,
-    "erf": mp.erf, "sin": mp.sin, "cos": mp.cos, "pow": mp.power,
+    "erf": mp.erf, "sin": mp.sin, "cos": mp.cos, "pow": mp.power, "asin": mp.asin,
+    "acos": mp.acos, "atan": mp.atan, "sinh": mp.sinh, "cosh": mp.cosh, "asinh": mp.asinh,
+    "acosh": mp.acosh, "atanh": mp.atanh, "atan2": mp.atan2, "hypot": mp.hypot,
+    "fmod": lambda a, b: mp.sign(a) * mp.fmod(abs(a), abs(b)),
 }  # fmt: skip
 _MANTISSA = {2: 10, 4: 23, 8: 52}
 _LEAST = {2: -14, 4: -126, 8: -1022}

@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from ridgeline import dtypes
+from ridgeline import dtypes, scalars
 from ridgeline.loops import ir
 from ridgeline.loops.build import op
 from ridgeline.loops.evaluate import evaluate
@@ -38,6 +38,14 @@ DOMAINS: dict[str, tuple[int, int, float, float]] = {
     "erf": (-80, 4, -2, 2),
     "sin": (-80, 1024, -10, 10),
     "cos": (-80, 1024, -10, 10),
+    "asin": (-80, 0, -1, 1),
+    "acos": (-80, 0, -1, 1),
+    "atan": (-1070, 1024, -3, 3),
+    "sinh": (-80, 11, -2, 2),
+    "cosh": (-80, 11, -2, 2),
+    "asinh": (-80, 1024, -2, 2),
+    "acosh": (0, 1024, 1, 3),
+    "atanh": (-80, 0, -1, 1),
 }
 
 
@@ -48,7 +56,7 @@ def samples(name: str, count: int, dtype: type) -> Array:
     wide = spread(low, high, count, dtype)
     dense = np.random.default_rng(1).uniform(near, far, count // 2).astype(dtype)
     x = np.concatenate([wide, dense])
-    if name == "log":
+    if name in ("log", "acosh"):
         x = np.abs(x)
     return x[x > -1] if name == "log1p" else x
 
@@ -62,7 +70,9 @@ def test_within_two_ulp_of_mpmath(name: str, dtype: type, run: Run) -> None:
 
 REFERENCE = {
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh,
-    "sin": np.sin, "cos": np.cos, "erf": np.vectorize(math.erf, otypes=[float]),
+    "sin": np.sin, "cos": np.cos, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "erf": np.vectorize(math.erf, otypes=[float]),
 }  # fmt: skip
 
 
@@ -106,6 +116,14 @@ EDGES: dict[str, list[tuple[float, float]]] = {
     "erf": [(0.0, 0.0), (-0.0, -0.0), (INF, 1), (-INF, -1), (7.0, 1), (-7.0, -1)],
     "sin": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (-INF, NAN)],
     "cos": [(0.0, 1), (-0.0, 1), (INF, NAN), (-INF, NAN)],
+    "asin": [(0.0, 0.0), (-0.0, -0.0), (1.5, NAN), (INF, NAN), (-INF, NAN)],
+    "acos": [(1.0, 0.0), (1.5, NAN), (-1.5, NAN), (INF, NAN)],
+    "atan": [(0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2)],
+    "sinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF), (-1000.0, -INF)],
+    "cosh": [(0.0, 1), (-0.0, 1), (INF, INF), (-INF, INF), (1000.0, INF)],
+    "asinh": [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, -INF)],
+    "acosh": [(1.0, 0.0), (0.5, NAN), (-1.0, NAN), (INF, INF), (-INF, NAN)],
+    "atanh": [(0.0, 0.0), (-0.0, -0.0), (1.0, INF), (-1.0, -INF), (2.0, NAN), (-INF, NAN)],
 }
 
 
@@ -123,7 +141,9 @@ def test_edges(name: str, dtype: type, run: Run) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", ["expm1", "log1p", "tanh", "sin"])
+@pytest.mark.parametrize(
+    "name", ["expm1", "log1p", "tanh", "sin", "asin", "atan", "sinh", "asinh", "atanh"]
+)
 def test_tiny_arguments_come_back(name: str, dtype: type, run: Run) -> None:
     info = np.finfo(dtype)
     tiny = [info.smallest_subnormal, 3 * info.smallest_subnormal, info.tiny, info.tiny * 1.5]
@@ -175,6 +195,42 @@ def test_pow_within_two_ulp(run: Run) -> None:
     assert error <= LIMIT, f"pow{where} is {error} ulp off"
 
 
+EVERY = np.array([0.0, 1.0, 2.5, 1e-310, 1e-30, 1e30, 1.7e308, INF, NAN])
+
+
+def pairs_of_edges(dtype: type) -> tuple[Array, Array]:
+    with np.errstate(over="ignore"):
+        values = np.concatenate([EVERY, -EVERY]).astype(dtype)
+    return tuple(np.array(column, dtype) for column in zip(*product(values, values)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["atan2", "hypot", "copysign", "fmod"])
+def test_pairs_of_edges_are_as_in_numpy(name: str, dtype: type, run: Run) -> None:
+    x, y = pairs_of_edges(dtype)
+    with np.errstate(all="ignore"):
+        expected = scalars.TABLE[name].numpy(x, y)
+    found = run(name, x, y)
+    np.testing.assert_array_almost_equal_nulp(
+        np.nan_to_num(found, posinf=3.0, neginf=-3.0),
+        np.nan_to_num(expected, posinf=3.0, neginf=-3.0), 2,
+    )  # fmt: skip
+    assert np.array_equal(np.isnan(found), np.isnan(expected))
+    assert np.array_equal(np.isinf(found), np.isinf(expected))
+    assert np.all((np.signbit(found) == np.signbit(expected)) | np.isnan(expected))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["atan2", "hypot", "fmod"])
+def test_two_operands_within_two_ulp(name: str, dtype: type, run: Run) -> None:
+    reach = 30 if name == "fmod" else (1020 if dtype is np.float64 else 120)
+    wide = [spread(-reach, reach, 300, dtype, seed) for seed in (1, 2)]
+    close = [spread(-3, 3, 300, dtype, seed) for seed in (3, 4)]
+    x, y = (np.concatenate(columns) for columns in zip(wide, close))
+    error, where = worst(name, run, x, y)
+    assert error <= (0 if name == "fmod" else LIMIT), f"{name}{where} is {error} ulp off"
+
+
 @pytest.mark.parametrize("exponent", [2.0, 3.0, -1.0, 0.5, -0.5])
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_known_exponents_need_no_logarithm(exponent: float, dtype: dtypes.DType) -> None:
@@ -195,6 +251,10 @@ def test_narrow_floats_round_once(name: str, run: Run) -> None:
     x = halves[np.isfinite(halves)][::7]
     if name in ("log", "log1p"):
         x = x[x > 0]
+    if name in ("asin", "acos", "atanh"):
+        x = x[np.abs(x) < 1]
+    if name == "acosh":
+        x = x[x >= 1]
     with np.errstate(all="ignore"):
         expected = REFERENCE[name](x.astype(np.float64)).astype(np.float16)
     found = run(name, x)
@@ -208,7 +268,7 @@ def names_in(expr: Expr) -> set[str]:
 
 @pytest.mark.parametrize("name", EXPANSIONS)
 def test_expansions_use_basic_operations_only(name: str) -> None:
-    arity = 2 if name == "pow" else 1
+    arity = scalars.TABLE[name].arity
     _, single = expansion(name, dtypes.float32, arity)
     assert not names_in(single) & (set(EXPANSIONS) | {"guarded", "libm_sin", "libm_pow"})
     _, double = expansion(name, dtypes.float64, arity)

@@ -1,6 +1,7 @@
 """Elementary functions as expressions over basic arithmetic, so that loops over them vectorise.
 
-`expand` replaces exp, expm1, log, log1p, tanh, erf, sin, cos and pow on floats, and integer powers.
+`expand` replaces exponentials, logarithms, trigonometric and hyperbolic functions with their
+inverses, erf and pow on floats, and integer powers.
 Results are within 2 ulp of the true value over the whole range, with the right zeros, infinities
 and NaN; those of integers are exact.
 """
@@ -13,6 +14,21 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, rebuild
 from ridgeline.loops.ir import Expr, Op
+from ridgeline.loops.math.arcs import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    copysign,
+    cosh,
+    fmod,
+    hypot,
+    signed,
+    sinh,
+)
 from ridgeline.loops.math.error_function import erf
 from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.hyperbolic import tanh
@@ -22,8 +38,14 @@ from ridgeline.loops.math.trigonometric import cos, sin
 
 EXPANSIONS: dict[str, Callable[..., Expr]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "erf": erf,
-    "sin": sin, "cos": cos, "pow": pow_,
+    "sin": sin, "cos": cos, "pow": pow_, "copysign": copysign, "signed": signed, "fmod": fmod,
 }  # fmt: skip
+# computed in float64 whatever the type, and rounded once
+DOUBLE: dict[str, Callable[..., Expr]] = {
+    "asin": asin, "acos": acos, "atan": atan, "sinh": sinh, "cosh": cosh, "asinh": asinh,
+    "acosh": acosh, "atanh": atanh, "atan2": atan2, "hypot": hypot,
+}  # fmt: skip
+EXPANSIONS |= DOUBLE
 
 
 # rows that code generators have instructions for
@@ -55,8 +77,10 @@ def expand(expr: Expr, names: Collection[str] = EXPANSIONS) -> Expr:
 
 
 def _expanded(name: str, operands: tuple[Expr, ...]) -> Expr:
-    """Narrow floats are computed in float32 and rounded once."""
+    """Narrow floats are computed in a wider type and rounded once."""
     dtype = operands[-1].dtype
+    if name in DOUBLE:
+        return cast(DOUBLE[name](*(cast(operand, dtypes.float64) for operand in operands)), dtype)
     if dtype in (dtypes.float32, dtypes.float64):
         return EXPANSIONS[name](*operands)
     wide = (cast(operand, dtypes.float32) for operand in operands)

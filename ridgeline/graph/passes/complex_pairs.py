@@ -1,0 +1,97 @@
+"""Complex values as pairs of real ones, which kernels compute with.
+
+%0 = leaf : complex64[3]             %0 = leaf : complex64[3]
+%1 = mul %0, %0 : complex64[3]       %1 = alias %0 : float32[3, 2]
+                             becomes %2 = slice %1, %3 = slice %1       (the parts)
+                                     %4 = sub (mul %2, %2), (mul %3, %3), %5 = …
+                                     %6 = concat %4, %5 : float32[3, 2]
+                                     %7 = alias %6 : complex64[3]
+
+In memory a complex number stays its two parts side by side, so an alias costs nothing. Ops without
+a rule here (`complex_rules.py`) are library calls, and take and give whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ridgeline.graph.node import PROJ, Node, node, proj, topological
+from ridgeline.graph.origins import inherit
+from ridgeline.graph.passes.complex_math import Pair
+from ridgeline.graph.passes.complex_rules import Made, Operand, rule_for
+from ridgeline.ops.movement import concat, reshape, slice_
+from ridgeline.ops.reinterpret import parts_alias, whole_alias
+
+
+def has_complex(order: Sequence[Node]) -> bool:
+    """True where a graph holds complex values."""
+    return any(t.dtype.kind == "complex" for current in order for t in current.types)
+
+
+def complex_pairs(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
+    """The graph without complex arithmetic; nodes where `stop` holds are its inputs."""
+    order = topological(roots, stop)
+    return _Rewrite(stop).run(order, roots) if has_complex(order) else list(roots)
+
+
+class _Rewrite:
+    """What each node has become: a node, a pair of its parts, or both once both were asked for."""
+
+    def __init__(self, stop: Callable[[Node], bool]) -> None:
+        self.stop = stop
+        self.wholes: dict[Node, Node] = {}
+        self.pairs: dict[Node, Pair] = {}
+
+    def run(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
+        """Rewrite nodes in order; the roots as whole values."""
+        for current in order:
+            if self.stop(current):
+                self.wholes[current] = current
+                continue
+            made = self._made(current)
+            if isinstance(made, Pair):
+                self.pairs[current] = made
+            else:
+                self.wholes[current] = made
+            for part in made if isinstance(made, Pair) else (made,):
+                if part is not current and not part.origins:
+                    inherit(part, current.origins)
+        return [self.whole(root) for root in roots]
+
+    def _made(self, current: Node) -> Made:
+        types = [t for n in (current, *current.inputs) for t in n.types]
+        if current.op is not PROJ and any(t.dtype.kind == "complex" for t in types):
+            rule = rule_for(current)
+            if rule is not None:
+                return rule(current, [self._operand(i) for i in current.inputs])
+        inputs = tuple(self.whole(i) for i in current.inputs)
+        if inputs == current.inputs:
+            return current
+        if current.op is PROJ:
+            return proj(inputs[0], current.attrs.output)
+        return node(current.op, inputs, current.attrs)
+
+    def _operand(self, source: Node) -> Operand:
+        return self.pair(source) if source.dtype.kind == "complex" else self.whole(source)
+
+    def whole(self, source: Node) -> Node:
+        """What a node has become, as one value."""
+        if source not in self.wholes:
+            pair = self.pairs[source]
+            sides = [reshape(part, (*part.shape, 1)) for part in pair]
+            beside = concat(sides, len(source.shape))
+            inherit(beside, source.origins)
+            self.wholes[source] = whole_alias(beside)
+        return self.wholes[source]
+
+    def pair(self, source: Node) -> Pair:
+        """What a complex node has become, as its parts."""
+        if source not in self.pairs:
+            beside = parts_alias(self.wholes[source])
+            self.pairs[source] = Pair(*(self._part(beside, place) for place in (0, 1)))
+        return self.pairs[source]
+
+    def _part(self, beside: Node, place: int) -> Node:
+        shape = beside.shape[:-1]
+        starts = (*(0,) * len(shape), place)
+        return reshape(slice_(beside, starts, (*shape, 1), (1,) * len(beside.shape)), shape)
