@@ -314,7 +314,8 @@ class Loops:
         views = {buffer: buffer for buffer in self.kernel.params}
         own = replace(self.lowered, body=self.kernel.body, views=views)  # no library's loops
         group = replace(self.fusion.groups[0], lowered=own)
-        kernel = CompiledKernel(group, list(self.steps), named(self.kernel))
+        values = tuple(own.slots[buffer.slot] for buffer in self.kernel.params)
+        kernel = CompiledKernel(group, list(self.steps), named(self.kernel), values)
         order = topological(self.graph.outputs, set(self.graph.inputs).__contains__)
         stages = Stages(Fusion([group], []), [kernel], self.graph.outputs, tuple(order))
         target = self._backend

@@ -43,15 +43,20 @@ _programs: OrderedDict[object, Program] = OrderedDict()
 _lock = threading.RLock()
 
 
-def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
-    """The program for a graph on one device; compiled once per structure, settings and machine."""
+def compile_graph(
+    outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]] = ()
+) -> Program:
+    """The program for a graph on one device; compiled once per structure, settings and machine.
+
+    `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
+    """
     target = backend(device_of(outputs, inputs))
-    key = (structure(outputs, inputs), target.key())
+    key = (structure(outputs, inputs), target.key(), tuple(pairs))
     with _lock:
         program = _programs.get(key)
         if program is None:
             results, leaves = onto_fresh_leaves(outputs, inputs)
-            program = _programs[key] = _load_or_compile(key, target, results, leaves)
+            program = _programs[key] = _load_or_compile(key, target, results, leaves, pairs)
             while len(_programs) > MOST_PROGRAMS:
                 _programs.popitem(last=False)
         else:
@@ -60,7 +65,11 @@ def compile_graph(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
 
 
 def _load_or_compile(
-    key: object, target: Backend, results: tuple[Node, ...], inputs: tuple[Node, ...]
+    key: object,
+    target: Backend,
+    results: tuple[Node, ...],
+    inputs: tuple[Node, ...],
+    pairs: Sequence[tuple[int, int]],
 ) -> Program:
     results, flag = with_index_flag(results, inputs)
     outputs = results if flag is None else (*results, flag)
@@ -73,8 +82,10 @@ def _load_or_compile(
         layout = from_text(head)
         target.load(code, list(layout.symbols()))
     else:
-        stages = lower_graph(outputs, inputs, target=target)
+        stages = lower_graph(
+            outputs, inputs, target=target, pairs=pairs, checked=flag is not None
+        )  # fmt: skip
         layout = replace(lay_out(stages, inputs, target.launch), checked=flag is not None)
         code = target.compile(list(stages.all_kernels()), stages.whole)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
-    return Program(layout, target, Graph(outputs, inputs), stages)
+    return Program(layout, target, Graph(outputs, inputs), stages, pairs)

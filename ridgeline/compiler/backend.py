@@ -6,7 +6,7 @@ and a layout into something that runs. Everything else in the compiler is the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Executable(Protocol):
     """A layout with its code, ready to run."""
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The results, each in memory that nobody else has."""
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = ...) -> list[Any]:
+        """The results, each in memory that nobody else has; some in the memory given for them."""
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once; the seconds of every call, in order."""

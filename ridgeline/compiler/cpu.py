@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from time import perf_counter
+from types import MappingProxyType
 
 import numpy as np
 
@@ -30,13 +31,14 @@ from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.cpu.control_words import Branch, Loop
+from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.machine import Machine
 
 _SERIAL_SECONDS = 8e-6  # below this, waking another core costs more than it gives
 _CHUNK_SECONDS = 4e-6
+_NOTHING: Mapping[int, Buffer] = MappingProxyType({})
 _addresses: dict[str, int] = {}
 _lock = threading.RLock()
 
@@ -169,10 +171,16 @@ class CpuExecutable:
         self._results = layout.returns[:-1] if layout.checked else layout.returns
         self._copied = tuple(_not_their_own(self._results, layout.inputs))
 
-    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+    def run(
+        self, inputs: Sequence[Buffer], reused: Mapping[int, Buffer] = _NOTHING
+    ) -> list[Buffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
         layout = self.layout
-        held = [*inputs, *self._sizes, *[Buffer.allocate(size) for size in layout.made]]
+        if reused:
+            made = [reused.get(n) or Buffer.allocate(size) for n, size in enumerate(layout.made)]
+        else:
+            made = [Buffer.allocate(size) for size in layout.made]
+        held = [*inputs, *self._sizes, *made]
         addresses = [buffer.address for buffer in held]
         for part in self.parts:
             if isinstance(part, Plan):
@@ -196,7 +204,8 @@ class CpuExecutable:
         seconds: list[float] = []
         for part in self.parts:
             if isinstance(part, Plan):
-                seconds += part.profile(addresses)
+                times = zip(part.steps, part.profile(addresses))
+                seconds += [time for step, time in times if not isinstance(step, Stop)]
             else:
                 begin = perf_counter()
                 self._call(part, held)
@@ -243,8 +252,10 @@ def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
 
     The arena lasts for one plan: what is in use across a library call has a buffer of its own.
     """
-    steps: list[Step | Loop | Branch] = []
-    for call in layout.calls:
+    steps: list[Step | Loop | Branch | Stop] = []
+    for number, call in enumerate(layout.calls):
+        if number == layout.check:
+            steps.append(Stop(layout.returns[-1]))
         if not isinstance(call, HostCall):
             steps.append(_step(call))
             continue

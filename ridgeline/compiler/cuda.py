@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
+from types import MappingProxyType
 from typing import Any
 
 from ridgeline.codegen.cuda import compile_all, generate
@@ -33,6 +34,7 @@ from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
 
@@ -175,15 +177,15 @@ class CudaExecutable:
             shortened,
         )  # fmt: skip
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue everything; every output is memory that nobody else has."""
-        held = self.plan.run(inputs)
+        held = self.plan.run(inputs, reused)
         if self.layout.checked:
             kept = [(self._graph.inputs[n], inputs[n]) for n in self._watched]
             flag = held[self.layout.returns[-1]]
             watch(flag, self._target.device.stream, lambda: self._report(kept))
         results = [held[slot] for slot in self._results]
-        seen = {id(memory) for memory in inputs}
+        seen = set(map(id, inputs)).difference(map(id, reused.values()))
         for place, memory in enumerate(results):
             if id(memory) in seen:
                 results[place] = self._space.copy(memory)

@@ -94,6 +94,9 @@ class Layout:
     peak_live: int
     checked: bool = False  # the last output is a flag: an index was out of range
     sizes: tuple[int, ...] = ()  # values of symbolic sizes, whose slots follow the inputs
+    in_place: tuple[tuple[int, int], ...] = ()  # buffers made that may be an input's memory
+    reusable: tuple[int, ...] = ()  # buffers made that may be other memory that a run is given
+    check: int = -1  # before this call the flag is looked at, as long as nothing is overwritten
 
     @property
     def slots(self) -> int:
@@ -147,8 +150,11 @@ def lay_out(
     first = len(inputs) + len(sizes) + len(made)
     for number, value in enumerate(temporary, first):
         slot_of[value] = number
+    steps = list(_calls(stages, slot_of, inner, launch))
+    late = _late(stages, calls)
+    number_of = {value: number for number, value in enumerate(made)}
     return Layout(
-        tuple(_calls(stages, slot_of, inner, launch)),
+        tuple(call for _, call in steps),
         len(inputs),
         tuple([v.nbytes if isinstance(v, Scratch) else _nbytes(v, sizes) for v in made]),
         tuple(slot_of[r] for r in stages.results),
@@ -156,7 +162,40 @@ def lay_out(
         arena.nbytes,
         arena.peak_live,
         sizes=tuple(sizes.values()),
-    )
+        in_place=tuple(
+            (number_of[v], slot_of[i]) for v, i in stages.in_place.items() if v in late
+        ),
+        reusable=tuple(number_of[v] for v in stages.replacing.others if v in late),
+        check=_check(stages, [step for step, _ in steps]) if late else -1,
+    )  # fmt: skip
+
+
+def _flag_step(stages: Stages) -> int:
+    """The step after which it is known whether an index was out of range; -1: before all."""
+    flag = stages.replacing.flag
+    steps = [s for s, g in enumerate(stages.fusion.groups) if flag is not None and flag in g.values]
+    return steps[0] if steps else -1
+
+
+def _check(stages: Stages, steps: Sequence[int]) -> int:
+    """The number of the first call after the flag is known; -1 if there is none."""
+    flag = _flag_step(stages)
+    return -1 if flag < 0 else sum(step <= flag for step in steps)
+
+
+def _late(stages: Stages, library_calls: Sequence[int]) -> set[Node]:
+    """Values written after everything that may raise: their memory may be what they replace."""
+    replacing = stages.replacing
+    last = max([_flag_step(stages), *library_calls])
+    if replacing.flag is not None and last < 0:
+        return set()  # a flag that is no kernel's result
+    return {
+        value
+        for step, group in enumerate(stages.fusion.groups)
+        if step > last
+        for value in _stored(group)
+        if value in stages.in_place or value in replacing.others
+    }
 
 
 def whole_name(node: Node) -> str:
@@ -186,7 +225,8 @@ def _calls(
     slot_of: Mapping[Node | Scratch | str, int],
     inner: Mapping[int, Inner],
     launch: Launch,
-) -> Iterator[Call]:
+) -> Iterator[tuple[int, Call]]:
+    """The calls, each with the number of its group."""
     place = {node: i for i, node in enumerate(stages.order)}
     kernels = iter(stages.kernels)
     for step, group in enumerate(stages.fusion.groups):
@@ -196,21 +236,21 @@ def _calls(
             given = tuple(slot_of[source] for source in read)
             outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
             if step in inner:
-                yield inner[step].call(place[node], given, outputs, slot_of)
+                yield step, inner[step].call(place[node], given, outputs, slot_of)
             elif group.views is not None:
                 started = launch(group, None)
                 if started is not None:
-                    yield KernelCall(whole_name(node), (*given, *outputs), started)
+                    yield step, KernelCall(whole_name(node), (*given, *outputs), started)
             else:
-                yield HostCall(place[node], given, outputs)
+                yield step, HostCall(place[node], given, outputs)
             continue
         compiled = next(kernels)
         kernel = compiled.kernel
-        slots = tuple(slot_of[group.loops.slots[b.slot]] for b in kernel.params)
+        slots = tuple(slot_of[value] for value in compiled.values)
         slots += tuple(slot_of[name] for name in kernel.sizes)
         started = launch(group, compiled.kernel)
         if started is not None:
-            yield KernelCall(compiled.kernel.name, slots, started)
+            yield step, KernelCall(compiled.kernel.name, slots, started)
 
 
 def _live_ranges(stages: Stages, sizes: Mapping[str, int]) -> dict[Node | Scratch, LiveRange]:

@@ -13,7 +13,7 @@ from ridgeline.graph.node import Node
 
 
 class Program:
-    """A graph ready to run on one device; results are fresh buffers."""
+    """A graph ready to run on one device; results are fresh buffers, or memory given for them."""
 
     def __init__(
         self,
@@ -21,12 +21,25 @@ class Program:
         target: Backend,
         graph: Graph,
         stages: Stages | None = None,
+        pairs: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.layout, self.backend, self.graph = layout, target, graph
-        self._stages = stages
+        self._stages, self._pairs = stages, pairs
         self.executable: Executable = target.executable(layout, graph)
-        # run on the inputs' memory; every output is memory that nobody else has
-        self.run: Callable[[Sequence[Any]], list[Any]] = self.executable.run
+        # run on the inputs' memory; every output is memory that nobody else has. What else is given
+        # is memory for some outputs, by the numbers that `replaceable` gives them.
+        self.run: Callable[..., list[Any]] = self.executable.run
+
+    def replaceable(self, output: int) -> int | None:
+        """The number of an output's memory if a run may be given it.
+
+        It is that of the input which the output replaces, and no other input may share it; where
+        it replaces none, it is any memory that is no input's.
+        """
+        layout = self.layout
+        number = layout.returns[output] - layout.inputs - len(layout.sizes)
+        allowed = number in layout.reusable or number in dict(layout.in_place)
+        return number if allowed else None
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once and give the seconds of every kernel and library call, in order."""
@@ -46,7 +59,12 @@ class Program:
     def stages(self) -> Stages:
         """Every stage of the compilation; compiled again if the program came from the cache."""
         if self._stages is None:
-            self._stages = lower_graph(*self.source, target=self.backend)
+            self._stages = lower_graph(
+                *self.source,
+                target=self.backend,
+                pairs=self._pairs,
+                checked=self.layout.checked,
+            )
         return self._stages
 
     def explain(self, detail: str = "loops") -> str:

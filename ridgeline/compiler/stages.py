@@ -10,15 +10,19 @@ from typing import Any
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import arranged
 from ridgeline.fusion.groups import Fusion, Group, fuse
+from ridgeline.fusion.replacing import Replacing
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, Op, topological
 from ridgeline.graph.strides import View
+from ridgeline.loops.in_place import in_place
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.schedules.attempts import LeftOut, noted
+
+Slots = tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
@@ -28,6 +32,7 @@ class CompiledKernel:
     group: Group
     steps: list[ScheduleStep]
     kernel: Kernel
+    values: tuple[Node, ...]  # what each parameter holds
     left_out: tuple[LeftOut, ...] = ()  # steps that would have saved time but do not apply
 
 
@@ -41,6 +46,8 @@ class Stages:
     order: tuple[Node, ...]
     inner: dict[Node, tuple[Stages, ...]] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)  # values of symbolic sizes
+    replacing: Replacing = field(default_factory=Replacing)
+    in_place: Mapping[Node, Node] = field(default_factory=dict)  # results over inputs' memory
 
     @property
     def whole(self) -> list[Group]:
@@ -60,8 +67,14 @@ def lower_graph(
     inputs: Sequence[Node],
     facts: Any = None,
     target: Backend | None = None,
+    pairs: Sequence[tuple[int, int]] = (),
+    checked: bool = False,
 ) -> Stages:
-    """Graph to scheduled kernels, for this machine unless told otherwise."""
+    """Graph to scheduled kernels, for this machine unless told otherwise.
+
+    `pairs` are outputs and the inputs whose memory they may take (see `Replacing.of`); `checked`
+    says that the last output is the index flag.
+    """
     target = target or backend(device_of(outputs, inputs))
     is_input = set(inputs).__contains__
     simple = arranged(outputs, is_input)
@@ -70,29 +83,59 @@ def lower_graph(
         return target.operands(node, is_input) if target.computes(node) else None
 
     values = choose_values(simple, is_input, target.converts, whole)
-    fusion = fuse(values, is_input, target.roofline(), target.apart, whole)
+    replacing = Replacing.of(values.results, inputs, pairs, checked)
+    fusion = fuse(values, is_input, target.roofline(), target.apart, whole, replacing)
     facts = facts or target.facts()
     kernels = []
     known: dict[tuple[str, Op | None], CompiledKernel] = {}
+    placed: dict[tuple[str, Slots], tuple[Kernel, dict[int, int]]] = {}
+    kept = dict(fusion.in_place)
     inner: dict[Node, tuple[Stages, ...]] = {}
     for group in fusion.groups:
+        for value in group.values if group.apart is not None else ():
+            if kept.get(value) in group.reads:
+                del kept[value]  # a body reads its inputs in every iteration
         if group.lowered is not None:
             key = (print_kernel(group.lowered.kernel), group.lowered.anchor)
             if key not in known:  # layers of a model give the same loops again and again
                 known[key] = _scheduled(group, group.lowered, target, facts)
-            kernels.append(replace(known[key], group=group))
+            made, slots = known[key], group.lowered.slots
+            wanted = _overwritten(group, fusion.in_place)
+            if (made.kernel.name, wanted) not in placed:
+                placed[made.kernel.name, wanted] = in_place(made.kernel, dict(wanted))
+            kernel, found = placed[made.kernel.name, wanted]
+            for written, _ in wanted:
+                if written not in found:
+                    del kept[slots[written]]
+            if found:
+                kernel = named(replace(kernel, name=group.name))
+            values_of = tuple(slots[b.slot] for b in made.kernel.params)
+            kernels.append(replace(made, group=group, kernel=kernel, values=values_of))
         elif group.apart is not None and target.runs(group.apart):
             parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
             inner[group.apart] = tuple(parts)
     order = tuple(topological(simple, is_input))
-    return Stages(fusion, kernels, values.results, order, inner)
+    return Stages(
+        fusion, kernels, values.results, order, inner, replacing=replacing, in_place=kept
+    )  # fmt: skip
 
 
 def _scheduled(group: Group, lowered: Lowered, target: Backend, facts: Any) -> CompiledKernel:
     with noted() as left_out:
         steps = target.schedule(lowered, facts)
     kernel = named(replay(lowered.kernel, steps))
-    return CompiledKernel(group, steps, kernel, tuple(left_out))
+    return CompiledKernel(group, steps, kernel, lowered.slots, tuple(left_out))
+
+
+def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
+    """Slots (written, read) of a kernel that would be one memory."""
+    slots, reads = group.loops.slots, group.loops.reads
+    place = {node: number for number, node in enumerate(slots[:reads])}
+    return tuple(
+        (number, place[in_place[value]])
+        for number, value in enumerate(slots[reads:], reads)
+        if value in in_place and in_place[value] in place
+    )
 
 
 def device_of(outputs: Sequence[Node], inputs: Sequence[Node]) -> str:

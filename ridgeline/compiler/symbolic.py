@@ -41,6 +41,10 @@ class SymbolicProgram:
         self.stages = lower_graph(self._outputs, self._inputs, target=self._target)
         self._target.compile(list(self.stages.all_kernels()), ())
 
+    def replaceable(self, output: int) -> int | None:
+        """No memory is taken over: layouts for given sizes make all results anew."""
+        return None
+
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
 

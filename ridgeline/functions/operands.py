@@ -148,8 +148,9 @@ _SCALAR_TYPES: dict[DType, TensorType] = {}
 class Number0d:
     """The buffer of a lifted number; memory is made only when compiled code asks for it."""
 
-    __slots__ = ("_address", "_memory", "dtype", "value")
+    __slots__ = ("__weakref__", "_address", "_memory", "dtype", "value")
     borrowed = True
+    reusable = False
     writeable = False
     device = "cpu"
 

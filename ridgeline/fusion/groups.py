@@ -17,6 +17,7 @@ from itertools import count
 from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
+from ridgeline.fusion.replacing import Replacing, kernel_order, store_order
 from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.fusion.values import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.graph.node import PROJ, Node
@@ -89,6 +90,8 @@ class Fusion:
 
     groups: list[Group]
     refusals: list[Refusal]
+    # results whose kernels come late enough to overwrite an input
+    in_place: dict[Node, Node] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -100,6 +103,7 @@ class Fuser:
     roofline: Roofline
     apart: Callable[[Node], bool]
     whole: Whole
+    replacing: Replacing = field(default_factory=Replacing)
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
@@ -125,7 +129,10 @@ class Fuser:
                 self._merge(self.groups[a], self.groups[b])
         if self.roofline.recompute:
             compute_again(self)
-        return Fusion(self._ordered(), list(self.refusals.values()))
+        sources = {number: self._sources(group) for number, group in self.groups.items()}
+        order, kept = kernel_order(sources, self.owner, self.readers, self.replacing)
+        groups = [self.groups[number] for number in order]
+        return Fusion(groups, list(self.refusals.values()), kept)
 
     # ---- groups -------------------------------------------------------------------------------
 
@@ -203,7 +210,8 @@ class Fuser:
             lowering = GroupLowering
             if self.roofline.chains and is_chain(folds):
                 lowering = ChainLowering
-            lowered = lowering(folds, stored, read.__contains__, name).lower()
+            ordered_stores = store_order(stored, self.replacing, read.__contains__)
+            lowered = lowering(folds, ordered_stores, read.__contains__, name).lower()
         moved = sum(map(nbytes, read)) + sum(map(nbytes, stored))
         seconds = self.roofline.launch_seconds + max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
@@ -320,25 +328,6 @@ class Fuser:
         """The groups that a group reads from."""
         return {self.owner[r] for r in group.reads if r in self.owner}
 
-    def _ordered(self) -> list[Group]:
-        """Kernels so that each comes after those it reads from."""
-        waiting = {number: self._sources(group) for number, group in self.groups.items()}
-        ready = sorted(n for n, needs in waiting.items() if not needs)
-        order: list[Group] = []
-        users: dict[int, list[int]] = {}
-        for number, needs in waiting.items():
-            for needed in needs:
-                users.setdefault(needed, []).append(number)
-        heapq.heapify(ready)
-        while ready:
-            number = heapq.heappop(ready)
-            order.append(self.groups[number])
-            for user in users.get(number, ()):
-                waiting[user].discard(number)
-                if not waiting[user]:
-                    heapq.heappush(ready, user)
-        return order
-
 
 def _source(value: Node) -> Node:
     """The node that computes a value."""
@@ -377,6 +366,7 @@ def fuse(
     roofline: Roofline,
     apart: Callable[[Node], bool] = lambda node: False,
     whole: Whole = lambda node: None,
+    replacing: Replacing | None = None,
 ) -> Fusion:
     """Kernels for all stored values; folds where `apart` holds get kernels of their own."""
-    return Fuser(values, is_input, roofline, apart, whole).run()
+    return Fuser(values, is_input, roofline, apart, whole, replacing or Replacing()).run()

@@ -74,6 +74,18 @@ class Buffer:
             return owner.writeable
         return owner is None or bool(owner.flags.writeable)
 
+    def moved(self) -> Buffer:
+        """The same memory as a new buffer, which holds another value; this one is empty then."""
+        buffer = Buffer.__new__(Buffer)
+        buffer.address, buffer.nbytes, buffer._owner = self.address, self.nbytes, None
+        buffer._block_bytes, self._block_bytes = self._block_bytes, 0
+        return buffer
+
+    @property
+    def reusable(self) -> bool:
+        """True where a new value may be written over this one, if nobody else holds it."""
+        return self._owner is None
+
     def array(self, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
         """A NumPy view from the start of this memory; the view keeps the buffer alive."""
         nbytes = math.prod(shape) * dtype.itemsize

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from ridgeline.config import config
@@ -33,6 +34,7 @@ from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
 
 MOST_STRUCTURES = 4096
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
 _PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
 _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
@@ -44,18 +46,28 @@ _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is com
 class Runnable(Protocol):
     """A graph ready to run: one call from input buffers to result buffers."""
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]: ...
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = ...) -> list[Any]: ...
+
+    def replaceable(self, output: int) -> int | None: ...
 
     def explain(self, detail: str = ...) -> str: ...
 
 
-class Interpreted:
+class Fresh:
+    """A program whose results are always memory of their own."""
+
+    def replaceable(self, output: int) -> int | None:
+        """No memory is taken over."""
+        return None
+
+
+class Interpreted(Fresh):
     """A graph that the NumPy interpreter runs, behind the interface of a compiled program."""
 
     def __init__(self, outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
         self._outputs, self._inputs = list(outputs), list(inputs)
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """The results, in memory of their own."""
         given = {
             node: buffer.array(node.dtype, node.shape) for node, buffer in zip(self._inputs, inputs)
@@ -68,13 +80,18 @@ class Interpreted:
         return "interpreted by NumPy (config.tier)\n" + format_graph(self._outputs)
 
 
-def program_for(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
-    """Compiled code for a graph, or the interpreter where `config.tier` pins it."""
+def program_for(
+    outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]] = ()
+) -> Runnable:
+    """Compiled code for a graph, or the interpreter where `config.tier` pins it.
+
+    `pairs` are outputs that may take the memory of inputs, see `compile_graph`.
+    """
     if config.tier == "interpreter":
         return Interpreted(outputs, inputs)
     _check_sizes(outputs)
     try:
-        return _compiled(outputs, inputs)
+        return _compiled(outputs, inputs, pairs)
     except RidgelineError:
         raise
     except (MemoryError, OverflowError) as error:
@@ -104,17 +121,19 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
             )
 
 
-def _compiled(outputs: Sequence[Node], inputs: Sequence[Node]) -> Runnable:
+def _compiled(
+    outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]]
+) -> Runnable:
     from ridgeline.compiler import compile_graph  # loads LLVM, so not before it is needed
 
     parts = partition(outputs, inputs)
     if len(parts) != 1 or any(n not in parts[0].outputs for n in outputs):
         return Chain(outputs, inputs, parts)
     at = {source: node for node, source in parts[0].inputs.items()}
-    return compile_graph(outputs, [at.get(node, node) for node in inputs])
+    return compile_graph(outputs, [at.get(node, node) for node in inputs], pairs)
 
 
-class Chain:
+class Chain(Fresh):
     """Programs of several devices, one after the other, with copies between them."""
 
     def __init__(
@@ -125,7 +144,7 @@ class Chain:
         self._outputs, self._inputs = list(outputs), list(inputs)
         self._parts = [(p, compile_graph(list(p.outputs), list(p.inputs))) for p in parts]
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """The results, in memory of their own."""
         known: dict[Node, Any] = dict(zip(self._inputs, inputs))
         for part, program in self._parts:

@@ -45,7 +45,10 @@ class Steady:
                 live_buffer(source, ()) if isinstance(source, NumberInput) else now
                 for source, now in zip(self._sources, given)
             ]
-            known = [ref(now) if isinstance(now, Buffer) else now for now in given]
+            known = [
+                now if isinstance(source, NumberInput) else ref(now)
+                for source, now in zip(self._sources, given)
+            ]
             kept = self._kept = known, self._program.run(buffers)
         return kept[1]
 

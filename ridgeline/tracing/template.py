@@ -46,7 +46,9 @@ class Template:
             return "config.tier pins the interpreter"
         from ridgeline.compiler.symbolic import SymbolicProgram  # loads LLVM
 
-        def make(outputs: Sequence[Node], inputs: Sequence[Node]) -> SymbolicProgram:
+        def make(
+            outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]]
+        ) -> SymbolicProgram:
             return SymbolicProgram(outputs, inputs, self.pattern.sizes)
 
         assert self.trace.recorded is not None

@@ -49,6 +49,7 @@ from ridgeline.tracing.effects import (
     track_source,
 )
 from ridgeline.tracing.guards import Lifted
+from ridgeline.tracing.handover import Handover, pairs, place_key
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
 from ridgeline.tracing.steady import Steady, SteadySource, steady_nodes, steady_values
@@ -242,7 +243,7 @@ class Trace:
         self,
         inputs: Mapping[Node, Source],
         outputs: Sequence[Node],
-        make: Callable[[Sequence[Node], Sequence[Node]], Any],
+        make: Callable[[Sequence[Node], Sequence[Node], Sequence[tuple[int, int]]], Any],
     ) -> None:
         """One program for all outputs."""
 
@@ -277,7 +278,9 @@ class Trace:
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
         plain = (CellInput, ArgumentInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
-        self.program: Runnable = make(prepared, self.slots)
+        places = {place_key(source): n for n, source in self.readers}
+        self.program: Runnable = make(prepared, self.slots, pairs(self.effects, places))
+        self.handover = Handover(self.effects, places, self.program.replaceable)
 
     def _steady_sources(self, inputs: Mapping[Node, Source]) -> dict[Node, SteadySource]:
         """The tensors and numbers that inference reads and does not change."""
@@ -428,7 +431,7 @@ class Trace:
             (buffer,) = self.program.run(buffers)
             return filled(self.output_types[0], buffer)
         live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
-        results = self.program.run(buffers)
+        results = self._run(buffers, leaves) if self.handover else self.program.run(buffers)
         if self.effects.drawn:
             for generator, count in self.effects.drawn:
                 generator.skip(count)
@@ -450,6 +453,17 @@ class Trace:
                 shared[id(spec)] = result_of(spec, nodes, leaves)
             values.append(shared[id(spec)])
         return unflatten(self.result_structure, values)
+
+    def _run(self, buffers: list[Buffer], leaves: Sequence[Any]) -> list[Buffer]:
+        """Run the program over the memory of what it replaces."""
+        taken = self.handover.take(leaves, buffers)
+        try:
+            results = self.program.run(buffers, taken.reused)
+        except BaseException:
+            taken.give_back()
+            raise
+        taken.settle(results)
+        return results
 
     def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:
         nodes = []

@@ -38,7 +38,7 @@ def traced(
     """The graph that jit would compile for a call."""
     found: list[tuple[list[Node], list[Node]]] = []
 
-    def keep(outputs: list[Node], inputs: list[Node]) -> None:
+    def keep(outputs: list[Node], inputs: list[Node], pairs: object) -> None:
         found.append((list(outputs), list(inputs)))
         raise _Captured
 

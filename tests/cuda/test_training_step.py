@@ -26,7 +26,8 @@ from ridgeline.schedules.gpu.machine import H200
 from ridgeline.tensors.tensor import read
 
 BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65
-Graph = tuple[Sequence[Node], Sequence[Node]]
+Pairs = Sequence[tuple[int, int]]
+Graph = tuple[Sequence[Node], Sequence[Node], Pairs]
 
 
 class StatedGpu(CudaBackend):
@@ -71,8 +72,8 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
             optimizer.step()
             return loss
 
-        def stop(outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
-            raise Traced(outputs, inputs)
+        def stop(outputs: Sequence[Node], inputs: Sequence[Node], pairs: Pairs) -> None:
+            raise Traced(outputs, inputs, pairs)
 
         with monkeypatch.context() as patch, rl.config.override(tier="compiled"):
             patch.setattr(ridgeline.compiler, "compile_graph", stop)
@@ -86,8 +87,9 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def laid_out(graph: Graph, target: CudaBackend) -> tuple[Stages, Layout]:
     """The kernels and their plan."""
-    stages = lower_graph(*graph, target=target)
-    return stages, lay_out(stages, graph[1], target.launch)
+    outputs, inputs, pairs = graph
+    stages = lower_graph(outputs, inputs, target=target, pairs=pairs)
+    return stages, lay_out(stages, inputs, target.launch)
 
 
 def test_every_kernel_compiles(traced: Any) -> None:
@@ -107,7 +109,7 @@ def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.Monk
     x = rl.zeros(7, 7, 33).contiguous()
     x.numpy()  # an input, not a constant
     made = read(rl.einsum("abc,dec->abde", x, x))
-    _, layout = laid_out(([made], [read(x)]), StatedGpu())
+    _, layout = laid_out(([made], [read(x)], ()), StatedGpu())
     (call,) = layout.calls
     assert call.launch[0] == "matmul" and len(call.slots) == 3  # type: ignore[union-attr]
     places = [place for place, *_ in call.launch[2][7:10]]  # type: ignore[union-attr]

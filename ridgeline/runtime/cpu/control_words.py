@@ -1,4 +1,4 @@
-"""Loops and branches as steps of a plan: sub-plans over slots of their own, bound by tables.
+"""Loops, branches and stops as steps of a plan: sub-plans over slots of their own, with tables.
 
 A sub-plan has slots that its caller fills in. *Inside* names one of those slots, *outside* one of
 the calling plan's. In words a control step begins with 0, where others have a function, then its
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ridgeline.runtime.cpu.executor import Plan
 
-LOOP, BRANCH = 0, 1
+LOOP, BRANCH, STOP = 0, 1, 2
 NOWHERE = -1
 
 
@@ -163,6 +163,22 @@ class Branch:
         return [*head, *first, *second]
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A step that ends the plan if the byte at a slot is set."""
+
+    flag: int
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """It has none."""
+        return ()
+
+    def words(self) -> list[int]:
+        """The step as native code reads it."""
+        return [0, 4, STOP, self.flag]
+
+
 Row = Bound | Carried | Stream | Copied | Shown
 
 
@@ -172,8 +188,11 @@ def _table(rows: Sequence[Row]) -> Iterable[int]:
         yield from astuple(row)
 
 
-def check(step: Loop | Branch, slots: int) -> None:
+def check(step: Loop | Branch | Stop, slots: int) -> None:
     """Refuse tables that would make native code read or write out of place."""
+    if isinstance(step, Stop):
+        _within([step.flag], slots, step)
+        return
     if isinstance(step, Branch):
         _within([step.predicate], slots, step)
         for plan, side in step.sides:

@@ -18,7 +18,7 @@ from ridgeline.codegen.llvm.native import Library, compile_cached
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool
-from ridgeline.runtime.cpu.control_words import Branch, Loop, check
+from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.plan_words import Head
 from ridgeline.runtime.cpu.python_entry import python_function
@@ -53,7 +53,7 @@ class Plan:
 
     def __init__(
         self,
-        steps: Sequence[Step | Loop | Branch],
+        steps: Sequence[Step | Loop | Branch | Stop],
         slots: int,
         arena: Sequence[tuple[int, int]] = (),
         arena_bytes: int = 0,
@@ -100,7 +100,7 @@ class Plan:
 
 
 def _check(
-    steps: tuple[Step | Loop | Branch, ...],
+    steps: tuple[Step | Loop | Branch | Stop, ...],
     slots: int,
     arena: Sequence[tuple[int, int]],
     arena_bytes: int,
@@ -123,7 +123,7 @@ def _check(
 
 
 def _encode(
-    steps: tuple[Step | Loop | Branch, ...], slots: int, arena: Sequence[tuple[int, int]]
+    steps: tuple[Step | Loop | Branch | Stop, ...], slots: int, arena: Sequence[tuple[int, int]]
 ) -> array[int]:
     head = [0] * Head.WORDS
     head[Head.POOL] = pool.state()
@@ -144,7 +144,7 @@ def _encode(
     return words
 
 
-def _parallel(step: Step | Loop | Branch) -> int:
+def _parallel(step: Step | Loop | Branch | Stop) -> int:
     """How many kernel calls of a step may use several threads."""
     if isinstance(step, Step):
         return int(step.tasks > step.grain)

@@ -6,7 +6,7 @@ The words that it reads are described in `plan_words`.
 from __future__ import annotations
 
 from ridgeline.runtime.cpu.control_ir import control_ir
-from ridgeline.runtime.cpu.control_words import LOOP
+from ridgeline.runtime.cpu.control_words import LOOP, STOP
 from ridgeline.runtime.cpu.plan_words import Head, load_head
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, pool_ir
 from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
@@ -132,6 +132,17 @@ look:
   br i1 %is.control, label %control, label %read
 control:
   %control.next = getelementptr i64, ptr %step, i64 %tasks
+  %is.stop = icmp eq i64 %grain, {STOP}
+  br i1 %is.stop, label %stop, label %flow
+stop:
+  %flag.name.at = getelementptr i64, ptr %step, i64 3
+  %flag.name = load i64, ptr %flag.name.at
+  %flag.at = getelementptr ptr, ptr %slots, i64 %flag.name
+  %flag.where = load ptr, ptr %flag.at
+  %flag = load i8, ptr %flag.where
+  %raised = icmp ne i8 %flag, 0
+  br i1 %raised, label %finish, label %next
+flow:
   %control.begin = call i64 @now()
   %is.loop = icmp eq i64 %grain, {LOOP}
   br i1 %is.loop, label %loops, label %branches
@@ -203,9 +214,9 @@ write:
   br label %next
 next:
   %step.next = phi ptr [ %read.next, %ran ], [ %read.next, %clock.again ],
-    [ %written.next, %write ], [ %control.next, %controlled ]
+    [ %written.next, %write ], [ %control.next, %controlled ], [ %control.next, %stop ]
   %estimate.next = phi i64 [ %estimate, %ran ], [ %estimate.more, %clock.again ],
-    [ %written.sum, %write ], [ %estimate.inner, %controlled ]
+    [ %written.sum, %write ], [ %estimate.inner, %controlled ], [ %estimate, %stop ]
   %index.next = add i64 %index, 1
   br label %head
 finish:

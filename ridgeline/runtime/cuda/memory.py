@@ -100,6 +100,20 @@ class DeviceBuffer:
         self._pool = pool
         self._users: set[Stream] | None = None
 
+    def moved(self) -> DeviceBuffer:
+        """The same memory as a new buffer, which holds another value; this one is empty then."""
+        made = DeviceBuffer.__new__(DeviceBuffer)
+        made.address, made.nbytes, made.device = self.address, self.nbytes, self.device
+        made._pool, made._users = self._pool, self._users
+        made._block_bytes, self._block_bytes = self._block_bytes, 0
+        return made
+
+    @property
+    def reusable(self) -> bool:
+        """True where work on the current stream may overwrite it, if nobody else holds it."""
+        stream = self._pool.stream
+        return self._users is None and stream.device.stream is stream
+
     @property
     def stream(self) -> Stream:
         """The stream in whose order the memory is reused."""

@@ -1,15 +1,17 @@
 """A program on a GPU: addresses of all slots, steps in order, a graph once it runs again.
 
 Inputs that lie on the host are copied in: numbers without axes together in one small copy (a
-learning rate, a random stream's place), anything larger on its own. Results are fresh memory.
+learning rate, a random stream's place), anything larger on its own. Results are fresh
+memory, or what a run is given for them.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ridgeline.runtime.cuda import transfer
@@ -25,6 +27,8 @@ ALIGNMENT = 256
 _WORTH_A_GRAPH = 2  # steps from which one launch beats several
 _MOST_STREAMS = 8
 _REPEATS = 10  # of a step that is measured
+
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 Steps = Callable[[Words], Sequence[Step]]
 
@@ -72,12 +76,15 @@ class Plan:
         self._ran = False
         self._lock = threading.Lock()
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """Enqueue all steps; the memory of the inputs and of what was made, on the device."""
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
+        """Enqueue all steps; the memory of the inputs and of what was made, on the device.
+
+        `reused` is memory for some of what is made, by number.
+        """
         stream = self.device.stream
         self.device.activate()
         with self._lock:
-            held, addresses, scratch = self._bind(inputs, stream)
+            held, addresses, scratch = self._bind(inputs, reused, stream)
             if self._captures and self._ran:
                 self._graphs(stream).launch(addresses, stream)
             else:
@@ -99,7 +106,7 @@ class Plan:
         stream = self.device.stream
         self.device.activate()
         with self._lock:
-            held, _, _ = self._bind(inputs, stream)
+            held, _, _ = self._bind(inputs, _NOTHING, stream)
             return [self._seconds(step, held, stream) for step in self.steps]
 
     def _seconds(self, step: Step, held: Sequence[Any], stream: Stream) -> float:
@@ -119,7 +126,7 @@ class Plan:
         return begin.elapsed_time(end) * 1e-3 / _REPEATS
 
     def _bind(
-        self, inputs: Sequence[Any], stream: Stream
+        self, inputs: Sequence[Any], reused: Mapping[int, Any], stream: Stream
     ) -> tuple[list[Any], list[int], DeviceBuffer]:
         """Memory for all slots, and their addresses where kernels read them."""
         slots, name = self._slots, self.device.name
@@ -128,7 +135,7 @@ class Plan:
         scratch = arena(stream, front + slots.arena_bytes + slots.workspace_bytes)
         base = scratch.address
         held = [self._present(m, name, stream) for m in inputs]
-        held += [allocate(stream, size) for size in slots.made]
+        held += [reused.get(n) or allocate(stream, size) for n, size in enumerate(slots.made)]
         addresses = [m.address for m in held]
         if numbers:
             self._copy_numbers(inputs, numbers, addresses, base, stream)

@@ -1,0 +1,147 @@
+"""Results that are written over the memory of what they replace: a step's parameters and state.
+
+The new value may take the old one's memory if every kernel that reads the old value runs before
+the one that writes, or reads element by element in the same kernel. Here kernels, and the stores
+inside one, are put in an order that allows it; where two such wishes contradict, the later one
+is given up. Nothing is overwritten before the index flag of the program is known, so that an index
+out of range leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ridgeline.graph.node import Node, topological
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """Which results may take memory that a run is given."""
+
+    inputs: Mapping[Node, Node] = field(default_factory=dict)  # result: the input it replaces
+    others: frozenset[Node] = frozenset()  # results that replace what is no input
+    flag: Node | None = None
+
+    @classmethod
+    def of(
+        cls,
+        results: Sequence[Node],
+        inputs: Sequence[Node],
+        pairs: Sequence[tuple[int, int]],
+        checked: bool,
+    ) -> Replacing:
+        """From numbers of outputs and inputs (-1: none); each memory is taken once."""
+        given = set(inputs)
+        # a report of an index out of range shows the inputs that it came from
+        shown = set(topological([results[-1]], given.__contains__)) if checked else set()
+        replaced: dict[Node, Node] = {}
+        others: set[Node] = set()
+        for output, number in pairs:
+            result = results[output]
+            if result in given or result in replaced or result in others:
+                continue
+            if number < 0:
+                others.add(result)
+                continue
+            source = inputs[number]
+            if source.types == result.types and source not in {*replaced.values(), *shown}:
+                replaced[result] = source
+        wanted = bool(replaced or others)
+        return cls(replaced, frozenset(others), results[-1] if checked and wanted else None)
+
+
+def store_order(
+    stored: Sequence[Node], replacing: Replacing, external: Callable[[Node], bool]
+) -> list[Node]:
+    """Values of one kernel, each after those that read what it overwrites."""
+    over = {replacing.inputs[v]: v for v in stored if v in replacing.inputs}
+    if len(stored) < 2 or not over:
+        return list(stored)
+    waiting: dict[Node, set[Node]] = {value: set() for value in stored}
+    for value in stored:
+        for source in _reads(value, external):
+            if source in over and over[source] is not value:
+                waiting[over[source]].add(value)
+    order: list[Node] = []
+    left = list(stored)
+    while left:
+        ready = [v for v in left if not waiting[v].intersection(left)]
+        order.append(ready[0] if ready else left[0])
+        left.remove(order[-1])
+    return order
+
+
+def _reads(value: Node, external: Callable[[Node], bool]) -> set[Node]:
+    """What a value reads from memory."""
+    found: set[Node] = set()
+    stack, seen = [value], {value}
+    while stack:
+        current = stack.pop()
+        if external(current):
+            found.add(current)
+            continue
+        fresh = [i for i in current.inputs if i not in seen]
+        seen.update(fresh)
+        stack += fresh
+    return found
+
+
+def kernel_order(
+    sources: Mapping[int, Collection[int]],
+    writer: Mapping[Node, int],
+    readers: Mapping[Node, Collection[int]],
+    replacing: Replacing,
+) -> tuple[list[int], dict[Node, Node]]:
+    """Kernels by number, each after those it reads from, and the results that may be in place.
+
+    `sources` are the kernels that each one reads from, `readers` those that read a value.
+    """
+    waiting = {number: set(needs) for number, needs in sources.items()}
+    users: dict[int, set[int]] = {number: set() for number in sources}
+    for number, needs in waiting.items():
+        for needed in needs:
+            users[needed].add(number)
+    first = None if replacing.flag is None else writer.get(replacing.flag)
+    kept: dict[Node, Node] = {}
+    for result, source in replacing.inputs.items():
+        own = writer.get(result)
+        if own is None:
+            continue
+        before = {*readers.get(source, ()), *(() if first is None else (first,))} - {own}
+        if _behind(own, users).isdisjoint(before):
+            kept[result] = source
+            waiting[own] |= before
+            for number in before:
+                users[number].add(own)
+    early = set() if first is None else _behind(first, waiting) | {first}
+    return _topological(waiting, users, early), kept
+
+
+def _behind(start: int, following: Mapping[int, Collection[int]]) -> set[int]:
+    """All that can be reached from a kernel."""
+    found: set[int] = set()
+    stack = [start]
+    while stack:
+        fresh = set(following[stack.pop()]) - found
+        found |= fresh
+        stack += fresh
+    return found
+
+
+def _topological(
+    waiting: dict[int, set[int]], users: Mapping[int, Collection[int]], early: Collection[int]
+) -> list[int]:
+    """Kernels by number as far as their needs allow, those that the flag needs first."""
+    ready = [(n not in early, n) for n, needs in waiting.items() if not needs]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, number = heapq.heappop(ready)
+        order.append(number)
+        for user in users[number]:
+            waiting[user].discard(number)
+            if not waiting[user]:
+                heapq.heappush(ready, (user not in early, user))
+    return order

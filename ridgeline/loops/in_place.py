@@ -1,0 +1,87 @@
+"""Which results of a kernel may lie in the memory of something it reads.
+
+A store may overwrite what a load reads if the load comes first, element by element. That is so
+where both are reached by the same index, the loops and guards around the store are around the load
+too, the load stands no later in the program, and every element is stored once: then an iteration of
+the store's loops belongs to an element, and in it the load has run before the store. Iterations of
+concurrent loops touch only what is their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ridgeline.loops import ir
+from ridgeline.loops.domains import Domain, conjuncts, loads, sites, size
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store
+from ridgeline.loops.polynomial import Polynomial
+from ridgeline.loops.rewrite import map_buffers
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """A load or a store: of which view, where, in which iterations, and its place in the text."""
+
+    buffer: Buffer
+    index: tuple[Expr, ...]
+    domain: Domain
+    position: int
+
+
+def in_place(kernel: Kernel, pairs: Mapping[int, int]) -> tuple[Kernel, dict[int, int]]:
+    """The pairs of slots (written, read) that may be one memory, and the kernel where they are.
+
+    In the kernel the parameters of such a pair are views of one slot, so that code generators keep
+    loads and stores in order. It is also right where the two lie apart.
+    """
+    found = {written: read for written, read in pairs.items() if _may_share(kernel, written, read)}
+
+    def shared(buffer: Buffer) -> Buffer:
+        return replace(buffer, slot=found[buffer.slot]) if buffer.slot in found else buffer
+
+    if not found:
+        return kernel, found
+    params = tuple(map(shared, kernel.params))
+    return replace(kernel, params=params, body=map_buffers(kernel.body, shared)), found
+
+
+def _may_share(kernel: Kernel, written: int, read: int) -> bool:
+    stores: list[_Touch] = []
+    reads: list[_Touch] = []
+    for position, site in enumerate(sites(kernel)):
+        statement = site.statement
+        for load, where in loads(ir.expressions(statement), site.domain):
+            if load.buffer.slot == written:
+                return False
+            if load.buffer.slot == read:
+                reads.append(_Touch(load.buffer, load.index, where, position))
+        if isinstance(statement, Reduce) and any(b.slot == written for b in statement.buffers):
+            return False  # what is joined into memory is written before all of it is known
+        if isinstance(statement, Store) and statement.buffer.slot == written:
+            stores.append(_Touch(statement.buffer, statement.index, site.domain, position))
+    return _each_once(stores) and all(any(_precedes(r, s) for s in stores) for r in reads)
+
+
+def _each_once(stores: list[_Touch]) -> bool:
+    """True when no element is stored twice: all are stored, so their number tells."""
+    if not stores or any(not isinstance(s, Const) for s in stores[0].buffer.shape):
+        return False
+    elements = 1
+    for extent in stores[0].buffer.shape:
+        assert isinstance(extent, Const)
+        elements *= int(extent.value)
+    counts = [size(store.domain) for store in stores]
+    total = sum((count.count for count in counts), Polynomial({}))
+    return all(count.exact for count in counts) and total == elements
+
+
+def _precedes(read: _Touch, store: _Touch) -> bool:
+    """True when whatever the load reads is stored by this store, and not before."""
+    same = read.buffer.shape == store.buffer.shape and read.buffer.dtype is store.buffer.dtype
+    if not same or read.index != store.index or read.position > store.position:
+        return False
+    around = dict(read.domain.loops)
+    if any(around.get(name) != extent for name, extent in store.domain.loops):
+        return False
+    return set(conjuncts(store.domain.guards)) <= set(conjuncts(read.domain.guards))
