@@ -22,6 +22,7 @@ from ridgeline.ops.reinterpret import REINTERPRET, ReinterpretAttrs, reinterpret
 
 if TYPE_CHECKING:
     from ridgeline.runtime.buffer import Buffer
+    from ridgeline.tensors.execute import Donated
     from ridgeline.tracing.capture import Capture
 
 # How a value stands to differentiation, in rising order:
@@ -56,7 +57,9 @@ class Track:
     def __init__(self, mode: int, capture: Capture | None) -> None:
         self.mode = mode
         self.rare: Rare | None = None
-        self.capture = capture  # the capture in which it was made, if any
+        self.capture: Capture | Donated | None = (
+            capture  # the capture in which it was made, or the loss of its memory
+        )
         if capture is not None:
             capture.tracks.append(weakref.ref(self))
 

@@ -67,8 +67,40 @@ class LeakError(RidgelineError):
     code = "RL0402"
 
 
+class DonatedError(RidgelineError):
+    """A tensor that was donated to a jitted function is used afterwards."""
+
+    code = "RL0405"
+
+
+class Donated:
+    """Stands where a cell has its capture: the memory was given to a function for good."""
+
+    name = "jit"
+
+    def __init__(self, function: str, line: str) -> None:
+        self._function, self._line = function, line
+
+    def error(self, kind: TensorType) -> DonatedError:
+        """What is raised for a use of the tensor."""
+        return DonatedError(
+            f"this tensor was donated to {self._function}, and its memory holds something else now",
+            note=f"the tensor was {kind}" + (f", donated at {self._line}" if self._line else ""),
+            help="use what the function returned, give it a clone(), or leave the argument out of "
+            "donate",
+        )
+
+
+def check_held(track: Track) -> None:
+    """Raise for memory that was given away."""
+    if isinstance(track.capture, Donated):
+        assert isinstance(track, Cell)
+        raise track.capture.error(track.node.types[0])
+
+
 def foreign(cell: Cell, track: Track, capture: Capture | None) -> tuple[Cell, Track]:
     """What stands for a cell and a track made elsewhere, inside the running capture."""
+    check_held(cell)
     if capture is None:
         raise LeakError(
             f"this tensor was made while {tracer(cell, track)} traced a function and has no value "

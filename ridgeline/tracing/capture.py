@@ -18,7 +18,7 @@ from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
 from ridgeline.tensors.cells import Cell, Rare, Track
-from ridgeline.tensors.execute import CaptureError, LeakError
+from ridgeline.tensors.execute import CaptureError, LeakError, check_held
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import Lifted
 
@@ -121,6 +121,7 @@ class Capture:
             return cell
         shadow = self.shadows.get(cell)
         if shadow is None:
+            check_held(cell)
             if cell.capture is not None:
                 raise LeakError(
                     "this tensor was made while jit traced another function",

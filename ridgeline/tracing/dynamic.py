@@ -8,7 +8,6 @@ their own. Other lengths come in a few buckets, so that what is chosen by size s
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from ridgeline.graph.node import TensorType
 from ridgeline.graph.sizes import Size, SizeExpr, Sym, evaluate, symbol, symbols
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.signatures import Signature, TensorSpec, are_floats
+from ridgeline.tracing.signatures import Signature, TensorSpec, are_floats, argument_value
 
 Axis = tuple[int, int]
 _BUCKETS = (1, 1 << 10, 1 << 15, 1 << 20, (1 << 31) - 1)  # the highest length of each
@@ -155,7 +154,7 @@ class Policy:
         """The dynamic axes of a call."""
         known = self._axes.setdefault(signature.structure, set())
         for argument, axes in self._named:
-            value = self._argument(argument, args, kwargs)
+            value = argument_value(self._function, argument, args, kwargs, "dynamic")
             inside: list[Any] = []
             flatten(value, inside)
             own = {id(leaf) for leaf in inside if isinstance(leaf, Tensor)}
@@ -184,21 +183,6 @@ class Policy:
                     self._fixed.setdefault(shape.signature.structure, set()).add((place, axis))
                     said.append(f"axis {axis} of argument {place + 1}")
         return said
-
-    def _argument(self, argument: str | int, args: Any, kwargs: Any) -> Any:
-        if isinstance(argument, int):
-            return args[argument] if -len(args) <= argument < len(args) else None
-        if argument in kwargs:
-            return kwargs[argument]
-        called = getattr(self._function, "forward", self._function)  # a module's own names
-        names = list(inspect.signature(called).parameters)
-        if argument not in names:
-            raise ArgumentError(
-                f"jit: dynamic names the argument {argument!r}, which the function does not have",
-                help=f"its arguments are {', '.join(names)}",
-            )
-        place = names.index(argument)
-        return args[place] if place < len(args) else None
 
 
 def _axis(axis: int, leaf: Tensor, argument: str | int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -198,14 +198,20 @@ def track_source(capture: Capture, track: Track, leaves: Sequence[Any]) -> Sourc
 
 
 def return_spec(
-    capture: Capture, tensor: Tensor, leaves: Sequence[Any], outputs: list[Node]
+    capture: Capture,
+    tensor: Tensor,
+    leaves: Sequence[Any],
+    outputs: list[Node],
+    donated: Set[int] = frozenset(),
 ) -> Fresh | Given:
+    outside = tensor._cell.capture is None
+    source = capture.source(tensor._cell) if outside else None
+    gone = isinstance(source, ArgumentInput) and source.place in donated
     place = place_of(tensor, leaves)
-    if place is not None:
+    if place is not None and not gone:
         return Given(None, tensor, place)
-    if tensor._cell.capture is None:
+    if source is not None and not gone:
         inside = tensor._track.capture is not None
-        source = capture.source(tensor._cell)
         # another handle on an argument (a slice of all of it) follows the argument
         known = tensor._cell in capture.shadows and (inside or tensor._steps)
         followed = known or isinstance(source, ArgumentInput)

@@ -104,6 +104,7 @@ class Enclosure(Capture):
         return track
 
     def _check_outside(self, track: Track) -> None:
+        execute.check_held(track)
         if track.capture is not None:
             raise execute.LeakError(
                 f"this tensor was made while {track.capture.name} traced another function",

@@ -70,11 +70,16 @@ class Handover:
     """What the calls of a trace may overwrite."""
 
     def __init__(
-        self, effects: Effects, slots: Mapping[Hashable, int], replaceable: Replaceable
+        self,
+        effects: Effects,
+        given: Sequence[tuple[int, Source]],
+        slots: Mapping[Hashable, int],
+        replaceable: Replaceable,
     ) -> None:
+        """`given` are outputs and arguments whose memory they may take besides those written to."""
         self._states: list[_State] = []
         self._gradients: list[tuple[int, GradientWrite]] = []
-        for output, source in _states(effects):
+        for output, source in (*_states(effects), *given):
             number = replaceable(output)
             if number is not None:
                 self._states.append(_State(source, number, int(place_key(source) in slots)))

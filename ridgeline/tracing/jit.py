@@ -24,6 +24,7 @@ from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tiers import Interpreted
 from ridgeline.tracing.checking import checked_call
+from ridgeline.tracing.donation import Donate, Donation
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
 from ridgeline.tracing.report import Explanation, History, explanation, in_notebook, not_called
@@ -49,10 +50,15 @@ class JitFunction:
     """A function that runs as compiled code; made by `jit`."""
 
     def __init__(
-        self, function: Callable[..., Any], check: bool = False, dynamic: Dynamic = False
+        self,
+        function: Callable[..., Any],
+        check: bool = False,
+        dynamic: Dynamic = False,
+        donate: Donate = False,
     ) -> None:
-        self.function, self._check, self._dynamic = function, check, dynamic
-        self._policy = Policy(function, dynamic)
+        self.function, self._check = function, check
+        self._dynamic, self._donate = dynamic, donate
+        self._policy, self._donation = Policy(function, dynamic), Donation(function, donate)
         self._traces: list[Trace] = []  # the last used first
         self._templates: list[Template] = []  # traces with symbolic sizes, the last made first
         self._history = History()
@@ -92,7 +98,7 @@ class JitFunction:
         bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
         if bound is None:
             function = self.function.__get__(instance, owner)
-            bound = JitFunction(function, self._check, self._dynamic)
+            bound = JitFunction(function, self._check, self._dynamic, self._donate)
             if hasattr(instance, "__dict__"):
                 object.__setattr__(instance, name, bound)
         return bound
@@ -124,15 +130,17 @@ class JitFunction:
             changing = self._changing_floats(signature)
             lifted = signature_of(signature.structure, leaves, changing)
             shape = self._pattern(lifted, leaves, args, kwargs)
+            donated = self._donation.places(leaves, args, kwargs)
             failed: Exception | None = None
             if shape is not None:
                 try:
-                    template = Template(Trace(self.function, args, kwargs, changing, shape), shape)
+                    traced = Trace(self.function, args, kwargs, changing, shape, donated)
+                    template = Template(traced, shape)
                 except Exception as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
                 else:
                     return self._keep(self._described(template, reason).at(None, lifted))
-            trace = self._capture(args, kwargs, signature, changing)
+            trace = self._capture(args, kwargs, signature, changing, donated)
             self._static += 1
             if shape is not None:
                 self._policy.fix(shape, everything=True)
@@ -191,15 +199,22 @@ class JitFunction:
                 break
         return known
 
-    def _capture(self, args: Any, kwargs: Any, signature: Signature, changing: Set[int]) -> Trace:
+    def _capture(
+        self,
+        args: Any,
+        kwargs: Any,
+        signature: Signature,
+        changing: Set[int],
+        donated: frozenset[int],
+    ) -> Trace:
         """Trace the call; code that cannot take lifted numbers gets the plain ones."""
         if not changing:
-            return Trace(self.function, args, kwargs)
+            return Trace(self.function, args, kwargs, donated=donated)
         try:
-            return Trace(self.function, args, kwargs, changing)
+            return Trace(self.function, args, kwargs, changing, donated=donated)
         except (TypeError, ValueError, AttributeError):
             self._changing[signature.structure] = set()
-            return Trace(self.function, args, kwargs)
+            return Trace(self.function, args, kwargs, donated=donated)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
         """The trace for a call that is not made, and the leaves of its arguments."""
@@ -286,14 +301,20 @@ def compiled(trace: Trace) -> Program:
 
 
 def jit(
-    function: Callable[..., Any] | None = None, *, check: bool = False, dynamic: Dynamic = False
+    function: Callable[..., Any] | None = None,
+    *,
+    check: bool = False,
+    dynamic: Dynamic = False,
+    donate: Donate = False,
 ) -> Any:
     """Compile a function of tensors: `@jit`, `@jit(check=True)` or `jit(function)`.
 
     With `check=True` every call also runs the plain function and compares. `dynamic` says which
     axes of tensor arguments may have any length in one program: `{"x": 0, "y": (0, 1)}` names
     arguments (or their places) and axes; True takes those that differ from one call to the next.
+    `donate` names arguments (or their places; True: all) whose memory results may take: tensors
+    given there cannot be used after the call.
     """
     if function is None:
-        return lambda f: JitFunction(f, check, dynamic)
-    return JitFunction(function, check, dynamic)
+        return lambda f: JitFunction(f, check, dynamic, donate)
+    return JitFunction(function, check, dynamic, donate)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Set
+import inspect
+from collections.abc import Callable, Hashable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 from ridgeline.dtypes import DType
+from ridgeline.errors import ArgumentError
 from ridgeline.graph.node import TensorType
 from ridgeline.tensors.cells import GRAPH, Cell, Step
 from ridgeline.tensors.modes import modes
@@ -98,3 +100,22 @@ def difference(before: Signature, after: Signature) -> str:
 
 def _shown(leaf: Any) -> str:
     return str(leaf) if isinstance(leaf, TensorSpec) else repr(leaf)
+
+
+def argument_value(
+    function: Callable[..., Any], argument: str | int, args: Any, kwargs: Any, option: str
+) -> Any:
+    """The value of an argument that an option of jit names by its name or place."""
+    if isinstance(argument, int):
+        return args[argument] if -len(args) <= argument < len(args) else None
+    if argument in kwargs:
+        return kwargs[argument]
+    called = getattr(function, "forward", function)  # a module's own names
+    names = list(inspect.signature(called).parameters)
+    if argument not in names:
+        raise ArgumentError(
+            f"jit: {option} names the argument {argument!r}, which the function does not have",
+            help=f"its arguments are {', '.join(names)}",
+        )
+    place = names.index(argument)
+    return args[place] if place < len(args) else None

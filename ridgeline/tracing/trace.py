@@ -11,6 +11,7 @@ from weakref import ref
 from ridgeline.config import config
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
+from ridgeline.graph.origins import short_path, user_frame
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.prepare import prepare
@@ -31,6 +32,7 @@ from ridgeline.tracing.capture import (
     NumberInput,
     Source,
 )
+from ridgeline.tracing.donation import donated_pairs, give_away
 from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.effects import (
     Effects,
@@ -89,7 +91,10 @@ class Trace:
         kwargs: Any,
         changing: Set[int] = frozenset(),
         pattern: Pattern | None = None,
+        donated: Set[int] = frozenset(),
     ) -> None:
+        self.donated = donated  # places of tensors that a call is given for good
+        self.name = getattr(function, "__qualname__", repr(function))
         with nullcontext() if pattern is None else pattern.facts.deciding():
             self._build(function, args, kwargs, changing, pattern)
 
@@ -179,7 +184,7 @@ class Trace:
         for leaf in returned:
             if isinstance(leaf, Tensor):
                 if id(leaf) not in made:  # one tensor returned twice is one tensor
-                    made[id(leaf)] = return_spec(capture, leaf, leaves, outputs)
+                    made[id(leaf)] = return_spec(capture, leaf, leaves, outputs, self.donated)
                 leaf = made[id(leaf)]
             self.returns.append(leaf)
         writes, changed = [], []
@@ -279,8 +284,18 @@ class Trace:
         plain = (CellInput, ArgumentInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
         places = {place_key(source): n for n, source in self.readers}
-        self.program: Runnable = make(prepared, self.slots, pairs(self.effects, places))
-        self.handover = Handover(self.effects, places, self.program.replaceable)
+        taken = pairs(self.effects, places)
+        given = self._given_pairs(taken)
+        taken += [(output, places.get(place_key(source), -1)) for output, source in given]
+        self.program: Runnable = make(prepared, self.slots, taken)
+        self.handover = Handover(self.effects, given, places, self.program.replaceable)
+
+    def _given_pairs(self, taken: Sequence[tuple[int, int]]) -> list[tuple[int, Source]]:
+        """Returned outputs that may lie in the memory of donated arguments."""
+        outputs = [(r.output, r.type) for r in self.returns if isinstance(r, Fresh)]
+        donated = [(place, self.signature.leaves[place].type) for place in sorted(self.donated)]
+        found = donated_pairs(outputs, donated, taken)
+        return [(output, ArgumentInput(place)) for output, place in found]
 
     def _steady_sources(self, inputs: Mapping[Node, Source]) -> dict[Node, SteadySource]:
         """The tensors and numbers that inference reads and does not change."""
@@ -298,6 +313,8 @@ class Trace:
         """True where all that a call does is to return one new tensor without a history."""
         only = self.returns[0] if len(self.returns) == 1 else None
         if not isinstance(only, Fresh) or only.mode == GRAPH or self.result_structure is not None:
+            return False
+        if self.donated:
             return False
         changes = self.effects
         return not (changes.writes or changes.gradients or changes.modes or changes.drawn)
@@ -444,6 +461,10 @@ class Trace:
             owner = change.owner if change.place is None else leaves[change.place]
             value = change.value
             owner.grad = fresh(value, nodes) if isinstance(value, Fresh) else value
+        if self.donated:
+            frame = user_frame()
+            line = f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
+            give_away([leaves[place] for place in self.donated], self.name, line)
         if len(self.returns) == 1 and self.result_structure is None:
             return result_of(self.returns[0], nodes, leaves)
         values: list[Any] = []

@@ -276,3 +276,89 @@ def test_a_step_needs_no_second_copy_of_its_state() -> None:
     for _ in range(3):
         step(x).item()
     assert pool.peak - start < held // 8
+
+
+# ---- donated arguments ---------------------------------------------------------------------------
+
+
+def test_a_result_takes_the_memory_of_a_donated_argument() -> None:
+    step = rl.jit(lambda state, by: state * by, donate="state")
+    x = state()
+    before = address(x)
+    for _ in range(4):
+        x = step(x, rl.tensor(2.0))
+        assert address(x) == before
+    np.testing.assert_array_equal(x.numpy(), np.arange(64) * 16.0)
+
+
+def uses() -> dict[str, Callable[[Tensor], object]]:
+    return {
+        "read": lambda t: t.numpy(),
+        "operand": lambda t: t + 1,
+        "written": lambda t: t.add_(1),
+        "viewed": lambda t: t[0].item(),
+        "given": rl.jit(lambda t: t * 3),
+        "mapped": lambda t: rl.vmap(lambda v: v + t.sum())(rl.ones(2)),
+        "donated": rl.jit(lambda t: t * 3, donate=0),
+    }
+
+
+@pytest.mark.parametrize("use", list(uses()))
+def test_a_donated_tensor_is_gone(use: str) -> None:
+    step = rl.jit(lambda x: x + 1, donate=True)
+    x = state()
+    view = x[2:4]
+    step(x)
+    with pytest.raises(rl.RidgelineError, match="RL0405") as found:
+        uses()[use](x)
+    assert "test_handover.py:" in str(found.value) and "float32[64]" in str(found.value)
+    with pytest.raises(rl.RidgelineError, match="RL0405"):
+        view.numpy()
+    assert list(x.shape) == [64]
+
+
+def test_captured_donated_tensors_are_gone_too() -> None:
+    x = state()
+    rl.jit(lambda x: x + 1, donate=True)(x)
+    with pytest.raises(rl.RidgelineError, match="RL0405"):
+        rl.jit(lambda y: y + x)(rl.ones(64))
+
+
+def test_other_holders_of_donated_memory_keep_it() -> None:
+    step = rl.jit(lambda x: x * 2, donate=0)
+    a = rl.arange(64, dtype=rl.float32)
+    x, y = a + 1, a + 1
+    x.sum().item()
+    later = x - 1
+    step(x)
+    np.testing.assert_array_equal(y.numpy(), np.arange(64) + 1.0)
+    np.testing.assert_array_equal(later.numpy(), np.arange(64) * 1.0)
+
+
+def test_structures_and_results_that_are_arguments() -> None:
+    step = rl.jit(lambda state, k: ({"a": state["a"] + k, "b": state["b"]}, k), donate="state")
+    given = {"a": rl.zeros(8), "b": rl.ones(8)}
+    k = rl.ones(8)
+    made, same = step(given, k)
+    assert same is k and made["b"] is not given["b"]
+    np.testing.assert_array_equal(made["a"].numpy(), np.ones(8))
+    np.testing.assert_array_equal(made["b"].numpy(), np.ones(8))
+    with pytest.raises(rl.RidgelineError, match="RL0405"):
+        given["b"].numpy()
+
+
+def test_a_donated_tensor_takes_no_gradient() -> None:
+    w = rl.full((4,), 3.0).requires_grad_()
+    loss = rl.jit(lambda w: (w * w).sum(), donate=0)(w)
+    assert loss.item() == 36.0
+    with pytest.raises(rl.RidgelineError, match="RL0405"):
+        loss.backward()
+
+
+def test_what_cannot_be_donated() -> None:
+    with pytest.raises(rl.RidgelineError, match="view"):
+        rl.jit(lambda x: x + 1, donate=0)(state()[2:])
+    with pytest.raises(rl.RidgelineError, match="'z'"):
+        rl.jit(lambda x: x + 1, donate="z")(state())
+    with pytest.raises(rl.RidgelineError, match="donate is"):
+        rl.jit(lambda x: x + 1, donate=(1.5,))  # type: ignore[arg-type]
