@@ -8,7 +8,7 @@ write gives a tensor a new buffer, and memory shared with NumPy counts as new in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -83,19 +83,25 @@ def steady_nodes(
 
 
 def steady_values(
-    roots: Sequence[Node], is_input: Callable[[Node], bool], sources: Mapping[Node, SteadySource]
+    roots: Sequence[Node],
+    is_input: Callable[[Node], bool],
+    sources: Mapping[Node, SteadySource],
+    packed: Collection[Node] = (),
 ) -> list[Node]:
     """The largest values that depend on these sources alone and take work to compute.
 
-    Views cost nothing where they are read, and what is larger than all it comes from is cheaper to
-    compute than to read. Results are made anew by every call.
+    Views cost nothing where they are read, unless their order matters (`packed`), and what is
+    larger than all it comes from is cheaper to compute than to read. Results are made anew by
+    every call.
     """
     below = steady_nodes(roots, is_input, sources)
     results = set(roots)
 
     def is_value(node: Node) -> bool:
-        pure = node in below and node not in sources and node not in results
-        return pure and node.op.family != "movement" and 0 < _elements(node) <= below[node]
+        if node not in below or node in sources or node in results:
+            return False
+        worth = node.op.family != "movement" and 0 < _elements(node) <= below[node]
+        return worth or node in packed
 
     tops = topological(roots, lambda n: is_input(n) or is_value(n))
     return [node for node in tops if is_value(node)]

@@ -52,6 +52,7 @@ from ridgeline.tracing.effects import (
 )
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.handover import Handover, pairs, place_key
+from ridgeline.tracing.packing import pack_weights
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
 from ridgeline.tracing.steady import Steady, SteadySource, steady_nodes, steady_values
@@ -260,7 +261,9 @@ class Trace:
         if sources:
             is_steady = steady_nodes(prepared, is_input, sources).__contains__
             prepared = fold_batch_norms(prepared, is_input, is_steady)
-        values = steady_values(prepared, is_input, sources) if sources else []
+            is_steady = steady_nodes(prepared, is_input, sources).__contains__
+            prepared, packed = pack_weights(prepared, is_input, is_steady)
+        values = steady_values(prepared, is_input, sources, packed) if sources else []
         self.steady = Steady(values, sources) if values else None
         kept = () if self.steady is None else self.steady.values
 

@@ -17,7 +17,7 @@ from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Alloc, For, statements
 from ridgeline.loops.printer import print_kernel
-from ridgeline.schedules import contraction
+from ridgeline.schedules import panels
 from ridgeline.schedules.machine import Machine
 
 WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
@@ -47,9 +47,9 @@ def shapes(form: str, m: int, n: int, k: int) -> tuple[tuple[int, ...], tuple[in
 def test_packed_panels_mean_the_plain_loops(
     kind: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contraction, "_LEAST_STRIP", 64)
-    monkeypatch.setattr(contraction, "_LEAST_REUSE", 2)
-    monkeypatch.setattr(contraction, "_LEAST_BLOCK", 8)
+    monkeypatch.setattr(panels, "_LEAST_STRIP", 64)
+    monkeypatch.setattr(panels, "_LEAST_REUSE", 2)
+    monkeypatch.setattr(panels, "_LEAST_BLOCK", 8)
     form = FORMS[kind]
     left, right = shapes(form, 8, 36, 17)
     compiled, inputs = scheduled(form, left, right, machine)

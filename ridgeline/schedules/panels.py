@@ -1,0 +1,105 @@
+"""Packed panels: the operand in the lanes, copied in the order in which tiles read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, prod
+
+from ridgeline.schedules.accesses import Access
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.tiles import Tile, imbalance
+
+_LEAST_STRIP = 4096  # bytes of an operand worth packing
+_LEAST_REUSE = 8  # tiles that must share a packed strip
+_LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
+_COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how it is read
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """An operand to pack: the rows that share one packed copy, and the summed axes it holds.
+
+    `block` rows of the first shared axis make one task where there would be too few tasks.
+    """
+
+    buffer: str
+    shared_by: tuple[str, ...]
+    axes: tuple[str, ...]
+    square: int  # side of the squares turned in registers, 0 where memory is already in order
+    block: int
+    cycles: float  # packing, per useful multiplication
+    tasks: int
+
+
+def choose_panel(
+    tile: Tile,
+    touched: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> Panel | None:
+    """Pack the operand in the lanes when many tiles read it and a packed strip stays in cache."""
+    if tile.vector not in rows or tile.lanes >= rows[tile.vector]:
+        return None
+    in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) != 0]
+    read = [a for a in in_lanes if any(a.stride(n) for n in inner) and not a.opaque]
+    if len(read) != 1:
+        return None
+    (operand,) = read
+    factors = dict(tile.unroll)
+    others = [n for n in rows if n != tile.vector]
+    shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
+    apart = [n for n in others if operand.stride(n) != 0]
+    axes = sorted((n for n in inner if operand.stride(n) != 0), key=_unit_last(operand))
+    strip = prod(inner[n] for n in axes) * tile.lanes * operand.buffer.dtype.itemsize
+    reuse = prod(ceil(rows[n] / factors.get(n, 1)) for n in shared)
+    fits = _LEAST_STRIP <= strip <= machine.l2_bytes // 2 and not any(n in factors for n in apart)
+    if not fits or reuse < _LEAST_REUSE:
+        return None
+    strips = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
+    together = prod(rows[n] for n in shared)
+    block, blocks = _block(shared[0], together, strips, factors, rows, machine)
+    square, cycles = _packing(operand, tile, axes, inner, machine)
+    uses = prod(rows[n] for n in others if operand.stride(n) == 0)
+    return Panel(
+        operand.buffer.name, tuple(shared), tuple(axes), square, block,
+        cycles * blocks / uses, strips * blocks,
+    )  # fmt: skip
+
+
+def _unit_last(operand: Access) -> Callable[[str], bool]:
+    return lambda name: operand.stride(name) == 1
+
+
+def _packing(
+    operand: Access, tile: Tile, axes: list[str], inner: dict[str, int], machine: Machine
+) -> tuple[int, float]:
+    """The side of the squares to turn, and the cycles an element costs."""
+    if operand.stride(tile.vector) == 1:
+        return 0, _COPIED
+    side = machine.lanes(operand.buffer.dtype.itemsize)
+    if operand.stride(axes[-1]) == 1 and tile.lanes % side == 0 and inner[axes[-1]] >= side:
+        return side, _TURNED
+    return 0, _GATHERED
+
+
+def _block(
+    axis: str,
+    together: int,
+    strips: int,
+    factors: dict[str, int],
+    rows: dict[str, int],
+    machine: Machine,
+) -> tuple[int, int]:
+    """Rows of a block and the number of blocks, so that every core has an equal share."""
+    factor, size = factors.get(axis, 1), rows[axis]
+    best = 1
+    for blocks in range(1, 4 * machine.threads + 1):
+        if size % (blocks * factor) or size == blocks * factor:
+            continue
+        if blocks > 1 and together // blocks < _LEAST_BLOCK:
+            continue
+        if imbalance(strips * blocks, machine) < 0.95 * imbalance(strips * best, machine):
+            best = blocks
+    return size // best, best

@@ -1,0 +1,114 @@
+"""What a register tile costs: the cycles of one step of the inner loop and of all around it.
+
+Counted are multiply-adds, vector loads, broadcasts, lanes wasted on a ragged edge, and the work
+before and after the summation.
+"""
+
+from __future__ import annotations
+
+from math import ceil, log2, prod
+
+from ridgeline.schedules.accesses import Access
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.panels import Panel
+from ridgeline.schedules.tiles import Tile, count, elements, imbalance, registers_of
+
+_CACHE_PERIOD = 4096  # bytes after which addresses fall on the same set again
+_STREAMS = 7  # a set holds eight lines, and the other operand needs one
+_COLLISION = 1.0  # cycles of a load whose line was pushed out
+_SCATTERED = 6.0  # cycles to store an element on a line of its own
+_GATHERED = 2.5  # cycles to read one
+
+
+def cost(
+    tile: Tile,
+    panel: Panel | None,
+    loads: list[Access],
+    stores: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> float:
+    """Estimated cycles per useful multiplication."""
+    sizes = {**rows, **inner}
+    width = elements(loads, machine)
+    registers = registers_of(tile.lanes, width)
+    unroll = dict(tile.unroll)
+    copies = prod(unroll.values())
+    accumulators = copies * registers
+    moving = [a for a in loads if a.stride(tile.vector) != 0]
+    repeated = [f for n, f in tile.unroll if all(a.stride(n) == 0 for a in moving)]
+    held = prod(repeated) if len(repeated) < len(tile.unroll) else 1
+    live = accumulators + registers + held
+    traffic = 0.0
+    for load in loads:
+        times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
+        packed = panel is not None and load.buffer.name == panel.buffer
+        stride = 1 if packed else load.stride(tile.vector)
+        traffic += times * _load_cost(stride, tile.lanes, registers)
+        if not packed and _collide(load, tile):
+            traffic += times * _COLLISION
+    passes = _passes(tile.lanes, width, machine)
+    traffic *= passes
+    # multiply-adds wait for one another unless there are enough of them in flight
+    arithmetic = max(accumulators * passes, 4.0)
+    step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
+    if live > machine.registers:
+        step += 2.0 * (live - machine.registers)
+    folded = prod(inner.values())
+    trips: float = folded
+    if tile.vector in inner:
+        trips = folded / sizes[tile.vector] * ceil(sizes[tile.vector] / tile.lanes)
+    ending = copies * _store_cost(stores, tile, width)
+    if tile.vector in inner:
+        ending += copies * (3.0 * log2(max(tile.lanes, 2)) + 2.0 * registers)
+    useful_lanes = sizes[tile.vector] / _pieces(sizes[tile.vector], tile.lanes, width, machine)
+    waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
+    ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
+    per_tile = trips * step + ending
+    useful = copies * folded * (1.0 if tile.vector in inner else useful_lanes)
+    tasks = count(tile, rows) if panel is None else panel.tasks
+    cycles = per_tile / useful * waste * (1 + 0.03 * ragged)
+    if panel is not None:
+        cycles += panel.cycles
+    return cycles * imbalance(tasks, machine)
+
+
+def _pieces(size: int, lanes: int, width: int, machine: Machine) -> float:
+    """Vectors along an axis; the last one counts for the part of the others that it takes."""
+    whole, rest = divmod(size, lanes)
+    if not rest:
+        return whole
+    part = registers_of(rest, width) * _passes(rest, width, machine)
+    return whole + part / (registers_of(lanes, width) * _passes(lanes, width, machine))
+
+
+def _passes(lanes: int, width: int, machine: Machine) -> float:
+    """How long an instruction takes next to one over a full register."""
+    return 0.5 if machine.half_units and 2 * lanes <= width else 1.0
+
+
+def _collide(load: Access, tile: Tile) -> bool:
+    """True for streams that fall on one set of the nearest cache, more of them than it holds."""
+    size = load.buffer.dtype.itemsize
+    apart = [f for n, f in tile.unroll if (load.stride(n) or 1) * size % _CACHE_PERIOD == 0]
+    return prod(apart) > _STREAMS
+
+
+def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
+    if stride == 0:
+        return 0.6
+    if stride == 1:
+        return 1.0 * registers
+    if stride is not None and 2 <= stride <= 4:
+        return (1.0 + stride) * registers
+    return _GATHERED * lanes
+
+
+def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
+    registers = registers_of(tile.lanes, width)
+    total = 0.0
+    for store in stores:
+        stride = store.stride(tile.vector)
+        total += 1.5 * registers if stride in (0, 1) else _SCATTERED * tile.lanes
+    return total + registers

@@ -1,0 +1,90 @@
+"""In which order a contraction would best find an operand in memory.
+
+An operand that stays the same from call to call is worth laying out once in the order in which
+register tiles read it: strips of as many lanes as a tile has, each with all summed axes inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.loops.lower import GroupLowering
+from ridgeline.ops.contract import ContractAttrs, contract
+from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.contraction import best_tile
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.panels import Panel
+from ridgeline.schedules.tile_cost import cost
+from ridgeline.schedules.tiles import Tile, candidates, count, elements
+
+_LEAST_SHARING = 16  # rows that read each element; for fewer, reading it at all is what takes time
+_LEAST_GAIN = 0.98  # of the time without
+
+
+@dataclass(frozen=True, slots=True)
+class Strips:
+    """Cut this iteration axis of a contraction into strips of so many lanes."""
+
+    axis: int
+    lanes: int
+
+
+def best_strips(contraction: Node, which: int, machine: Machine) -> Strips | None:
+    """The strips in which an operand is read fastest; None where its own order serves as well."""
+    left, right = (operand.types[0] for operand in contraction.inputs)
+    return _best(left, right, contraction.attrs, which, machine)
+
+
+@lru_cache(maxsize=1024)
+def _best(
+    left: TensorType, right: TensorType, attrs: ContractAttrs, which: int, machine: Machine
+) -> Strips | None:
+    sizes = [e for e in attrs.extents if isinstance(e, int)]
+    if len(sizes) < len(attrs.extents) or 0 in sizes:
+        return None
+    contraction = contract(leaf(left), leaf(right), attrs)
+    lowered = GroupLowering(
+        [contraction], [contraction], lambda node: node is not contraction, "weights"
+    ).lower()
+    rows = {a.name: sizes[n] for a, n in zip(lowered.rows, attrs.output)}
+    summed = [n for n in range(len(sizes)) if n not in attrs.output]
+    inner = {a.name: sizes[n] for a, n in zip(lowered.inner, summed)}
+    touched = accesses(lowered.kernel)
+    slot = lowered.slots.index(contraction.inputs[which])
+    (weights,) = [a for a in touched if not a.is_store and a.buffer.slot == slot]
+    if prod(rows[n] for n in rows if weights.stride(n) == 0) < _LEAST_SHARING or not inner:
+        return None
+    plain, _, _ = best_tile(touched, rows, inner, machine)
+    loads = [a for a in touched if not a.is_store]
+    stores = [a for a in touched if a.is_store]
+    best, chosen = plain * _LEAST_GAIN, None
+    for tile in candidates(loads, rows, inner, machine):
+        if _is_strip(tile, weights, loads, rows, inner, machine):
+            panel = Panel(weights.buffer.name, (), (), 0, 0, 0.0, count(tile, rows))
+            cycles = cost(tile, panel, loads, stores, rows, inner, machine)
+            if cycles < best:
+                best, chosen = cycles, tile
+    if chosen is None:
+        return None
+    place = list(rows).index(chosen.vector)
+    return Strips(attrs.output[place], chosen.lanes)
+
+
+def _is_strip(
+    tile: Tile,
+    weights: Access,
+    loads: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> bool:
+    """True where the lanes are whole vectors along an axis of the weights alone."""
+    axis = tile.vector
+    if axis not in rows or rows[axis] % tile.lanes or tile.lanes % elements(loads, machine):
+        return False
+    alone = all((a.stride(axis) == 0) == (a is not weights) for a in loads)
+    held = prod(inner[n] for n in inner if weights.stride(n) != 0) * tile.lanes
+    return alone and held * weights.buffer.dtype.itemsize <= machine.l2_bytes // 2

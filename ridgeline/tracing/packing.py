@@ -1,0 +1,102 @@
+"""Weights that stay the same from call to call, laid out once as their contraction reads them.
+
+%2 = contract %x, %w [output channels, summed]     becomes   %p = permute (reshape %w), kept
+                                                             %2 = reshape (contract %x, %p)
+
+where `%p` has strips of channels outermost and a strip's channels innermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ridgeline.compiler.cpu import machine
+from ridgeline.devices import CPU
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contract
+from ridgeline.ops.movement import permute, reshape
+from ridgeline.schedules.weights import Strips, best_strips
+
+Test = Callable[[Node], bool]
+
+
+def pack_weights(
+    roots: Sequence[Node], is_input: Test, is_steady: Test
+) -> tuple[list[Node], set[Node]]:
+    """The graph with steady operands of contractions in strips, and these operands."""
+    facts = machine()
+    packed: set[Node] = set()
+
+    def replaced(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is not CONTRACT or current.types[0].device != CPU:
+            return None
+        which = [n for n, operand in enumerate(current.inputs) if is_steady(operand)]
+        if len(which) != 1 or not _all_plain(_maps(current.attrs)[which[0]]):
+            return None
+        strips = best_strips(current, which[0], facts)
+        if strips is None:
+            return None
+        weights = _in_strips(inputs[which[0]], _maps(current.attrs)[which[0]], current, strips)
+        packed.add(weights)
+        operands = [weights if n == which[0] else operand for n, operand in enumerate(inputs)]
+        made = contract(operands[0], operands[1], _cut(current.attrs, which[0], strips))
+        return reshape(made, current.shape)
+
+    return rebuild(roots, replaced, is_input), packed
+
+
+def _maps(attrs: ContractAttrs) -> tuple[tuple[AxisMap, ...], tuple[AxisMap, ...]]:
+    return attrs.left, attrs.right
+
+
+def _all_plain(maps: Sequence[AxisMap]) -> bool:
+    """True where every index is one axis, and no two the same."""
+    axes = [m.plain for m in maps]
+    return None not in axes and len(set(axes)) == len(axes)
+
+
+def _order(maps: Sequence[AxisMap], output: Sequence[int], cut: int) -> list[int]:
+    """The places of the operand's axes in strips: rows, the axis that is cut, then summed ones."""
+    places = range(len(maps))
+    rows = [p for p in places if maps[p].plain in output and maps[p].plain != cut]
+    return [
+        *rows,
+        *(p for p in places if maps[p].plain == cut),
+        *(p for p in places if maps[p].plain not in output),
+    ]
+
+
+def _in_strips(weights: Node, maps: Sequence[AxisMap], current: Node, strips: Strips) -> Node:
+    """The operand cut along its axis, lanes innermost."""
+    place = next(p for p, m in enumerate(maps) if m.plain == strips.axis)
+    shape = weights.shape
+    length = shape[place]
+    assert isinstance(length, int)
+    pieces = length // strips.lanes
+    cut = reshape(weights, (*shape[:place], pieces, strips.lanes, *shape[place + 1 :]))
+    order = [p + (p > place) for p in _order(maps, current.attrs.output, strips.axis)]
+    return permute(cut, (*order, place + 1))
+
+
+def _cut(attrs: ContractAttrs, which: int, strips: Strips) -> ContractAttrs:
+    """The contraction with one axis as two: axis numbers behind it move up by one."""
+    number, lanes = strips.axis, strips.axis + 1
+
+    def moved(a: int) -> int:
+        return a + (a > number)
+
+    def renumbered(index: AxisMap) -> AxisMap:
+        return AxisMap(tuple((moved(a), c) for a, c in index.terms), index.offset)
+
+    extent = attrs.extents[number]
+    assert isinstance(extent, int)
+    parts = (extent // strips.lanes, strips.lanes)
+    extents = (*attrs.extents[:number], *parts, *attrs.extents[number + 1 :])
+    output: list[int] = []
+    for a in attrs.output:
+        output += [number, lanes] if a == number else [moved(a)]
+    sides = [tuple(map(renumbered, maps)) for maps in _maps(attrs)]
+    order = _order(_maps(attrs)[which], attrs.output, number)
+    sides[which] = (*(sides[which][p] for p in order), axis(lanes))
+    return ContractAttrs(extents, tuple(output), sides[0], sides[1])

@@ -1,0 +1,82 @@
+"""Steady weights in strips: the same results, laid out once, and again when they change."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ridgeline as rl
+from ridgeline import dtypes
+from ridgeline.functions.linear import einsum
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import TensorType, leaf, topological
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.weights import best_strips
+from ridgeline.tracing import packing
+
+WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
+NARROW = Machine(32, 16, 4, 32 << 10, 512 << 10, 16 << 20)
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW])
+@pytest.mark.parametrize("kind", ["convolution", "linear", "grouped"])
+def test_the_graph_means_the_same(
+    kind: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "machine", lambda: machine)
+    forms = {
+        "convolution": ("nchwrs,ocrs->nohw", (2, 40, 6, 6, 3, 3), (64, 40, 3, 3)),
+        "linear": ("bsk,ok->bso", (2, 40, 96), (128, 96)),
+        "grouped": ("gmk,gok->gmo", (3, 50, 80), (3, 64, 80)),
+    }
+    form, left, right = forms[kind]
+    given = [leaf(TensorType(shape, dtypes.float32)) for shape in (left, right)]
+    root = einsum(form, *given)
+    (made,), packed = packing.pack_weights(
+        [root], given.__contains__, lambda node: given[0] not in topological([node])
+    )
+    assert made is not root and len(packed) == 1
+    source = np.random.default_rng(1)
+    arrays = [source.integers(-4, 5, shape).astype(np.float32) for shape in (left, right)]
+    values = dict(zip(given, arrays))
+    wanted, found = evaluate([root, made], values)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_weights_that_few_rows_read_stay_as_they_are() -> None:
+    given = [leaf(TensorType(shape, dtypes.float32)) for shape in ((1, 512), (1000, 512))]
+    assert best_strips(einsum("mk,nk->mn", *given), 1, WIDE) is None
+
+
+@pytest.mark.parametrize("channels,size,stride", [(64, 14, 1), (64, 14, 2), (50, 9, 1)])
+def test_convolutions_under_jit(channels: int, size: int, stride: int) -> None:
+    layer = rl.nn.Conv2d(32, channels, 3, stride, 1)
+    x = normal(1, 32, size, size)
+    run = rl.jit(lambda x: rl.nn.functional.relu(layer(x)))
+    for seed in range(2):  # weights that change are laid out again
+        weight, bias = normal(channels, 32, 3, 3, seed=seed) * 0.1, normal(channels, seed=seed + 9)
+        layer.load_state_dict({"weight": rl.tensor(weight), "bias": rl.tensor(bias)})
+        with rl.no_grad():
+            results = [run(rl.tensor(x)).numpy() for _ in range(2)]
+        exact = torch.nn.functional.conv2d(
+            *(torch.from_numpy(a).double() for a in (x, weight, bias)), stride, 1
+        )
+        for result in results:
+            np.testing.assert_allclose(result, exact.relu().numpy(), rtol=2e-5, atol=2e-5)
+
+
+def test_what_is_packed_is_read_in_order() -> None:
+    layer = rl.nn.Conv2d(64, 128, 3, padding=1, bias=False)
+    run = rl.jit(lambda x: layer(x))
+    with rl.no_grad():
+        run(rl.tensor(normal(1, 64, 14, 14)))
+    text = run.explanation(detail="loops")
+    assert "_read[" not in text and re.search(r": float32\[\d+, 64, 3, 3, \d+\]", text)
