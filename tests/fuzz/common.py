@@ -7,6 +7,7 @@ from tests.fuzz.flow import (
     control_flow,
     end_gradient,
     mapped,
+    outside_state,
     python_branch,
     python_state,
 )
@@ -29,5 +30,5 @@ COMMON = {
     permute: 3, reshape: 3, unsqueeze: 2, index: 4, flip: 2, join: 3, pad: 2, triangle: 1, split: 2,
     gather: 4, scatter: 3, write: 4, view_then_write: 2, masked_write: 2, begin_gradient: 3,
     end_gradient: 5, python_state: 2, python_branch: 1, mapped: 1,
-    control_flow: 2,
+    control_flow: 2, outside_state: 2,
 }  # fmt: skip

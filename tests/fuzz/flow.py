@@ -39,6 +39,21 @@ def python_state(m: Maker) -> Statement | None:
     return m.let(f"{a.name} * {m.rng.choice(('K', 'BOX.scale', 'BOX.shifts[0]'))}")
 
 
+def outside_state(m: Maker) -> list[Statement] | None:
+    """A tensor from outside the function, written and read by every call."""
+    a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half and v.size > 0)
+    if a is None:
+        return None
+    value, place = f"{a.name}.detach().sum().to(f32)", m.rng.randrange(3)
+    value = f"rl.tanh({value})" if m.flavour == "smooth" else f"{value} % 5"
+    forms = [f"S.add_({value})", f"S[{place}] = {value}", f"S[{place}:] += 1", "S.mul_(2).sub_(1)",
+             "S.copy_(S.flip(0) + 1)", f"S.fill_({place})"]  # fmt: skip
+    reads = [f"{a.name} + S[{place}].to({a.name}.dtype)", "S * 2", "S.flip(0)", "S[1:] + S[:2]"]
+    made = [Statement(text) for text in m.rng.sample(forms, m.rng.randint(1, 2))]
+    made.insert(m.rng.randint(0, len(made)), m.let(m.rng.choice(reads)))
+    return made
+
+
 def python_branch(m: Maker) -> Statement | None:
     a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half)
     if a is None:

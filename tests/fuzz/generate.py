@@ -78,7 +78,7 @@ class Maker:
         """Everything bound so far."""
         found = []
         for name, value in self.names.items():
-            if isinstance(value, rl.Tensor):
+            if isinstance(value, rl.Tensor) and name != "S":
                 shape = tuple(int(s) for s in value.shape)
                 found.append(Var(name, shape, value.dtype.name, bool(value.requires_grad)))
         return found

@@ -121,9 +121,11 @@ def settings(module: Any, wide: bool = False, place: str = "cpu") -> dict[str, A
     """The names a program's text uses besides its variables.
 
     `wide` makes every float a float64: the truth that smooth programs are measured against. `D` is
-    the device. `K` and `BOX` are Python state that changes between calls.
+    the device. `K` and `BOX` are Python state that changes between calls, `S` is a tensor from
+    outside that programs read and write.
     """
     floats = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
     named = {k: getattr(module, "float64" if wide else v) for k, v in floats.items()}
     state = {"K": 2, "BOX": SimpleNamespace(scale=3, shifts=[1, 2])}
-    return {**named, **state, "rl": module, "D": place}
+    kept = module.zeros(3, dtype=named["f32"], device=place)
+    return {**named, **state, "S": kept, "rl": module, "D": place}

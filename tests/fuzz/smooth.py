@@ -76,7 +76,26 @@ def loss(m: Maker) -> Statement | None:
     return m.let(m.rng.choice(forms))
 
 
-_OWN = {unary: 10, binary: 8, convert: 2, rows: 9, loss: 2, product: 4, convolution: 2}
+def attention(m: Maker) -> Statement | None:
+    """Queries, keys and values of one variable, with what masks and scales them."""
+    a = m.pick(lambda v: v.floating and v.rank in (3, 4) and v.size > 0)
+    if a is None:
+        return None
+    n, length = a.name, a.shape[-2]
+    short = m.rng.randint(1, length)
+    keys, values = f"rl.flip({n}, [-2])[..., :{short}, :]", f"rl.tanh({n})[..., :{short}, :]"
+    lower = f"rl.arange({short}, device=D) <= rl.arange({length}, device=D)[:, None]"
+    options = ["", ", scale=0.3", f", attn_mask={lower}", ", attn_mask=rl.zeros_like("
+               f"{n})[..., :1].expand({[*a.shape[:-1], short]})"]  # fmt: skip
+    if short == length:
+        options += [", is_causal=True"] * 2
+    called = "rl.nn.functional.scaled_dot_product_attention"
+    return m.let(f"{called}({n}, {keys}, {values}{m.rng.choice(options)})")
+
+
+_OWN = {
+    unary: 10, binary: 8, convert: 2, rows: 9, loss: 2, product: 4, convolution: 2, attention: 3,
+}  # fmt: skip
 _UNSUITED = ("masked_write",)
 _SHARED = {f: w for f, w in COMMON.items() if f.__name__ not in _UNSUITED}
 MAKERS = ([*_SHARED, *_OWN], [*_SHARED.values(), *_OWN.values()])

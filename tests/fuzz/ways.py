@@ -2,7 +2,8 @@
 
 A *call* of a program is a choice of inputs and of the Python state it reads. Every way runs the
 same calls, on fresh tensors and from the same random state, and gives for each the returned values,
-what the arguments hold afterwards, and the random state.
+what the arguments and the tensor from outside hold afterwards, the random state, and what was
+returned and given once more after all calls.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def _set_state(names: dict[str, Any], state: int) -> None:
     names["K"] = 2 + state
     names["BOX"].scale = 3 - state
     names["BOX"].shifts[0] = 1 + state
+    names["S"].fill_(state)
 
 
 def _outcome(results: Sequence[Any], arguments: Sequence[Any]) -> Results:
@@ -72,15 +74,19 @@ def _run(
 ) -> list[Results]:
     function, names = _function(program, rl, wide, place)
     runner = around(function)
-    outcomes = []
+    outside = [names["S"], names["S"][:2]]
+    outcomes, held = [], []
     for inputs, state in calls:
         _set_state(names, state)
         rl.manual_seed(program.seed)
         given = [_widened(array, wide) for array in program.values(inputs)]
         arguments = [rl.tensor(array, device=place) for array in given]
         returned = runner(*arguments)
-        outcomes.append([*_outcome(returned, arguments), np.array(rl.get_rng_state(), np.uint64)])
-    return outcomes
+        outcome = _outcome(returned, [*arguments, *outside])
+        outcomes.append([*outcome, np.array(rl.get_rng_state(), np.uint64)])
+        held.append((returned, arguments))
+    later = [_outcome(*pair) for pair in held]
+    return [[*outcome, *same] for outcome, same in zip(outcomes, later)]
 
 
 def _widened(array: Array, wide: bool) -> Array:
@@ -120,11 +126,12 @@ def jitted(program: Program, calls: Sequence[Call], place: str) -> list[Results]
 def by_torch(program: Program, calls: Sequence[Call]) -> list[Results]:
     """The same text on torch."""
     function, names = _function(program, torch)
+    outside = [names["S"], names["S"][:2]]
     outcomes = []
     for inputs, state in calls:
         _set_state(names, state)
         arguments = [_torch_tensor(a) for a in program.values(inputs)]
-        outcomes.append(_outcome(function(*arguments), arguments))
+        outcomes.append(_outcome(function(*arguments), [*arguments, *outside]))
     return outcomes
 
 
