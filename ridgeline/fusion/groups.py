@@ -23,7 +23,7 @@ from ridgeline.fusion.values import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
-from ridgeline.loops.chains import ONE_EACH, ChainLowering, is_chain
+from ridgeline.loops.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
 from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
@@ -286,7 +286,7 @@ class Fuser:
         if key in self.refused:
             return
         try:
-            if sum(v.op is CONTRACT for v in (*a.values, *b.values)) > 2:
+            if sum(v.op is CONTRACT for v in (*a.values, *b.values)) > MOST_CONTRACTIONS:
                 raise NotFusable(ONE_EACH)  # known without trying
             if self._between(a, b):
                 raise NotFusable("another kernel stands between them")

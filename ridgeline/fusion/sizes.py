@@ -24,4 +24,9 @@ def work_bytes(node: Node) -> float:
     """The bytes that could be moved while a node is computed from its inputs."""
     if node.op.family != "pointwise":
         return 0.0
-    return elements(node) * (_COSTLY_OPS if node.op.name in _COSTLY else 1) / _FLOPS_PER_BYTE
+    return elements(node) * (_COSTLY_OPS if is_costly(node) else 1) / _FLOPS_PER_BYTE
+
+
+def is_costly(node: Node) -> bool:
+    """True for transcendental functions."""
+    return node.op.name in _COSTLY

@@ -2,7 +2,8 @@
 
 Folds (reductions, contractions) and results are. A pointwise value is recomputed inside its
 users, unless several of them need it and storing it moves fewer bytes than reading its inputs
-again. Contractions read each operand many times, so their operands lie in memory.
+again. Contractions read each operand many times, so their operands lie in memory, and so does what
+takes a transcendental function and is then read many times over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from ridgeline import scalars
 from ridgeline.fusion.cuts import cuts
 from ridgeline.fusion.recompute import recomputed
-from ridgeline.fusion.sizes import elements, nbytes, work_bytes
+from ridgeline.fusion.sizes import elements, is_costly, nbytes, work_bytes
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.passes.complex_pairs import complex_pairs
@@ -27,7 +28,7 @@ from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.index_checks import index_flag
-from ridgeline.ops.movement import CONCAT, PAD, RESHAPE
+from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, RESHAPE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
 
@@ -35,6 +36,7 @@ from ridgeline.ops.reinterpret import ALIAS
 Whole = Callable[[Node], Sequence[View] | None]
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
+_MANY = 16  # readers of each element for which a transcendental function is computed but once
 _MOST_SITES = 64  # kernels that need a value; more of them decide nothing
 
 
@@ -113,6 +115,8 @@ def choose_values(
             stored.add(node)
         if node.op is CONTRACT:
             stored.update(_operands_in_memory(node, is_input, converts(node)))
+        if node.op is BROADCAST and elements(node) >= _MANY * elements(node.inputs[0]):
+            stored.update(_costly_base(node, is_input))
     sites: dict[Node, set[Node]] = {}
     chosen: list[Node] = []  # stored because it seems cheaper, users first
     for node in reversed(order):
@@ -183,6 +187,22 @@ def _operands_in_memory(
             base = base.inputs[0]
         if not is_input(base) and base.op is not ARG_REDUCE:
             yield base
+
+
+def _costly_base(repeated: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
+    """What a broadcast repeats, where that takes a transcendental function to compute."""
+    base = in_memory(repeated.inputs[0], is_input)
+    stack, seen = [base], {base}
+    while stack:
+        node = stack.pop()
+        if is_input(node) or node.op.family not in ("pointwise", "movement") or is_apart(node):
+            continue
+        if is_costly(node):
+            yield base
+            return
+        fresh = [i for i in node.inputs if i not in seen]
+        seen.update(fresh)
+        stack += fresh
 
 
 def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:

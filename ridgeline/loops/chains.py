@@ -1,4 +1,4 @@
-"""Chains: a contraction, folds over the rows of its result, and a contraction of what they leave.
+"""Chains: contractions, folds over the rows of their results, and contractions of what these leave.
 
 Attention is the example: scores are a contraction, softmax folds each row of them, and a second
 contraction sums the values weighted by it. A row of scores lives in scratch and never in memory:
@@ -8,8 +8,10 @@ contraction sums the values weighted by it. A row of scores lives in scratch and
       for columns: folds, which may leave more in scratch
       for outputs: the second contraction, over the columns
 
-Either contraction may be missing. Every stage has a loop over columns of its own name, so that a
-schedule can treat each as what it is.
+Either contraction may be missing. Without folds there may be two of each, where what is left of
+the second row needs that of the first: the gradient of attention computes the weights and their
+change, and sums both. Every stage has a loop over columns of its own name, so that a schedule can
+treat each as what it is.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Sto
 from ridgeline.loops.lower import (
     Axis,
     Chain,
+    ChainStage,
     GroupLowering,
     Lowered,
     NotFusable,
@@ -37,7 +40,8 @@ from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.views import Index, size_expr, through_reshape
 from ridgeline.ops.contract import CONTRACT, AxisMap
 
-ONE_EACH = "a chain has one contraction before its folds and one after them"
+MOST_CONTRACTIONS = 4
+ONE_EACH = "a chain has one contraction before its folds and one after them, or two without folds"
 _MOST_SUMMED = 256  # terms of a score; for more, packing columns anew for each block of rows costs
 _MOST_VALUES = 1 << 20  # bytes of what is weighted, since every few rows read all of it
 _MOST_COLUMNS = 8192  # of a row in scratch, so that some rows fit into a core's own cache
@@ -48,43 +52,39 @@ class ChainLowering(GroupLowering):
     """Lowers a group with contractions and folds over their rows."""
 
     names: list[str] = field(default_factory=list)
-    score: Buffer | None = None  # while the first stage is built: the sum of one element
-    score_index: set[Index] = field(default_factory=set)  # and where its contraction is read
+    score: Node | None = None  # while a stage of scores is built: its contraction,
+    total: Buffer | None = None  # the sum of one element,
+    score_index: set[Index] = field(default_factory=set)  # and where it is read
 
     def lower(self) -> Lowered:
         """The kernel of the chain."""
-        first, folds, last = self._parts()
-        weights = None if last is None else self._weights(last)
-        matrix = folds[0].inputs[0] if folds else weights
+        early, folds, late = self._parts()
+        weights = [self._weights(last) for last in late]
+        scores = self._matrices(early, folds, weights)
+        matrix = next(iter((*(f.inputs[0] for f in folds), *weights)), None)
         if matrix is None:
             raise NotFusable("two contractions share a kernel only row by row")
-        self._check(matrix, first, folds, last, weights)
+        self._check(matrix, early, folds, late, weights)
         rows = tuple(Axis(f"b{i}", s) for i, s in enumerate(matrix.shape[:-2]))
         rows = (*rows, Axis("m", matrix.shape[-2]))
-        summed = () if first is None else _summed_axes(first)
-        outputs = () if last is None or weights is None else _own_axes(last, weights)
         stages: list[Stmt] = []
-        scores = ""
-        if first is not None:
-            space = self._space_of(matrix, rows)
-            scores = space.inner[0].name
-            stages.append(self._scores(first, matrix, summed, space))
-        roots = [[f.inputs[0]] for f in folds] + [[n] for n in (weights,) if n is not None]
-        roots.append([n for n in self.stored if n.shape == matrix.shape and n is not last])
+        before: list[ChainStage] = []
+        for (first, kept), letter in zip(scores, "kl"):
+            space, summed = self._space_of(matrix, rows), _summed_axes(first, letter)
+            stages.append(self._scores(first, kept, summed, space))
+            before.append(ChainStage(space.inner[0].name, tuple(a.name for a in summed)))
+        roots = [[f.inputs[0]] for f in folds] + [[n] for n in weights]
+        roots.append([n for n in self.stored if n.shape == matrix.shape and n not in late])
         self.plan_staging(roots, self._space_of(matrix, rows, name="c"))
         stages += [self._fold(fold, self._space_of(matrix, rows)) for fold in folds]
-        if last is not None and weights is not None:
-            stages.append(self._kept(weights, self._space_of(matrix, rows)))
-            stages.append(self._weighted(last, weights, outputs, self._space_of(matrix, rows)))
+        after: list[ChainStage] = []
+        for last, weight, column, letter in zip(late, weights, "ef", "np"):
+            own = _own_axes(last, weight, letter)
+            stages.append(self._kept(weight, self._space_of(matrix, rows)))
+            stages.append(self._weighted(last, weight, own, column, self._space_of(matrix, rows)))
+            after.append(ChainStage(column, tuple(a.name for a in own)))
         stages += self._stores(self._space_of(matrix, rows))
-        chain = Chain(
-            columns=self.names[0],
-            scores=scores,
-            summed=tuple(a.name for a in summed),
-            folded=tuple(self.names),
-            weighted="e" if last is not None else "",
-            outputs=tuple(a.name for a in outputs),
-        )
+        chain = Chain(self.names[0], tuple(before), tuple(self.names), tuple(after))
         return self._assembled(sequence(*stages), rows, chain)
 
     def _assembled(self, body: Stmt, rows: tuple[Axis, ...], chain: Chain) -> Lowered:
@@ -95,21 +95,54 @@ class ChainLowering(GroupLowering):
             body = For(axis.name, size_expr(axis.extent), body)
         space = Space(rows, (), (), (), ())
         used = {s.name for s in ir.statements(body) if isinstance(s, For)}
-        folded = tuple(n for n in chain.folded if n in used and n not in (chain.scores, "e"))
+        scores = {stage.columns for stage in chain.scores}
+        folded = tuple(n for n in chain.folded if n in used and n not in scores)
         lowered = self.finished(body, space, CONTRACT)
         return replace(lowered, chain=replace(chain, folded=folded))
 
     # ---- what a chain is ----------------------------------------------------------------------
 
-    def _parts(self) -> tuple[Node | None, list[Node], Node | None]:
-        """The first contraction, the folds over rows, and the last contraction."""
+    def _parts(self) -> tuple[list[Node], list[Node], list[Node]]:
+        """The contractions before the folds over rows, these folds, and the contractions after."""
         contractions = [f for f in self.folds if f.op is CONTRACT]
         late = [c for c in contractions if self._needs_fold_below(c)]
         early = [c for c in contractions if c not in late]
-        if len(late) > 1 or len(early) > 1:
-            raise NotFusable(ONE_EACH)
         folds = [f for f in self.folds if f.op is not CONTRACT]
-        return next(iter(early), None), folds, next(iter(late), None)
+        if max(len(early), len(late)) > (1 if folds else 2):
+            raise NotFusable(ONE_EACH)
+        return early, folds, late
+
+    def _matrices(
+        self, early: list[Node], folds: list[Node], weights: list[Node]
+    ) -> list[tuple[Node, Node]]:
+        """The contractions before the folds in order, each with what is kept of its row."""
+        if len(early) < 2:
+            kept = [f.inputs[0] for f in folds] or weights
+            return [(first, kept[0]) for first in early if kept]
+        both = [w for w in weights if self._reaches(w).issuperset(early)]
+        if not both:
+            raise NotFusable(ONE_EACH)
+        first, second = early
+        for one, other in ((first, second), (second, first)):
+            found = self._made_of(both[0], one, other)
+            if len(found) == 1 and found[0].shape == both[0].shape:
+                return [(one, found[0]), (other, both[0])]
+        raise NotFusable("what two contractions share a row for is not one value of the first")
+
+    def _made_of(self, matrix: Node, one: Node, other: Node) -> list[Node]:
+        """The largest parts of a matrix that depend on one contraction and not on the other."""
+        found: list[Node] = []
+        seen, stack = {matrix}, [matrix]
+        while stack:
+            node = stack.pop()
+            below = self._reaches(node)
+            if one in below and other not in below:
+                found.append(node)
+            elif one in below:
+                fresh = [i for i in node.inputs if i not in seen]
+                seen.update(fresh)
+                stack += fresh
+        return found
 
     def _needs_fold_below(self, node: Node) -> bool:
         return any(not self.external(i) and self._needs_fold(i) for i in node.inputs)
@@ -124,10 +157,10 @@ class ChainLowering(GroupLowering):
     def _check(
         self,
         matrix: Node,
-        first: Node | None,
+        early: list[Node],
         folds: list[Node],
-        last: Node | None,
-        weights: Node | None,
+        late: list[Node],
+        weights: list[Node],
     ) -> None:
         """Refuse what is no chain, or gains nothing by being one."""
         shape = matrix.shape
@@ -139,20 +172,18 @@ class ChainLowering(GroupLowering):
                 raise NotFusable("reductions over different rows or columns")
         if bounds(shape[-1])[1] > _MOST_COLUMNS:
             raise NotFusable("a row is too long to stay in a core's cache")
-        for node in (first, weights):
-            if node is not None and not _same_rows(node, matrix):
+        for node in (*early, *weights):
+            if not _same_rows(node, matrix):
                 raise NotFusable("a contraction and the folds of its rows have different shapes")
-        for contraction in (first, last):
-            for operand in () if contraction is None else contraction.inputs:
-                if operand is not weights:
+        for contraction in (*early, *late):
+            for operand in contraction.inputs:
+                if operand not in weights:
                     self._check_operand(operand)
-        if (
-            first is not None
-            and prod(bounds(a.extent)[1] for a in _summed_axes(first)) > _MOST_SUMMED
-        ):
-            raise NotFusable("a long contraction is better packed for all rows at once")
-        if last is not None and weights is not None:
-            values = prod(bounds(a.extent)[1] for a in _own_axes(last, weights))
+        for first in early:
+            if prod(bounds(a.extent)[1] for a in _summed_axes(first)) > _MOST_SUMMED:
+                raise NotFusable("a long contraction is better packed for all rows at once")
+        for last, weight in zip(late, weights):
+            values = prod(bounds(a.extent)[1] for a in _own_axes(last, weight))
             if values * bounds(shape[-1])[1] * last.dtype.itemsize > _MOST_VALUES:
                 raise NotFusable("what rows weigh does not fit into a core's cache")
 
@@ -169,11 +200,12 @@ class ChainLowering(GroupLowering):
         return Space(rows, (column,), matrix.shape[:-1], matrix.shape, index)
 
     def _scores(self, first: Node, matrix: Node, summed: tuple[Axis, ...], space: Space) -> Stmt:
-        """The first contraction and the pointwise work on it, one row into scratch."""
+        """A contraction and the pointwise work on it, one row into scratch."""
         for axis in summed:
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         self._begin_stage(space)
-        self.score = Buffer("score", (), accumulator_type(first.dtype), "reg")
+        total = Buffer(f"score_{summed[0].name}", (), accumulator_type(first.dtype), "reg")
+        self.score, self.total, self.score_index = first, total, set()
         value = self.read(matrix, space.full_index, space)
         if len(self.score_index) != 1:
             raise NotFusable("a row needs scores of other rows")
@@ -183,7 +215,7 @@ class ChainLowering(GroupLowering):
             place[output.index(n)] if n in output else next(inner).var
             for n in range(len(first.attrs.extents))
         )
-        total, self.score = self.score, None
+        self.score = self.total = None
         fold = self._products(first, iteration, space, total, summed)
         row = self._row(matrix)
         store = Store(row, (space.inner[0].var,), cast(value, row.dtype))
@@ -191,9 +223,9 @@ class ChainLowering(GroupLowering):
         return _loop(space.inner[0], Alloc(total, sequence(fold, store)))
 
     def _accumulated(self, node: Node, index: Index, space: Space) -> Expr:
-        if self.score is not None and node.op is CONTRACT:
+        if node is self.score and self.total is not None:
             self.score_index.add(index)
-            return cast(Load.make(self.score, ()), node.dtype)
+            return cast(Load.make(self.total, ()), node.dtype)
         row = tuple(a.var if a.extent == 1 else i for a, i in zip(space.rows, index))
         return GroupLowering._accumulated(self, node, row, space)
 
@@ -237,9 +269,11 @@ class ChainLowering(GroupLowering):
             stores.append(Store(row, (space.inner[0].var,), cast(value, row.dtype)))
         return _loop(space.inner[0], sequence(*stores))
 
-    def _weighted(self, last: Node, weights: Node, outputs: tuple[Axis, ...], space: Space) -> Stmt:
-        """The last contraction, over the columns, and what is stored of it."""
-        column = Axis("e", weights.shape[-1])
+    def _weighted(
+        self, last: Node, weights: Node, outputs: tuple[Axis, ...], name: str, space: Space
+    ) -> Stmt:
+        """A contraction over the columns, and what is stored of it."""
+        column = Axis(name, weights.shape[-1])
         for axis in (*outputs, column):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         weight_index = (*space.full_index[:-1], column.var)
@@ -252,7 +286,7 @@ class ChainLowering(GroupLowering):
         iteration = tuple(place[n] for n in range(len(last.attrs.extents)))
         self._begin_stage(space)
         self.memo[weights, seen] = Load.make(self.staged[weights], (column.var,))
-        total = Buffer("sum", (), accumulator_type(last.dtype), "reg")
+        total = Buffer(f"sum_{name}", (), accumulator_type(last.dtype), "reg")
         fold = self._products(last, iteration, space, total, (column,))
         index = tuple(place[n] for n in last.attrs.output)
         self.memo[last, index] = cast(Load.make(total, ()), last.dtype)
@@ -302,9 +336,9 @@ def _elements(node: Node) -> int:
     return prod(bounds(s)[1] for s in node.shape)
 
 
-def _summed_axes(first: Node) -> tuple[Axis, ...]:
+def _summed_axes(first: Node, letter: str = "k") -> tuple[Axis, ...]:
     numbers = [n for n in range(len(first.attrs.extents)) if n not in first.attrs.output]
-    names = ["k"] if len(numbers) == 1 else [f"k{i}" for i in range(len(numbers))]
+    names = [letter] if len(numbers) == 1 else [f"{letter}{i}" for i in range(len(numbers))]
     return tuple(Axis(name, first.attrs.extents[n]) for name, n in zip(names, numbers))
 
 
@@ -322,10 +356,10 @@ def _plain(last: Node, weights: Node) -> list[int]:
     return axes
 
 
-def _own_axes(last: Node, weights: Node) -> tuple[Axis, ...]:
+def _own_axes(last: Node, weights: Node, letter: str = "n") -> tuple[Axis, ...]:
     used = set(_plain(last, weights))
     own = [n for n in last.attrs.output if n not in used]
-    names = ["n"] if len(own) == 1 else [f"n{i}" for i in range(len(own))]
+    names = [letter] if len(own) == 1 else [f"{letter}{i}" for i in range(len(own))]
     return tuple(Axis(name, last.attrs.extents[n]) for name, n in zip(names, own))
 
 

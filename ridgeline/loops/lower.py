@@ -62,15 +62,21 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainStage:
+    """A contraction of a chain: its loop over columns, and the other loops."""
+
+    columns: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chain:
     """What a schedule needs to know of a chain: its loops by name."""
 
     columns: str  # a loop over all columns
-    scores: str  # columns of the first contraction; empty if there is none
-    summed: tuple[str, ...]  # what it sums over
+    scores: tuple[ChainStage, ...]  # contractions before the folds, with what each sums over
     folded: tuple[str, ...]  # columns of the row stages, one name each
-    weighted: str  # columns that the second contraction sums over; empty if there is none
-    outputs: tuple[str, ...]  # its own axes
+    weighted: tuple[ChainStage, ...]  # contractions that sum over columns, with their own axes
 
 
 @dataclass(frozen=True, eq=False)

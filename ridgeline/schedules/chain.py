@@ -55,26 +55,34 @@ class _Plan:
         tasks = [a.name for a in self.lowered.rows[:-1]]
         block, row = self._cut("m", self._block(), "branch")
         within, tile = self._cut(row, _TILE, length=min(self._block(), self.lengths["m"]))
-        pieces, lanes = self._cut_columns(chain.scores)
+        scores = [self._cut_columns(stage.columns) for stage in chain.scores]
         # only scores may be masked, and only then are there pieces to skip
-        heap, item = self._cut_columns(chain.weighted) if chain.scores else ([], chain.weighted)
-        wide, outputs = self._cut_columns(chain.outputs[-1] if chain.outputs else "")
+        heaps: list[tuple[list[str], str]] = [
+            self._cut_columns(stage.columns) if chain.scores else ([], stage.columns)
+            for stage in chain.weighted
+        ]
+        results = [self._cut_columns(stage.others[-1]) for stage in chain.weighted if stage.others]
         folds = [self._cut_columns(name) for name in chain.folded]
-        self._fold_in_lanes([name for _, name in folds])
+        self._fold_in_lanes(_inner(folds))
+        summed = [name for stage in chain.scores for name in stage.others]
+        others = [name for stage in chain.weighted for name in stage.others[:-1]]
         order = [
-            *tasks, *block, *pieces, *chain.outputs[:-1], *wide, *within, *chain.summed,
-            *heap, item, tile, lanes, outputs,
+            *tasks, *block, *_outer(scores), *others, *_outer(results), *within, *summed,
+            *(n for outer, inner in heaps for n in (*outer, inner)),
+            tile, *_inner(scores), *_inner(results),
             *(n for outer, inner in folds for n in (*outer, inner)),
         ]  # fmt: skip
-        self.chosen.append(Reorder(tuple(n for n in order if n)))
+        self.chosen.append(Reorder(tuple(order)))
         self.chosen.append(SetKind(tile, "unroll"))
-        vectors = [lanes, outputs, *(name for _, name in folds)]
-        self.chosen += [SetKind(name, "vector") for name in vectors if name]
-        self._skip([*pieces, *(n for outer, _ in folds for n in outer), *heap])
-        if len(chain.summed) == 1:
-            self._pack(within, chain.scores, chain.summed[0], (*chain.summed, lanes))
-        if chain.outputs:
-            self._pack(within, chain.outputs[-1], chain.weighted, (*heap, item, outputs))
+        vectors = [*_inner(scores), *_inner(results), *_inner(folds)]
+        self.chosen += [SetKind(name, "vector") for name in vectors]
+        self._skip([*_outer(scores), *_outer(folds), *_outer(heaps)])
+        for stage, lanes in zip(chain.scores, _inner(scores)):
+            if len(stage.others) == 1:
+                self._pack(within, stage.columns, stage.others[0], (*stage.others, lanes))
+        several = [(stage, cut) for stage, cut in zip(chain.weighted, heaps) if stage.others]
+        for (stage, (heap, item)), lanes in zip(several, _inner(results)):
+            self._pack(within, stage.others[-1], stage.columns, (*heap, item, lanes))
         self.chosen += [SetKind(name, "parallel") for name in (*tasks, *block)]
         return self.chosen
 
@@ -98,7 +106,7 @@ class _Plan:
         return [f"{name}.0"], f"{name}.1"
 
     def _cut_columns(self, name: str) -> tuple[list[str], str]:
-        return self._cut(name, self.width) if name else ([], "")
+        return self._cut(name, self.width)
 
     def _fold_in_lanes(self, names: list[str]) -> None:
         """Folds over columns keep one accumulator a lane; stores along them need none."""
@@ -137,3 +145,13 @@ class _Plan:
         self.scheduled = replay(self.scheduled, self.chosen[self.applied :])
         self.applied = len(self.chosen)
         return self.scheduled
+
+
+def _outer(cut: list[tuple[list[str], str]]) -> list[str]:
+    """The outer loops of axes, where they are cut."""
+    return [name for outer, _ in cut for name in outer]
+
+
+def _inner(cut: list[tuple[list[str], str]]) -> list[str]:
+    """The inner loops of axes."""
+    return [name for _, name in cut]

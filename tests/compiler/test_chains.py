@@ -11,12 +11,16 @@ import torch
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler.stages import lower_graph
+from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.prepare import prepare
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import ScheduleError, Skip, from_json, replay, to_json
 from ridgeline.nn.functional import scaled_dot_product_attention
+from ridgeline.ops.attention import attention, attention_gradient
 
 torch_attention = torch.nn.functional.scaled_dot_product_attention
 
@@ -100,6 +104,46 @@ def test_gradients_flow_through_the_chain() -> None:
         np.testing.assert_allclose(got.numpy(), wanted.grad.numpy(), rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_forward_and_backward_are_chains_with_one_matrix_between_two_kernels(
+    causal: bool, dtype: str
+) -> None:
+    kind = TensorType((2, 3, 128, 16), getattr(dtypes, dtype))
+    given = [leaf(kind) for _ in range(4)]
+    out, _ = attention(*given[:3], None, 0.25, causal)
+    parts = [p for p in reverse([out], [given[3]], given[:3]) if p is not None]
+    stages = lower_graph(prepare([out, *parts], set(given).__contains__), given)
+    groups = stages.fusion.groups
+    assert sum(c.group.loops.chain is not None for c in stages.kernels) == 2
+    written = {v: step for step, g in enumerate(groups) for v in g.loops.slots[g.loops.reads :]}
+    (matrix,) = (v for v in written if v.shape == (2, 3, 128, 128))
+    (reader,) = (step for step, g in enumerate(groups) if matrix in g.reads)
+    assert reader == written[matrix] + 1
+    skips = [any(isinstance(s, Skip) for s in c.steps) for c in stages.kernels]
+    assert sum(skips) == (2 if causal else 0)
+
+
+def test_two_contractions_before_and_after_mean_the_plain_loops() -> None:
+    given = [leaf(TensorType((1, 2, 20, 4), dtypes.float32)) for _ in range(4)]
+    _, lse = attention(*given[:3], None, 0.5, True)
+    stand_ins = [leaf(lse.type) for _ in range(2)]
+    roots = attention_gradient(given[:3], *stand_ins, given[3], lse.inputs[0].attrs)
+    inputs = [*given, *stand_ins]
+    stages = lower_graph(prepare(roots, set(inputs).__contains__), inputs)
+    (compiled,) = (c for c in stages.kernels if c.group.loops.chain is not None)
+    slots = compiled.group.loops.slots
+    arrays = dict(zip(inputs, operands(*[n.shape for n in inputs])))  # type: ignore[misc]
+    arrays[stand_ins[0]] += 3.0
+    expected = evaluate(slots, arrays)
+    memory = {
+        i: arrays.get(node, np.full(node.shape, np.nan, np.float32)) for i, node in enumerate(slots)
+    }
+    interpret(compiled.kernel, memory, {}, order="shuffled")
+    for number, wanted in enumerate(expected):
+        np.testing.assert_allclose(memory[number], wanted, rtol=2e-5, atol=2e-6)
+
+
 def test_the_scheduled_chain_means_the_plain_loops() -> None:
     given = [leaf(TensorType((1, 20, 4), dtypes.float32)) for _ in range(3)]
     kernel = _chain(given)
@@ -152,13 +196,30 @@ for m.0 < 8:
 
 def test_skip_refuses_what_would_be_seen() -> None:
     kernel = parse_kernel(ROWS)
+    changed = parse_kernel(
+        ROWS.replace("= row[m.1, d.0 * 8 + d.1]", "= tanh(row[m.1, d.0 * 8 + d.1])")
+    )
     with pytest.raises(ScheduleError, match="'y' must be written where it is hidden"):
-        Skip(("c.0", "d.0")).apply(kernel)
+        Skip(("c.0", "d.0")).apply(changed)
     with pytest.raises(ScheduleError, match="also read outside"):
         Skip(("c.0",)).apply(kernel)
     unmasked = parse_kernel(ROWS.replace(", -inf)", ", 0.0)"))
     with pytest.raises(ScheduleError, match="stores no masked values"):
         Skip(("c.0", "d.0")).apply(unmasked)
+
+
+def test_skip_writes_what_hidden_pieces_hold() -> None:
+    kernel = parse_kernel(ROWS)
+    skipped = Skip(("c.0", "d.0")).apply(kernel)
+    text = print_kernel(skipped)
+    assert "if 0 < d.0 * 8 + m.0 * -8 - 7:" in text and "= -inf" in text.split("if 0 <")[1]
+    x = np.random.default_rng(0).standard_normal((64, 64), np.float32)
+    results = []
+    for made in (kernel, skipped):
+        y = np.full((64, 64), np.nan, np.float32)
+        interpret(made, {0: x, 1: y}, {})
+        results.append(y)
+    np.testing.assert_array_equal(*results)
 
 
 def test_skip_guards_every_stage_alike() -> None:

@@ -3,7 +3,8 @@
 Where a causal mask hides a whole block of columns from a whole block of rows, its scores are minus
 infinity, their exponentials zero, and nothing of it reaches a maximum or a sum. The step follows
 the masked values through every stage and refuses if one of them is not left unchanged. What a
-hidden column is multiplied with is taken to be finite.
+hidden column is multiplied with is taken to be finite. Loops that only write such values to memory
+write the number that a hidden piece holds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, le, lt, mul, substitute
+from ridgeline.loops.build import add, affine, le, lt, mul, op, substitute
 from ridgeline.loops.ir import (
     Buffer,
     Const,
@@ -26,11 +27,12 @@ from ridgeline.loops.ir import (
     Load,
     Op,
     Reduce,
+    Seq,
     Stmt,
     Store,
     Var,
 )
-from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.regions import loop_ranges
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
 
@@ -53,23 +55,25 @@ class Skip(Step):
         for axis in self.axes:
             loops_named(kernel, axis)
         mask = self._mask(kernel)
-        _Hidden(self.axes, mask).check(kernel.body)
+        hidden = _Hidden(self.axes, mask)
+        hidden.check(kernel.body)
         guard = _possible(kernel, mask, self.axes[0])
         body = kernel.body
         for axis in self.axes:
             here = substitute(guard, {Var.make(self.axes[0]): Var.make(axis)})
-            body = at_loops(body, axis, partial(_guarded, here))
+            body = at_loops(body, axis, partial(_guarded, here, hidden))
         return replace(kernel, body=body)
 
     def _mask(self, kernel: Kernel) -> Op:
         """The condition under which the first loop stores something that is not hidden."""
         found = {
-            s.value.args[0]
+            e.args[0]
             for loop in loops_named(kernel, self.axes[0])
             for s in ir.statements(loop)
-            if isinstance(s, Store) and isinstance(s.value, Op) and s.value.name == "select"
-            and _number(s.value.args[2]) == _HIDDEN
-        }  # fmt: skip
+            if isinstance(s, Store)
+            for e in ir.subexpressions(s.value)
+            if isinstance(e, Op) and e.name == "select" and _number(e.args[2]) == _HIDDEN
+        }
         if len(found) != 1:
             raise ScheduleError(f"loop {self.axes[0]!r} stores no masked values")
         (mask,) = found
@@ -78,8 +82,12 @@ class Skip(Step):
         return mask
 
 
-def _guarded(guard: Expr, loop: For) -> Stmt:
-    return replace(loop, body=If(guard, loop.body))
+def _guarded(guard: Expr, hidden: _Hidden, loop: For) -> Stmt:
+    seen = If(guard, loop.body)
+    if not any(isinstance(s, Store) and s.buffer.scope == "global" for s in ir.statements(loop)):
+        return replace(loop, body=seen)
+    unseen = If(op("not", guard), hidden.filled(loop.body))
+    return replace(loop, body=sequence(seen, unseen))
 
 
 def _possible(kernel: Kernel, mask: Op, axis: str) -> Expr:
@@ -153,11 +161,22 @@ class _Hidden:
         if statement.buffer.scope == "reg":
             return
         value = self._value(statement.value)
-        if value is None or statement.buffer.scope != "local":
+        if value is None:
             if self._is_copy(statement):
                 return
             raise ScheduleError(f"{statement.buffer.name!r} must be written where it is hidden")
-        self.held[statement.buffer] = value
+        if statement.buffer.scope == "local":
+            self.held[statement.buffer] = value
+
+    def filled(self, statement: Stmt) -> Stmt:
+        """Loops that write to memory, writing what a hidden piece holds."""
+        if isinstance(statement, Store) and statement.buffer.scope == "global":
+            value = self._value(statement.value)
+            assert value is not None, "checked before"
+            return replace(statement, value=ir.const(value, statement.buffer.dtype))
+        if isinstance(statement, For | Seq):
+            return map_children(statement, self.filled)
+        raise ScheduleError("a loop that writes to memory where it is hidden does nothing else")
 
     def _is_copy(self, store: Store) -> bool:
         """Scratch that holds an operand is not part of any row."""
