@@ -102,7 +102,7 @@ class Fuser:
     is_input: Callable[[Node], bool]
     roofline: Roofline
     apart: Callable[[Node], bool]
-    whole: Whole
+    whole: Whole = lambda node: None
     replacing: Replacing = field(default_factory=Replacing)
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
