@@ -61,6 +61,13 @@ class Buffer:
         buffer._owner = self
         return buffer
 
+    def renewed(self) -> Buffer:
+        """As `again`; the new object owns the memory from now on, and this one borrows it."""
+        buffer = self.again()
+        buffer._block_bytes, self._block_bytes = self._block_bytes, 0
+        buffer._owner, self._owner = self._owner, buffer
+        return buffer
+
     @property
     def borrowed(self) -> bool:
         """True where the memory belongs to somebody else: an array, or another buffer."""

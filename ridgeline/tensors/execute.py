@@ -313,7 +313,8 @@ class Shared:
             return leaf_over(self.array, self.type.dtype)
         assert self.buffer is not None
         exported = self.export is not None and self.export() is not None
-        return filled_leaf(self.type, self.buffer.again() if exported else self.buffer)
+        memory = self.buffer.again() if exported else self.buffer.renewed()
+        return filled_leaf(self.type, memory)
 
 
 def leaf_over(array: Array, dtype: DType) -> Node:
