@@ -11,6 +11,7 @@ from ridgeline.functions.operands import stretch
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.differentiate import Watcher, ones_like, reverse
+from ridgeline.graph.passes.gradients import awaited, gradients
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
@@ -168,7 +169,14 @@ def backward(
         modes.capture.check_backward(order)
     mode = GRAPH if create_graph else CUT
     owners = _leaves(order, None if inputs is None else _many(inputs))
-    parts = reverse(outputs, cotangents, list(owners), _watchers(order, mode), order)
+    watchers = _watchers(order, mode)
+    made_now = create_graph or watchers or modes.capture is not None or modes.anomaly is not None
+    ready = None if made_now else awaited(order, outputs, list(owners))
+    if ready is None:
+        parts = reverse(outputs, cotangents, list(owners), watchers, order)
+    else:
+        found = gradients(outputs, cotangents, ready)
+        parts = [found.get(target) for target in owners]
     totals: dict[int, tuple[Tensor, Node]] = {}
     for (key, owner), part in zip(owners.items(), parts):
         if part is not None:

@@ -21,6 +21,7 @@ from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.differentiate import saved_for_backward
+from ridgeline.graph.passes.gradients import is_whole, waiting, written_out
 from ridgeline.graph.passes.partition import Part, partition, source_of
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
@@ -191,27 +192,31 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
     wanted = list(roots)
     if tracked:
         wanted += _saved(roots, tracked)
-    if config.tier == "interpreter":
-        _interpret(wanted)
-        return
     order = topological(wanted, has_value)
+    graph: Sequence[Node] = wanted  # the same with backward passes written out, where need be
+    if waiting and not is_whole(order):
+        graph = written_out(wanted)
+        order = topological(graph, has_value)
     inputs = [node for node in order if node.buffer is not None]
-    piece = _piece(order, wanted)
+    piece = _piece(order, graph)
     if piece.program is None:
-        cost = _PER_NODE * len(order) + sum(map(_seconds, order))
-        piece.spent += cost
-        compiling = _COMPILE + _COMPILE_PER_NODE * len(order)
-        if config.tier == "auto" and piece.spent < _PATIENCE * compiling:
-            _interpret(wanted)
+        graph = written_out(graph) if waiting else graph
+        if _to_interpret(piece, topological(graph, has_value)):
+            for node, array in zip(wanted, evaluate(graph)):
+                node.buffer = as_buffer(array, node.type.device)
             return
-        piece.program = program_for(prepare(wanted, has_value, computes), inputs)
+        piece.program = program_for(prepare(graph, has_value, computes), inputs)
     for node, buffer in zip(wanted, piece.program.run([node.buffer for node in inputs])):
         node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
 
 
-def _interpret(wanted: Sequence[Node]) -> None:
-    for node, array in zip(wanted, evaluate(wanted)):
-        node.buffer = as_buffer(array, node.type.device)
+def _to_interpret(piece: _Piece, order: Sequence[Node]) -> bool:
+    """True where a piece that has no program is not worth one yet."""
+    if config.tier == "interpreter":
+        return True
+    piece.spent += _PER_NODE * len(order) + sum(map(_seconds, order))
+    compiling = _COMPILE + _COMPILE_PER_NODE * len(order)
+    return config.tier == "auto" and piece.spent < _PATIENCE * compiling
 
 
 def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:

@@ -18,7 +18,8 @@ from ridgeline.ops.tracking import CUSTOM, VARIABLE
 Watcher = Callable[[Node, Node], Node]
 
 
-def _ends(node: Node) -> bool:
+def ends(node: Node) -> bool:
+    """True where derivatives go no further down."""
     return node.op is STOP_GRADIENT or node.op is VARIABLE
 
 
@@ -26,7 +27,7 @@ def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
     """The nodes of `order` through which derivatives by `targets` flow."""
     found = set(targets)
     for node in order:
-        if node not in found and not _ends(node):
+        if node not in found and not ends(node):
             for source in node.inputs:
                 # of several outputs, the one that is read decides
                 read = node if node.op is PROJ else source
@@ -62,7 +63,7 @@ def reverse(
     for current in reversed(order):
         if current not in reached:
             continue
-        if not _ends(current):
+        if not ends(current):
             reached.update(i for i in current.inputs if i in active)
         found = totals.pop(current, None)
         if found is None:
@@ -84,7 +85,7 @@ def _pass_down(
     totals: dict[Node, list[Node | None]],
 ) -> None:
     """Run one node's rule and add what it gives to the totals of its inputs."""
-    if not current.inputs or _ends(current) or not any(i in active for i in current.inputs):
+    if not current.inputs or ends(current) or not any(i in active for i in current.inputs):
         return
     if current.op is PROJ:
         if found[0] is not None:
@@ -170,7 +171,7 @@ def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) 
     seen: set[Node] = set()  # shared by all rules, or a long chain would be walked again and again
     for current in order:
         differentiable = any(t.dtype.is_differentiable for t in current.types)
-        if not current.inputs or not differentiable or current.op is PROJ or _ends(current):
+        if not current.inputs or not differentiable or current.op is PROJ or ends(current):
             continue
         if current.op.vjp is None or current.buffer is not None:
             continue

@@ -1,0 +1,115 @@
+"""A whole backward pass as one node, written out by the ops' rules where a program is made of it.
+
+A training loop records the same step again and again, and the program for it exists from the
+second time on: then nobody needs the nodes of its backward pass. `awaited` says whether a pass can
+be put off like that. It cannot where a rule may refuse, since the error belongs on the line of
+`backward()`, or where values of the forward pass exist already, since rules then read them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ridgeline.graph.interpreter import has_value
+from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
+from ridgeline.graph.origins import Mark, inherit
+from ridgeline.graph.passes.differentiate import ends, leading_to, reverse
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.ops.tracking import CUSTOM
+from ridgeline.scalars import Array
+
+_PLAIN = ("pointwise", "movement", "reduce", "contract", "gather")  # rules that never refuse
+
+
+@dataclass(frozen=True, slots=True)
+class GradientsAttrs(Attrs):
+    """How many of the inputs are outputs of the graph; so many cotangents follow, then targets."""
+
+    outputs: int
+
+
+def _infer(types: Sequence[TensorType], attrs: GradientsAttrs) -> tuple[TensorType, ...]:
+    return tuple(types[2 * attrs.outputs :])
+
+
+def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    raise TypeError("gradients are written out before they are computed")
+
+
+GRADIENTS = Op("gradients", "opaque", _infer, _value, mixes_devices=True)
+# Passes that are not computed yet, and those whose forward pass was computed without them.
+waiting: weakref.WeakSet[Node] = weakref.WeakSet()
+_passed: weakref.WeakSet[Node] = weakref.WeakSet()
+
+
+def awaited(
+    order: Sequence[Node], outputs: Sequence[Node], targets: Sequence[Node]
+) -> dict[Node, tuple[Mark, ...]] | None:
+    """The targets that have a gradient, and where the ops that read them were made.
+
+    None where the pass cannot wait.
+    """
+    active = leading_to(order, targets)
+    reached = active.intersection(outputs)
+    wanted = set(targets)
+    places: dict[Node, tuple[Mark, ...]] = dict.fromkeys(reached & wanted, ())
+    for current in reversed(order):
+        if current in reached and current.inputs and not ends(current):
+            if current.buffer is not None or _may_refuse(current.op):
+                return None
+            below = active.intersection(current.inputs)
+            reached |= below
+            for target in below & wanted:
+                places[target] = current.origins
+    return {target: places[target] for target in targets if target in places}
+
+
+def _may_refuse(op: Op) -> bool:
+    return op.family not in _PLAIN or op.vjp is None or bool(op.fixed) or op is CUSTOM
+
+
+def gradients(
+    outputs: Sequence[Node],
+    cotangents: Sequence[Node],
+    targets: Mapping[Node, tuple[Mark, ...]],
+) -> dict[Node, Node]:
+    """The cotangents of targets that outputs depend on, by target, as results of one node."""
+    made = node(GRADIENTS, (*outputs, *cotangents, *targets), GradientsAttrs(len(outputs)))
+    waiting.add(made)
+    found = {target: proj(made, place) for place, target in enumerate(targets)}
+    for target, part in found.items():
+        inherit(part, targets[target])
+    return found
+
+
+def written_out(roots: Sequence[Node]) -> list[Node]:
+    """The roots with every backward pass as the nodes that the rules give."""
+    parts: dict[Node, list[Node]] = {}
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is PROJ and current.inputs[0] in parts:
+            part: int = current.attrs.output
+            return parts[current.inputs[0]][part]
+        if current.op is not GRADIENTS:
+            return None
+        count = current.attrs.outputs
+        made = reverse(inputs[:count], inputs[count : 2 * count], inputs[2 * count :])
+        found = parts[current] = [part for part in made if part is not None]
+        assert len(found) == len(made), "every target of a pass that waits has a gradient"
+        return found[0]
+
+    return rebuild(roots, replace, has_value)
+
+
+def is_whole(order: Sequence[Node]) -> bool:
+    """True where the passes in a graph to be computed find nothing computed of their forward pass.
+
+    All others that wait may find that from now on.
+    """
+    inside = {current for current in order if current.op is GRADIENTS}
+    for current in list(waiting):
+        if current not in inside:
+            _passed.add(current)
+    return not any(current in _passed for current in inside)

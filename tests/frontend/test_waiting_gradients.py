@@ -1,0 +1,108 @@
+"""backward() records one node where it can; what it gives is what the rules give at once."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline.autograd import engine
+from ridgeline.errors import GradientError
+from ridgeline.graph.passes.gradients import GRADIENTS
+from ridgeline.tensors import tiers
+from ridgeline.tensors.tensor import read
+
+
+def losses() -> tuple[list[rl.Tensor], rl.Tensor]:
+    rl.manual_seed(3)
+    w, b, unused = rl.randn(5, 4), rl.randn(4), rl.randn(2)
+    variables = [t.requires_grad_() for t in (w, b, unused)]
+    x = rl.randn(6, 5)
+    hidden = (x @ w + b).tanh()
+    picked = hidden[rl.tensor([0, 3, 3])] * b.detach()
+    return variables, (picked.softmax(-1) ** 2).sum() + (hidden * w.sum(0)).mean() + 0 * b.sum()
+
+
+def waits(tensor: rl.Tensor) -> bool:
+    assert tensor.grad is not None
+    node = read(tensor.grad)
+    return GRADIENTS in (node.op, node.inputs[0].op)
+
+
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "awaited", lambda *given: None)
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_the_same_gradients_as_at_once(tier: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with rl.config.override(tier=tier):
+        (w, b, unused), loss = losses()
+        loss.backward()
+        assert waits(w) and waits(b) and unused.grad is None
+        at_once(monkeypatch)
+        (w2, b2, _), loss2 = losses()
+        loss2.backward()
+        assert not waits(w2)
+        for one, other in ((w, w2), (b, b2)):
+            assert one.grad is not None and other.grad is not None
+            np.testing.assert_array_equal(one.grad.numpy(), other.grad.numpy())
+
+
+def test_gradients_add_up_and_are_hooked() -> None:
+    (w, *_), loss = losses()
+    w.register_hook(lambda gradient: gradient * 2)
+    loss.backward(retain_graph=True)
+    assert w.grad is not None
+    once = (w.grad * 1).tolist()
+    loss.backward()  # the forward pass has values now, and rules read them
+    np.testing.assert_allclose(w.grad.tolist(), np.multiply(once, 2), rtol=1e-6)
+
+
+def test_a_forward_pass_that_another_thread_computed() -> None:
+    (w, b, _), loss = losses()
+    loss.backward()
+    assert waits(w)
+    reader = threading.Thread(target=loss.item)
+    reader.start()
+    reader.join()
+    (w2, b2, _), loss2 = losses()
+    loss2.backward()
+    for one, other in ((w, w2), (b, b2)):
+        assert one.grad is not None and other.grad is not None
+        np.testing.assert_allclose(one.grad.tolist(), other.grad.tolist(), rtol=1e-6, atol=1e-7)
+
+
+def test_a_repeated_step_writes_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = rl.nn.Linear(3, 2)
+    optimizer = rl.optim.SGD(layer.parameters(), lr=0.1, momentum=0.9)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = (layer(rl.ones(4, 3)) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return float(loss.item())
+
+    with rl.config.override(tier="compiled"):
+        before = [step(), step()]
+        monkeypatch.setattr(tiers, "written_out", lambda roots: pytest.fail("a new structure"))
+        assert step() < before[1] < before[0]
+
+
+def test_what_has_no_rule_is_refused_on_the_line_of_backward() -> None:
+    x = rl.rand(4, requires_grad=True)
+    loss = rl.special.zeta(x + 2, x + 1).sum()
+    with pytest.raises(GradientError):
+        loss.backward()
+
+
+def test_memory_of_forward_passes_is_let_go() -> None:
+    x = rl.rand(1000, requires_grad=True)
+    for _ in range(3):
+        x.grad = None
+        (x * x).sum().backward()
+        assert waits(x) and x.grad is not None
+        x.grad.tolist()
+        assert not read(x.grad).inputs
