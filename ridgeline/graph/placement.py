@@ -71,15 +71,32 @@ def placed(source: Node, device: str) -> Node:
 
 def _free(source: Node) -> list[Node] | None:
     """The nodes of an expression over literals, ramps and values without axes; None for others."""
-    order = topological([source], lambda n: n.buffer is not None)
+    order = topological([source], _is_given)
     if len(order) > _SMALL:
         return None
     for current in order:
-        given = current.buffer is not None or not current.inputs
-        stays = given and current.shape and current not in movable
-        if stays and not (current.buffer is None and _names_device(current)):
+        given = _is_given(current) or (not current.inputs and not _names_device(current))
+        if given and current.shape and current not in movable:
             return None
     return order
+
+
+def _is_given(current: Node) -> bool:
+    """True for a value that cannot be made anew: it was computed, and not from literals alone.
+
+    A literal's node is one for all who use it, so it may have been computed for somebody else.
+    """
+    if current.buffer is None:
+        return False
+    stack, seen = [current], {current}
+    while stack and len(seen) <= _SMALL:
+        found = stack.pop()
+        if not found.inputs and not _names_device(found):
+            return True
+        new = [i for i in found.inputs if i not in seen]
+        seen.update(new)
+        stack += new
+    return bool(stack)
 
 
 def _names_device(current: Node) -> bool:
@@ -91,9 +108,9 @@ def _made_on(order: Sequence[Node], device: str) -> Node:
     new: dict[Node, Node] = {}
     for current in order:
         attrs = current.attrs
-        if current.buffer is None and _names_device(current):
+        if _names_device(current):
             made = node(current.op, (), replace(attrs, device=device))
-        elif current.buffer is not None or not current.inputs:
+        elif _is_given(current) or not current.inputs:
             made = transfer(current, device)
         elif current.op is TRANSFER:
             made = transfer(new[current.inputs[0]], device)

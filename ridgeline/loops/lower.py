@@ -151,7 +151,8 @@ class GroupLowering:
         stages += self._stores(space)
         body: Stmt = sequence(*stages)
         scratch = [b for group in self.accumulators.values() for b in group]
-        for buffer in (*reversed(scratch), *self.staged.values()):
+        staged = [buffer for node, buffer in self.staged.items() if node in self.written]
+        for buffer in (*reversed(scratch), *staged):
             body = Alloc(buffer, body)
         for axis in reversed(space.rows):
             body = For(axis.name, size_expr(axis.extent), body)

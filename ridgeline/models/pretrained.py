@@ -144,7 +144,7 @@ class Pretrained(nn.Module):
         shards: list[Arrays] = [{}]
         room = shard_bytes
         for entry in self.stored():
-            array = _joined([own[name].numpy() for name in entry.ours])
+            array = _joined([own[name].cpu().numpy() for name in entry.ours])
             if shards[-1] and array.nbytes > room:
                 shards.append({})
                 room = shard_bytes

@@ -216,7 +216,8 @@ class RNNBase(Module):
         if self.mode == "LSTM":
             sizes.append(self.hidden_size)
         if hx is None:
-            return tuple(zeros((count, batch, size), dtype=like.dtype) for size in sizes)
+            shapes = [(count, batch, size) for size in sizes]
+            return tuple(zeros(s, dtype=like.dtype, device=like.device) for s in shapes)
         given = hx if isinstance(hx, tuple | list) else (hx,)
         for part, size in zip(given, sizes):
             if tuple(part.shape) != (count, batch, size):
@@ -289,7 +290,7 @@ class RNNBase(Module):
         """Sequences of different lengths, in the order in which they were given."""
         padded, lengths = pad_packed_sequence(packed)
         steps, batch = int(padded.shape[0]), int(padded.shape[1])
-        there = arange(steps).unsqueeze(-1) < lengths
+        there = (arange(steps).unsqueeze(-1) < lengths).to(padded.device)
         state = self._initial(batch, padded, hx)
         output, last = self._layers(padded, state, there.unsqueeze(-1))
         sorts = packed.sorted_indices is not None

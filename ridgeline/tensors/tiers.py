@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ridgeline.config import config
+from ridgeline.devices import CPU
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.interpreter import evaluate, has_value
@@ -149,10 +150,8 @@ class Chain(Fresh):
         """The results, in memory of their own."""
         known: dict[Node, Any] = dict(zip(self._inputs, inputs))
         for part, program in self._parts:
-            # values without axes may stay on the host: programs take them from there
             memory = [
-                known[source] if not source.shape else on(known[source], part.device)
-                for source in part.inputs.values()
+                _reachable(known[source], source, part.device) for source in part.inputs.values()
             ]
             known.update(zip(part.outputs, program.run(memory)))
         taken = set(self._inputs)
@@ -168,6 +167,12 @@ class Chain(Fresh):
         """Every part in order."""
         texts = [f"on {part.device}\n{program.explain(detail)}" for part, program in self._parts]
         return "\n\n".join(texts)
+
+
+def _reachable(memory: Any, source: Node, device: str) -> Any:
+    """Memory that a device's program can read; values without axes it takes from the host."""
+    from_host = memory.device == CPU and not source.shape
+    return memory if from_host else on(memory, device)
 
 
 class _Piece:

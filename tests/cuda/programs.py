@@ -50,6 +50,12 @@ def softmax_backward(rows: int, columns: int, dtype: DType) -> Graph:
     return gradients(call("softmax", x, -1), ct, x), [x, ct]
 
 
+def softmax_of_rolled(rows: int, columns: int, dtype: DType) -> Graph:
+    """Softmax of costly values that are read at other places than they are stored at."""
+    x = given(dtype, rows, columns)
+    return [call("softmax", call("roll", call("exp", call("tanh", x)), 3, 1), -1)], [x]
+
+
 def softmax_of_columns(rows: int, columns: int, dtype: DType) -> Graph:
     """Softmax where rows lie side by side."""
     x = given(dtype, rows, columns)
@@ -175,9 +181,9 @@ def batch_statistics(rows: int, columns: int, dtype: DType) -> Graph:
 FAMILIES: dict[str, Callable[[int, int, DType], Graph]] = {
     f.__name__: f
     for f in (
-        pointwise, gelu_backward, softmax, softmax_backward, softmax_of_columns, layer_norm,
-        layer_norm_backward, rms_norm, rms_norm_backward, cross_entropy, cross_entropy_backward,
-        column_sum, total, argmax, cumulative_sum, embedding, embedding_backward,
-        matmul, matmul_backward, convolution, max_pool, batch_statistics,
+        pointwise, gelu_backward, softmax, softmax_backward, softmax_of_rolled, softmax_of_columns,
+        layer_norm, layer_norm_backward, rms_norm, rms_norm_backward, cross_entropy,
+        cross_entropy_backward, column_sum, total, argmax, cumulative_sum, embedding,
+        embedding_backward, matmul, matmul_backward, convolution, max_pool, batch_statistics,
     )
 }  # fmt: skip

@@ -211,7 +211,7 @@ def _weight(shape: tuple[int, ...], like: Var) -> str:
 
 def pool(m: Maker) -> Statement | None:
     a = m.pick(
-        lambda v: v.rank >= 3 and v.dtype == "float32" and min(v.shape[-2:]) >= 2 and v.size > 0
+        lambda v: v.rank in (3, 4) and v.dtype == "float32" and min(v.shape[-2:]) >= 2 and v.size
     )
     if a is None:
         return None

@@ -85,7 +85,7 @@ def pack_padded_sequence(
     else:
         order = np.argsort(-np.asarray(counts), kind="stable")
         counts = [counts[n] for n in order]
-        steps = steps.index_select(1, tensor(order))
+        steps = steps.index_select(1, tensor(order, device=input.device))
     sizes = [sum(count > step for count in counts) for step in range(counts[0])]
     data = cat([steps[step, :size] for step, size in enumerate(sizes)])
     if order is None:
@@ -118,10 +118,11 @@ def pad_packed_sequence(
     places = np.where(there, starts[steps] + rows, 0)
     padded = sequence.data[tensor(places)]
     shape = (*there.shape, *(1,) * (sequence.data.dim() - 1))
-    padded = padded.masked_fill(tensor(~there).reshape(shape), padding_value)
+    ended = tensor(~there, device=padded.device).reshape(shape)
+    padded = padded.masked_fill(ended, padding_value)
     if sequence.unsorted_indices is not None:
-        padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices.numpy()]
+        padded = padded.index_select(1, sequence.unsorted_indices.to(padded.device))
+        lengths = lengths[sequence.unsorted_indices.cpu().numpy()]
     return (padded.transpose(0, 1) if batch_first else padded), tensor(lengths)
 
 
