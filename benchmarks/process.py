@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,14 @@ class CandidateError(Exception):
 class Worker:
     """One candidate of one workload in a process of its own."""
 
-    def __init__(self, workload: str, candidate: str, folder: Path, cache: Path) -> None:
+    def __init__(
+        self,
+        workload: str,
+        candidate: str,
+        folder: Path,
+        cache: Path,
+        cpus: Collection[int] | None = None,
+    ) -> None:
         self.name = candidate
         self._errors = tempfile.TemporaryFile("w+", dir=folder)  # noqa: SIM115
         environment = {
@@ -36,6 +45,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
+            preexec_fn=None if cpus is None else partial(os.sched_setaffinity, 0, cpus),
         )
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.graph import Graph, known
@@ -26,6 +27,7 @@ from ridgeline.fusion.values import on_host
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View, itself
 from ridgeline.loops.build import substitute
+from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
@@ -50,8 +52,9 @@ def machine() -> Machine:
     threads = config.threads or host.threads
     registers = 32 if wide else 16
     halves = wide and host.cpu == "znver4"
+    dots = frozenset(n for n, row in INSTRUCTIONS.items() if row.depth > 1 and has_instruction(n))
     return Machine(
-        host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves
+        host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves, dots
     )  # fmt: skip
 
 

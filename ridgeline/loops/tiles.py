@@ -29,12 +29,10 @@ def tile_of(statement: Stmt) -> Tile | str:
         statement = statement.body
     if not isinstance(statement, Reduce) or statement.monoid != "sum":
         return "the loops do more than sum products"
-    value = statement.values[0]
-    if not (isinstance(value, Op) and value.name == "mul"):
-        return "what is summed is not a product"
-    left, right = map(_uncast, value.args)
-    if not isinstance(left, Load) or not isinstance(right, Load):
-        return "a factor is not read from memory"
+    read = factors(statement)
+    if read is None:
+        return "what is summed is not a product of two values from memory"
+    left, right = read
     total = _variables(statement.index)
     classes: dict[str, list[For]] = {"rows": [], "lanes": [], "depth": []}
     for loop in loops:
@@ -48,6 +46,15 @@ def tile_of(statement: Stmt) -> Tile | str:
             return f"loop {loop.name!r} is neither a row, a column nor summed"
     found = {name: tuple(group) for name, group in classes.items()}
     return Tile(statement, left, right, found["rows"], found["lanes"], found["depth"])
+
+
+def factors(statement: Reduce) -> tuple[Load, Load] | None:
+    """The two loads whose product is summed, converted or not; None for any other sum."""
+    value = statement.values[0]
+    if statement.monoid != "sum" or not (isinstance(value, Op) and value.name == "mul"):
+        return None
+    left, right = map(_uncast, value.args)
+    return (left, right) if isinstance(left, Load) and isinstance(right, Load) else None
 
 
 def _uncast(expr: Expr) -> Expr:

@@ -9,6 +9,7 @@ from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import CacheRead, Reorder, Rfactor, SetKind, Split, Step
 from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.dots import best_dot, dot_steps
 from ridgeline.schedules.joining import joined
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel, choose_panel
@@ -36,7 +37,10 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     streamed = streaming.steps(touched, row_sizes, inner_sizes, machine)
     if streamed is not None:
         return [*fused, *streamed]
-    _, tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
+    cycles, tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
+    dot = best_dot(kernel, touched, row_sizes, inner_sizes, machine)
+    if dot is not None and dot.cycles < cycles:
+        return [*fused, *dot_steps(dot, row_sizes)]
     chosen = _tile_steps(tile, panel, row_sizes, inner_sizes)
     return [*fused, *chosen, *_unrolled_sum(tile, touched, inner_sizes, machine)]
 

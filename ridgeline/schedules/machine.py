@@ -10,7 +10,8 @@ class Machine:
     """Vector width and registers of a core, its caches, and how many cores share the work.
 
     `half_units` says that arithmetic units are half as wide as registers: a full vector then takes
-    two passes, and vectors of half the width run twice as fast.
+    two passes, and vectors of half the width run twice as fast. `instructions` are those of
+    `loops/instructions.py` that the machine has and that sum several products at a time.
     """
 
     vector_bytes: int
@@ -20,6 +21,7 @@ class Machine:
     l2_bytes: int
     l3_bytes: int
     half_units: bool = False
+    instructions: frozenset[str] = frozenset()
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one vector register."""

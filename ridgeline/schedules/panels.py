@@ -59,7 +59,7 @@ def choose_panel(
         return None
     strips = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
     together = prod(rows[n] for n in shared)
-    block, blocks = _block(shared[0], together, strips, factors, rows, machine)
+    block, blocks = share_blocks(shared[0], together, strips, factors, rows, machine)
     square, cycles = _packing(operand, tile, axes, inner, machine)
     uses = prod(rows[n] for n in others if operand.stride(n) == 0)
     return Panel(
@@ -84,7 +84,7 @@ def _packing(
     return 0, _GATHERED
 
 
-def _block(
+def share_blocks(
     axis: str,
     together: int,
     strips: int,

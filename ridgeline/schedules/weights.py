@@ -15,6 +15,7 @@ from ridgeline.loops.lower import GroupLowering
 from ridgeline.ops.contract import ContractAttrs, contract
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.contraction import best_tile
+from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel
 from ridgeline.schedules.tile_cost import cost
@@ -58,6 +59,9 @@ def _best(
     if prod(rows[n] for n in rows if weights.stride(n) == 0) < _LEAST_SHARING or not inner:
         return None
     plain, _, _ = best_tile(touched, rows, inner, machine)
+    dot = best_dot(lowered.kernel, touched, rows, inner, machine)
+    if dot is not None and dot.cycles < plain:  # which wants an order of its own
+        return None
     loads = [a for a in touched if not a.is_store]
     stores = [a for a in touched if a.is_store]
     best, chosen = plain * _LEAST_GAIN, None
