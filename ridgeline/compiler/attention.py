@@ -13,7 +13,7 @@ from math import prod
 from ridgeline.codegen.cuda.attention import Attention, Strides, backward, forward, is_generated
 from ridgeline.codegen.cuda.source import KernelSource
 from ridgeline.fusion.groups import Group
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.strides import View, itself, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 
@@ -60,12 +60,16 @@ def kernels_of(group: Group) -> KernelSource:
         for of, length in ((heads, rows), (shared, columns))
     )
     is_forward = node.op is ATTENTION
-    made = (by_rows,) if is_forward else (by_rows, by_columns, by_columns)
-    present = {value.attrs.output for value in group.values}
+    made = [by_rows] if is_forward else [by_rows, by_columns, by_columns]
+    present = {value.attrs.output for value in group.values if value.op is PROJ}
+    if node.attrs.joined:
+        row = 3 * heads * width
+        made = [Strides(rows * row, width, row, n * heads * width) for n in range(3)]
+        present = {0, 1, 2}
     problem = Attention(
         node.inputs[0].dtype.name, batch, heads, shared, rows, columns, width,
         node.attrs.scale, node.attrs.causal, (*read, *made),
-        tuple(place in present for place in range(len(node.types))),
+        tuple(place in present for place in range(2 if is_forward else 3)), node.attrs.joined,
     )  # fmt: skip
     return forward(problem) if is_forward else backward(problem)
 

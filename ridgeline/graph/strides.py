@@ -47,11 +47,13 @@ def itself(node: Node) -> View:
     return View(node, 0, dense(_sizes(node)))
 
 
-def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of contiguous memory."""
+def dense(shape: Sequence[Size]) -> tuple[int, ...]:
+    """The strides of contiguous memory of known shape."""
+    sizes = [size for size in shape if isinstance(size, int)]
+    assert len(sizes) == len(shape), "sizes are numbers"
     strides = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
+        strides[axis] = strides[axis + 1] * sizes[axis + 1]
     return tuple(strides)
 
 

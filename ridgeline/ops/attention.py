@@ -45,12 +45,14 @@ class AttentionAttrs(Attrs):
     """What scores are multiplied by, and whether a query sees only keys that are not later.
 
     With `beside`, results but for `lse` are [..., length, heads, width], so that the heads of a
-    row lie side by side; a pass of the compiler chooses it.
+    row lie side by side. With `joined`, the gradients are one result, [..., length, 3, heads,
+    width], to which 0 was added as a sum of padded parts would. Passes of the compiler choose both.
     """
 
     scale: float
     causal: bool
     beside: bool = False
+    joined: bool = False
 
 
 def attention(
@@ -135,6 +137,9 @@ def _infer_gradient(types: Sequence[TensorType], attrs: AttentionAttrs) -> tuple
     out, rows = _infer(operands, replace(attrs, beside=False))
     if ct != out or lse != rows or delta != rows:
         raise ShapeError(f"attention's gradient got {ct}, {lse} and {delta} for {out} and {rows}")
+    if attrs.joined:
+        *lead, heads, length, width = operands[0].shape
+        return (TensorType((*lead, length, 3, heads, width), ct.dtype, ct.device),)
     return tuple(_laid(operand, attrs) for operand in operands[:3])
 
 
@@ -180,7 +185,8 @@ def _gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]
     lse, delta = (_grouped(a, shared, 1) for a in inputs[-3:-1])
     ct = _grouped(inputs[-1].astype(q.dtype), shared)
     made = values.attention_gradient(found, q, k, v, lse, delta, ct, current.attrs.scale, own)
-    return tuple(_placed(a.astype(own).reshape(i.shape), current) for a, i in zip(made, inputs[:3]))
+    parts = [_placed(a.astype(own).reshape(i.shape), current) for a, i in zip(made, inputs[:3])]
+    return (np.stack(parts, -3) + own.type(0),) if current.attrs.joined else tuple(parts)
 
 
 def _placed(array: Array, current: Node) -> Array:

@@ -1,8 +1,9 @@
-"""Results of attention lie as its queries do.
+"""Results of attention lie as its queries do, and its gradients as the projection behind it does.
 
 Queries that a projection made lie head beside head in each row; so does what the next projection
 reads, and the gradient of the first one. Where a device computes attention whole, its results are
-written in that order, and the permutes around it are views.
+written in that order, and the permutes around it are views. Where queries, keys and values are
+parts of one projection, their gradients are written as parts of its gradient.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ridgeline.graph.node import PROJ, Node, node, proj, topological
+from ridgeline.graph.passes.joins import join_parts
 from ridgeline.graph.passes.rebuild import rebuild
-from ridgeline.graph.strides import strided
+from ridgeline.graph.strides import dense, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.ops.movement import permute
+from ridgeline.ops.elementwise import ROWS
+from ridgeline.ops.movement import permute, reshape
 
 _OPS = (ATTENTION, ATTENTION_GRADIENT)
+_ADD = ROWS["add"]
 
 
 def place_heads(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
@@ -37,7 +41,49 @@ def place_heads(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Nod
             return made  # `lse`
         return permute(made, (*axes[:-3], axes[-2], axes[-3], axes[-1]))
 
-    return rebuild(roots, placed, stop)
+    return rebuild(rebuild(roots, placed, stop), _joined, stop)
+
+
+def _joined(current: Node, inputs: Sequence[Node]) -> Node | None:
+    """A sum of the gradients of parts as one result of the attention's gradient."""
+    if current.op is not _ADD:
+        return None
+    parts = join_parts(node(_ADD, inputs, current.attrs))
+    if parts is None or len(parts.inputs) != 3:
+        return parts
+    views = [strided(part.inputs[0], lambda n: n.op is PROJ) for part in parts.inputs]
+    source = views[0].base.inputs[0] if views[0].base.op is PROJ else None
+    if source is None or source.op is not ATTENTION_GRADIENT or not source.attrs.beside:
+        return parts
+    results = [proj(source, place) for place in range(3)]
+    in_order = [view.base for view in views] == results
+    alike = {(v.offset, v.strides, part.shape) for v, part in zip(views, parts.inputs)}
+    if not in_order or len(alike) != 1 or len({value.shape for value in results}) != 1:
+        return parts
+    made = node(source.op, source.inputs, replace(source.attrs, joined=True))
+    return _shown(made, parts, views[0].strides) or parts
+
+
+def _shown(made: Node, parts: Node, strides: Sequence[int]) -> Node | None:
+    """Joined gradients [..., length, 3, heads, width] in the order of a concatenation of parts."""
+    *lead, length, _, heads, width = made.shape
+    shape, axis = parts.inputs[0].shape, parts.attrs.axis
+    if shape == (*lead, length, heads * width) and axis == len(shape) - 1:
+        return reshape(made, parts.shape) if strides == dense(shape) else None
+    if shape[axis] != 1:
+        return None
+    own = (*lead, length, heads, width)
+    places = {step: place for place, step in enumerate(dense(own))}
+    others = [a for a in range(len(shape)) if a != axis]
+    order = [places.get(strides[a], -1) for a in others]
+    if sorted(order) != list(range(len(own))) or any(
+        shape[a] != own[p] for a, p in zip(others, order)
+    ):
+        return None
+    third = len(own) - 2  # the axis of the three parts
+    moved = [p + (p >= third) for p in order]
+    moved.insert(axis, third)
+    return permute(made, tuple(moved))
 
 
 def _beside(queries: Node, stop: Callable[[Node], bool]) -> bool:

@@ -39,6 +39,7 @@ _BLOCK = 128  # threads of a block that holds several short rows
 _TURNS = 4  # vectors of a thread, so that several loads are in flight
 _HELD_BYTES = 192  # registers that a thread may fill with its part of a row
 _SMALL_BLOCK = 256  # threads of a block of which several are at work, so that waits overlap
+_LARGE_BLOCK, _LARGE_TURNS = 1024, 8  # a row that one block holds does not need a cluster
 _MOST_IN_CLUSTER = 2048  # beyond, reading a row again costs less than waiting for more blocks
 _COLUMN_BLOCK = 256
 _COLUMN_LANES = 64
@@ -182,7 +183,8 @@ def _thread_count(count: int, scratch: int, held: int, gpu: GpuMachine) -> int:
 def _fits(count: int, threads: int, kept: int) -> bool:
     """True when a row stays in the registers of its threads."""
     turns = -(-count // threads)
-    return turns * kept <= _HELD_BYTES and (turns <= _TURNS or threads <= _SMALL_BLOCK)
+    few = turns <= (_LARGE_TURNS if threads == _LARGE_BLOCK else _TURNS)
+    return turns * kept <= _HELD_BYTES and (few or threads <= _SMALL_BLOCK)
 
 
 def _pieces(blocks: int, most: int, gpu: GpuMachine, waves: int) -> int:

@@ -17,7 +17,7 @@ from ridgeline.loops.ir import index
 _ROWS = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 SYMBOL_rows(const element* q, const element* k, const element* v, const float* lse,
-            const float* delta, const element* ct, element* dq, element* dk, element* dv) {
+            const float* delta, const element* ct, RESULTS) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int STAGE = 2 * TILE_COLUMNS * TILE_ROW;  // keys, then values
   constexpr int TILES = TILE_ROWS / (THREADS / 2), N = TILE_COLUMNS / 8;
@@ -100,7 +100,7 @@ SYMBOL_rows(const element* q, const element* k, const element* v, const float* l
 _COLUMNS = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 SYMBOL_columns(const element* q, const element* k, const element* v, const float* lse,
-               const float* delta, const element* ct, element* dq, element* dk, element* dv) {
+               const float* delta, const element* ct, RESULTS) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int NUMBERS = TILE_ROWS * 4;  // bytes
   constexpr int STAGE = 2 * (TILE_ROWS * TILE_ROW + NUMBERS);  // queries, cotangents, lse, delta
@@ -219,10 +219,15 @@ _OPERANDS = ("Q", "K", "V", "CT", "DQ", "DK", "DV")
 def backward(
     attention: Attention, rows: Tiles | None = None, columns: Tiles | None = None
 ) -> KernelSource:
-    """The two kernels of q, k, v, lse, delta, ct, dq, dk and dv."""
+    """The two kernels of q, k, v, lse, delta, ct, dq, dk and dv, or one result for those three."""
     by_rows, by_columns = rows or _row_tiles(attention), columns or _column_tiles(attention)
     text = prelude(attention.dtype, constants(attention, _OPERANDS, _OPERANDS[-3:]))
     text += _row_text(by_rows) + _column_text(by_columns)
+    results = "element* dq, element* dk, element* dv"
+    if attention.joined:
+        results = "element* all"
+        text = text.replace("RESULTS) {", "RESULTS) {\n  element *dq = all, *dk = all, *dv = all;")
+    text = text.replace("RESULTS", results)
     symbol = symbol_of("backward", text)
     width = attention.width * 2
     counts = -(-attention.rows // by_rows.rows), -(-attention.columns // by_columns.columns)
@@ -266,7 +271,10 @@ def _kept(left: str, right: str) -> str:
 
 
 def _row_tiles(attention: Attention) -> Tiles:
-    return Tiles(64, 64, 4, 2, kept=attention.width <= 64)
+    """Where registers allow, a warp takes 32 rows: what it reads serves two products."""
+    if attention.width <= 64:
+        return Tiles(128, 32, 4, 2, kept=True)
+    return Tiles(64, 64, 4, 2, kept=False)
 
 
 def _column_tiles(attention: Attention) -> Tiles:

@@ -37,7 +37,8 @@ class Attention:
 
     Where `causal`, row i sees the columns up to i. `strides` are those of q, k, v and out; for
     backward those of q, k, v, ct, dq, dk and dv. `lse` and `delta` are dense. `written` says which
-    of the results are wanted: out and lse, or dq, dk and dv.
+    of the results are wanted: out and lse, or dq, dk and dv. Gradients that are `joined` are parts
+    of one result, and no zero among them is negative.
     """
 
     dtype: str
@@ -51,6 +52,7 @@ class Attention:
     causal: bool
     strides: tuple[Strides, ...]
     written: tuple[bool, ...]
+    joined: bool = False
 
     @property
     def group(self) -> int:
@@ -69,6 +71,7 @@ def constants(attention: Attention, operands: tuple[str, ...], results: tuple[st
     swizzled = gcd(chunks, 8)  # a row is so many eighths of all banks, or a multiple of that
     lines = [
         f"constexpr bool CAUSAL = {'true' if attention.causal else 'false'};",
+        f"constexpr float ZERO = {'0.0f' if attention.joined else '-0.0f'};  // added to results",
         f"constexpr int HEADS = {attention.heads}, GROUP = {attention.group};",
         f"constexpr int SHARED_HEADS = {attention.shared_heads};",
         f"constexpr int ROWS = {attention.rows}, COLUMNS = {attention.columns};",

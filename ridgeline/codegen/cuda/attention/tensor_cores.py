@@ -201,7 +201,8 @@ DEVICE void store_rows(element* head, long long stride, int first, int limit, un
       for (int half = 0; half < 2; ++half) {
         int at = row + m * 16 + half * 8 + lane / 4;
         *(u32*)(tile + chunk_at(at, n) + lane % 4 * 4) =
-            pack(x[m][n][2 * half] * factor[m][half], x[m][n][2 * half + 1] * factor[m][half]);
+            pack(__fmaf_rn(x[m][n][2 * half], factor[m][half], ZERO),
+                 __fmaf_rn(x[m][n][2 * half + 1], factor[m][half], ZERO));
       }
     }
   }
