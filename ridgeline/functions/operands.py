@@ -143,6 +143,10 @@ def floating(dtype: DType) -> DType:
 
 
 _SCALAR_TYPES: dict[DType, TensorType] = {}
+MOST_LIFTED = 64
+# The last lifted numbers, by identity: one learning rate is one input for all parameters, while
+# two numbers that happen to be equal stay two, or the structure would depend on their values.
+_lifted: dict[int, Node] = {}
 
 
 class Number0d:
@@ -184,11 +188,17 @@ def lift(value: float | Lifted, dtype: DType) -> Node:
         return value.node(dtype)
     if not isfinite(value):  # a mark, such as of a mask, and not a number that varies
         return constant(value, dtype)
+    known = _lifted.get(id(value))
+    if known is not None and known.buffer.value is value and known.buffer.dtype is dtype:
+        return known
     kind = _SCALAR_TYPES.get(dtype)
     if kind is None:
         kind = _SCALAR_TYPES[dtype] = TensorType((), dtype)
     made = leaf(kind)
     made.buffer = Number0d(value, dtype)
+    if len(_lifted) >= MOST_LIFTED:
+        _lifted.clear()
+    _lifted[id(value)] = made
     return made
 
 

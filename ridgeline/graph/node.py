@@ -37,9 +37,9 @@ class TensorType:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{place}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Attrs:
-    """Base of the typed attributes of an op; an op without any uses this class itself."""
+    """Base of the typed attributes of an op, compared by value; ops without any have `NO_ATTRS`."""
 
 
 Infer: TypeAlias = Callable[[Sequence[TensorType], Any], tuple[TensorType, ...]]
@@ -119,11 +119,11 @@ def _forget(entry: _Entry) -> None:
         _table.setdefault(entry.key, found)
 
 
-_NO_ATTRS = Attrs()
+NO_ATTRS = Attrs()
 _table: dict[tuple[Any, ...], _Entry] = {}
 
 
-def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = _NO_ATTRS) -> Node:
+def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
     """The one node that applies `op` to `inputs`; the type rule runs only when it is new."""
     operands = tuple(inputs)
     key = (op, operands, attrs)

@@ -32,7 +32,7 @@ class _Running(threading.local):
 
 
 running = _Running()
-_inside: dict[CodeType, bool] = {}  # is this code part of the package
+_inside: dict[str, bool] = {}  # is a file part of the package; code objects are slow to hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +63,17 @@ def short_path(file: str) -> str:
     return relative if len(relative) < len(file) else file
 
 
-def _is_inside(code: CodeType) -> bool:
-    known = _inside.get(code)
+def _is_inside(file: str) -> bool:
+    known = _inside.get(file)
     if known is None:
-        known = _inside[code] = code.co_filename.startswith(PACKAGE)
+        known = _inside[file] = file.startswith(PACKAGE)
     return known
 
 
 def user_frame(depth: int = 1) -> FrameType | None:
     """The nearest calling frame outside the package."""
     frame: FrameType | None = sys._getframe(depth)
-    while frame is not None and _is_inside(frame.f_code):
+    while frame is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
 
@@ -83,9 +83,10 @@ def here(depth: int = 2) -> Mark | None:
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        inside = _inside.get(code)
+        file = code.co_filename
+        inside = _inside.get(file)
         if inside is None:
-            inside = _is_inside(code)
+            inside = _is_inside(file)
         if not inside:
             return (code, frame.f_lasti, running.module_path)
         frame = frame.f_back

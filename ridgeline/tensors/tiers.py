@@ -8,7 +8,6 @@ interpreter unless `config.tier` pins it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -30,10 +29,11 @@ from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
-from ridgeline.ops.tracking import CUSTOM, ERASED
+from ridgeline.ops.tracking import CUSTOM
 from ridgeline.runtime.spaces import on, space
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
+from ridgeline.tensors.structures import Structure, Table
 
 MOST_STRUCTURES = 4096
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
@@ -185,9 +185,9 @@ class _Piece:
         self.program: Runnable | None = None
 
 
-_pieces: OrderedDict[Any, _Piece] = OrderedDict()
+_pieces: Table[_Piece] = Table(MOST_STRUCTURES)
 _Place = tuple[int, int | None]  # a node of an order, or an output of one
-_kept: OrderedDict[Any, tuple[_Place, ...]] = OrderedDict()  # what is saved for backward
+_kept: Table[tuple[_Place, ...]] = Table(MOST_STRUCTURES)  # what is saved for backward
 
 
 def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
@@ -234,15 +234,11 @@ def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
     order = topological([*roots, *tracked], has_value)
     if any(node.op is CUSTOM for node in order):
         return decide()  # a user's rule belongs to one call, and must not be kept alive
-    key = _structure(order, roots, tracked)
+    key = Structure(order, roots, tracked)
     places = _kept.get(key)
     if places is None:
         number = {node: place for place, node in enumerate(order)}
-        places = _kept[key] = tuple([_place(node, number) for node in decide()])
-        while len(_kept) > MOST_STRUCTURES:
-            _kept.popitem(last=False)
-    else:
-        _kept.move_to_end(key)
+        places = _kept.keep(key, tuple([_place(node, number) for node in decide()]))
     return [order[at] if output is None else proj(order[at], output) for at, output in places]
 
 
@@ -252,31 +248,10 @@ def _place(node: Node, number: Mapping[Node, int]) -> _Place:
     return (at, None) if at is not None else (number[node.inputs[0]], node.attrs.output)
 
 
-def _structure(order: Sequence[Node], *chosen: Sequence[Node]) -> tuple[Any, ...]:
-    """Ops, attributes and wiring, but not which leaves; and the places of some nodes."""
-    number = {node: place for place, node in enumerate(order)}
-    rows: list[Any] = []
-    for node in order:
-        if node.buffer is not None:
-            rows.append(node.types[0])
-        else:
-            # tags have numbers that never come again; what they stand for does
-            attrs = getattr(node.attrs, "outputs", None) if node.op in ERASED else node.attrs
-            rows.append((node.op, attrs, tuple([number[i] for i in node.inputs])))
-    return (tuple(rows), *(tuple([number[node] for node in nodes]) for nodes in chosen))
-
-
 def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
     """The record of a structure."""
-    key = _structure(order, wanted)
-    piece = _pieces.get(key)
-    if piece is None:
-        piece = _pieces[key] = _Piece()
-        while len(_pieces) > MOST_STRUCTURES:
-            _pieces.popitem(last=False)
-    else:
-        _pieces.move_to_end(key)
-    return piece
+    key = Structure(order, wanted)
+    return _pieces.get(key) or _pieces.keep(key, _Piece())
 
 
 def _seconds(node: Node) -> float:

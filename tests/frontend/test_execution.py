@@ -264,6 +264,15 @@ def test_scalars_do_not_change_the_structure():
     assert len(tiers._pieces) <= before + 1
 
 
+def test_one_number_is_one_input_and_equal_ones_are_two():
+    rate, other = float("0.25"), float("0.25")
+    x = rl.ones(3)
+    leaves = {read(x * number).inputs[1].inputs[0] for number in (rate, rate, other)}
+    assert len(leaves) == 2
+    assert read(x.double() * rate).inputs[1].inputs[0] not in leaves, "of another type"
+    assert ((x * rate) + x.double() * rate).tolist() == [0.5] * 3
+
+
 def test_import_is_light():
     code = (
         "import sys, time; t = time.perf_counter(); import ridgeline; "
