@@ -24,6 +24,7 @@ from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import describe
 from ridgeline.ops.attention import products
 from ridgeline.ops.control.loop import LOOP
+from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.runtime.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -104,13 +105,16 @@ def kernel_rows(program: Program) -> list[KernelRow]:
     """The counts of every kernel of a program, in execution order; those of bodies come last."""
     stages = program.stages
     rows = [kernel_row(k, stages.sizes) for k in stages.kernels]
-    rows += [_attention_row(group.apart) for group in stages.whole if group.apart is not None]
+    rows += [_computed_row(group.apart) for group in stages.whole if group.apart is not None]
     return rows + [row for node in stages.inner for row in inner_rows(stages, node)]
 
 
-def _attention_row(node: Node) -> KernelRow:
-    """The work of attention that is computed whole; of what a causal mask hides, none."""
-    pairs = products(node) // (2 if node.attrs.causal else 1)
+def _computed_row(node: Node) -> KernelRow:
+    """The work of a node that is computed whole; of what a causal mask hides, none."""
+    if node.op is CONVOLVE:
+        pairs = node.attrs.products
+    else:
+        pairs = products(node) // (2 if node.attrs.causal else 1)
     moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))
     return KernelRow(whole_name(node), 2 * pairs, moved, _lines([node]))
 
@@ -144,7 +148,7 @@ def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
     for group in stages.whole:
         assert group.apart is not None
         yield ""
-        row = _attention_row(group.apart)
+        row = _computed_row(group.apart)
         yield f"{row.name}   {quantity(row.flops, 'FLOP')}, {quantity(row.nbytes, 'B')}"
         yield from (f"  from {line}" for line in row.lines)
     for group in stages.fusion.groups:

@@ -371,5 +371,5 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
             note=reasons,
             help="give each part its own rl.loops",
         )
-    graph = Graph(tuple(values.results), tuple(inputs))
+    graph = Graph(tuple(values.results), tuple(inputs), list)
     return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))

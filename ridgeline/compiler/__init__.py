@@ -88,4 +88,5 @@ def _load_or_compile(
         layout = replace(lay_out(stages, inputs, target.launch), checked=flag is not None)
         code = target.compile(list(stages.all_kernels()), stages.whole)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
-    return Program(layout, target, Graph(outputs, inputs), stages, pairs)
+    graph = Graph(outputs, inputs, target.arrange)
+    return Program(layout, target, graph, stages, pairs)

@@ -52,8 +52,14 @@ class Backend(Protocol):
     def schedule(self, lowered: Lowered, facts: Any) -> list[ScheduleStep]:
         """The default schedule of a kernel."""
 
+    def arrange(self, roots: Sequence[Node]) -> list[Node]:
+        """A simplified graph with what the device's libraries compute put into their form."""
+
     def apart(self, node: Node) -> bool:
         """True for a fold that must not share a kernel, because a library may compute it."""
+
+    def parts(self, lowered: Lowered, facts: Any) -> str:
+        """Why a kernel that could be one should be several; empty where it should not."""
 
     def converts(self, node: Node) -> bool:
         """True for a contraction that reads 16-bit operands where the graph has them widened."""

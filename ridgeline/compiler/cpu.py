@@ -102,9 +102,17 @@ class CpuBackend:
         """The default schedule of a kernel."""
         return default_steps(lowered, facts)
 
+    def arrange(self, roots: Sequence[Node]) -> list[Node]:
+        """As it is: a kernel reads its operands in any order."""
+        return list(roots)
+
     def apart(self, node: Node) -> bool:
         """Contractions are ours, so all may share kernels."""
         return False
+
+    def parts(self, lowered: Lowered, facts: Machine) -> str:
+        """None: cores are few, and what one reads again is in its cache."""
+        return ""
 
     def converts(self, node: Node) -> bool:
         """None: an operand is read many times, and widened once."""

@@ -19,22 +19,28 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
-from ridgeline.graph.strides import View
+from ridgeline.graph.passes.layout import convolutions_last, is_product
+from ridgeline.graph.passes.moments import one_reading
+from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered, widens
 from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.ops.index_checks import index_inputs, report_index
-from ridgeline.runtime.cuda import cublaslt, device as devices
+from ridgeline.runtime.cuda import cublaslt, cudnn, cudnn_api, device as devices
 from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
+from ridgeline.runtime.cuda.cudnn import ConvolutionStep
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
 from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
 from ridgeline.schedules.gpu.default import steps as gpu_steps
+from ridgeline.schedules.gpu.idle import reason_to_part
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
+_LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
 
@@ -59,7 +65,8 @@ class CudaBackend:
 
     def key(self) -> Any:
         """The device's facts, and whether float32 products may be shortened."""
-        return self._facts, config.allow_tf32, cublaslt.library() is not None
+        libraries = cublaslt.library() is not None, cudnn_api.version()
+        return self._facts, config.allow_tf32, libraries
 
     def roofline(self) -> Roofline:
         """Round figures of a data-centre GPU."""
@@ -73,20 +80,43 @@ class CudaBackend:
         """The default schedule of a kernel."""
         return gpu_steps(lowered, facts)
 
+    def arrange(self, roots: Sequence[Node]) -> list[Node]:
+        """Statistics in one reading; convolutions that cuDNN has, with channels last between."""
+        once = one_reading(roots)
+        here = cudnn_api.library() is not None
+        return convolutions_last(once, self._convolves) if here else once
+
+    def _convolves(self, attrs: ConvolveAttrs, node: Node) -> bool:
+        """True for convolutions large enough for tensor cores, of which cuDNN has this one."""
+        if node.dtype.name not in cudnn.DTYPES or attrs.products < _LEAST_CONVOLUTION:
+            return False
+        return is_product(attrs) or self.convolution(attrs, node.dtype.name) is not None
+
+    def convolution(self, attrs: ConvolveAttrs, dtype: str) -> cudnn.Plan | None:
+        """How cuDNN computes a convolution; None where it does not."""
+        self.device.activate()
+        return cudnn.plan(self.device.number, attrs, dtype, config.allow_tf32)
+
     def apart(self, node: Node) -> bool:
         """Contractions that cuBLASLt computes."""
         return suits_library(node) and cublaslt.library() is not None
+
+    def parts(self, lowered: Lowered, facts: GpuMachine) -> str:
+        """Kernels that would leave most multiprocessors idle."""
+        return reason_to_part(lowered, facts)
 
     def converts(self, node: Node) -> bool:
         """Products of 16-bit operands in float32 are what tensor cores do."""
         return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
     def computes(self, node: Node) -> bool:
-        """Attention without a mask, on tensor cores."""
-        return self._facts.capability >= 80 and is_attention(node)
+        """Attention without a mask, on tensor cores, and what was arranged for cuDNN."""
+        return node.op is CONVOLVE or (self._facts.capability >= 80 and is_attention(node))
 
     def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
-        """Views at any strides whose rows are dense."""
+        """Views at any strides whose rows are dense; for cuDNN memory as it is."""
+        if node.op is CONVOLVE:
+            return [in_order(operand, is_input) for operand in node.inputs]
         return operand_views(node, is_input)
 
     def runs(self, node: Node) -> bool:
@@ -94,7 +124,10 @@ class CudaBackend:
         return False
 
     def launch(self, group: Group, kernel: Kernel | None) -> tuple[Any, ...] | None:
-        """What is started, the workspace it needs, and how: launches, or a matrix product."""
+        """What is started, the workspace it needs, and how: launches, or a library's call."""
+        if group.apart is not None and group.apart.op is CONVOLVE:
+            attrs, dtype = group.apart.attrs, group.apart.dtype.name
+            return ("convolution", self.planned(attrs, dtype).workspace, (dtype, *astuple(attrs)))
         product = None if kernel is None else _product(group)
         if product is not None and kernel is not None:
             found = _in_call(product, group.loops.kernel, kernel)
@@ -107,10 +140,17 @@ class CudaBackend:
         )
         return ("kernel", source.workspace_bytes, launches) if launches else None
 
+    def planned(self, attrs: ConvolveAttrs, dtype: str) -> cudnn.Plan:
+        """How cuDNN computes a convolution of an arranged graph."""
+        plan = self.convolution(attrs, dtype)
+        assert plan is not None, "a graph holds only convolutions that the library has"
+        return plan
+
     def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
         """One image for every kernel, one after the other behind a line that names them."""
         own = {k.kernel.name: k.kernel for k in kernels if _product(k.group) is None}
-        named = {source.name: source for source in map(kernels_of, whole)}
+        attentions = [g for g in whole if g.apart is not None and g.apart.op is not CONVOLVE]
+        named = {source.name: source for source in map(kernels_of, attentions)}
         made = [*named.values(), *(generate(kernel) for kernel in own.values())]
         images = compile_all([source.text for source in made], self.device.architecture)
         rows = [
@@ -162,6 +202,9 @@ class CudaExecutable:
             if kind == "matmul":
                 yield self._matmul(call.slots, started, words)
                 continue
+            if kind == "convolution":
+                yield self._convolution(call.slots, started, words)
+                continue
             slots = tuple(max(slot, 0) for slot in call.slots)  # what is not written is not touched
             slots = (*slots, self._workspace) if workspace else slots
             for symbol, blocks, threads, shared, cluster in started:
@@ -176,6 +219,15 @@ class CudaExecutable:
             number, (dtype, result), (m, n, k, batch), outer, operands, self._workspace, words,
             shortened,
         )  # fmt: skip
+
+    def _convolution(
+        self, slots: Sequence[int], started: tuple[Any, ...], words: Words
+    ) -> ConvolutionStep:
+        dtype, *settings = started
+        attrs = ConvolveAttrs(*settings)
+        plan = self._target.planned(attrs, dtype)
+        number = self._target.device.number
+        return ConvolutionStep(number, attrs.kind, plan, slots, self._workspace, words)
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue everything; every output is memory that nobody else has."""

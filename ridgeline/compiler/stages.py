@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -77,15 +78,16 @@ def lower_graph(
     """
     target = target or backend(device_of(outputs, inputs))
     is_input = set(inputs).__contains__
-    simple = arranged(outputs, is_input)
+    simple = arranged(outputs, is_input, target.arrange)
 
     def whole(node: Node) -> Sequence[View] | None:
         return target.operands(node, is_input) if target.computes(node) else None
 
     values = choose_values(simple, is_input, target.converts, whole)
     replacing = Replacing.of(values.results, inputs, pairs, checked)
-    fusion = fuse(values, is_input, target.roofline(), target.apart, whole, replacing)
     facts = facts or target.facts()
+    parts = partial(target.parts, facts=facts)
+    fusion = fuse(values, is_input, target.roofline(), target.apart, whole, replacing, parts)
     kernels = []
     known: dict[tuple[str, Op | None], CompiledKernel] = {}
     placed: dict[tuple[str, Slots], tuple[Kernel, dict[int, int]]] = {}
@@ -112,8 +114,9 @@ def lower_graph(
             values_of = tuple(slots[b.slot] for b in made.kernel.params)
             kernels.append(replace(made, group=group, kernel=kernel, values=values_of))
         elif group.apart is not None and target.runs(group.apart):
-            parts = [lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)]
-            inner[group.apart] = tuple(parts)
+            inner[group.apart] = tuple(
+                lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)
+            )
     order = tuple(topological(simple, is_input))
     return Stages(
         fusion, kernels, values.results, order, inner, replacing=replacing, in_place=kept

@@ -59,7 +59,7 @@ class SymbolicProgram:
         settled = Settled(values)
         given = set(self._inputs).__contains__
         inputs = tuple(settled.nodes(self._inputs, given))
-        graph = Graph(tuple(settled.nodes(self._outputs, given)), inputs)
+        graph = Graph(tuple(settled.nodes(self._outputs, given)), inputs, list)
         graph.order = settled.nodes(self.stages.order, given)  # library calls go by place
         checked = replace(layout, checked=self._checked)
         return Program(checked, self._target, graph, replace(self.stages, sizes=ordered))

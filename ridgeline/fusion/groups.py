@@ -104,6 +104,7 @@ class Fuser:
     apart: Callable[[Node], bool]
     whole: Whole = lambda node: None
     replacing: Replacing = field(default_factory=Replacing)
+    parts: Callable[[Lowered], str] = lambda lowered: ""
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
@@ -212,6 +213,9 @@ class Fuser:
                 lowering = ChainLowering
             ordered_stores = store_order(stored, self.replacing, read.__contains__)
             lowered = lowering(folds, ordered_stores, read.__contains__, name).lower()
+            reason = self.parts(lowered) if several else ""
+            if reason:
+                raise NotFusable(reason)
         moved = sum(map(nbytes, read)) + sum(map(nbytes, stored))
         seconds = self.roofline.launch_seconds + max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
@@ -367,6 +371,11 @@ def fuse(
     apart: Callable[[Node], bool] = lambda node: False,
     whole: Whole = lambda node: None,
     replacing: Replacing | None = None,
+    parts: Callable[[Lowered], str] = lambda lowered: "",
 ) -> Fusion:
-    """Kernels for all stored values; folds where `apart` holds get kernels of their own."""
-    return Fuser(values, is_input, roofline, apart, whole, replacing or Replacing()).run()
+    """Kernels for all stored values; folds where `apart` holds get kernels of their own.
+
+    `parts` may say why a kernel that could be one should not be.
+    """
+    fuser = Fuser(values, is_input, roofline, apart, whole, replacing or Replacing(), parts)
+    return fuser.run()

@@ -42,6 +42,13 @@ def strided(node: Node, is_memory: Callable[[Node], bool]) -> View:
         chain.pop()
 
 
+def in_order(node: Node, is_memory: Callable[[Node], bool]) -> View:
+    """A value as a view of other memory if that holds it in order from its start, else itself."""
+    view, whole = strided(node, is_memory), itself(node)
+    same = [a == b for a, b, n in zip(view.strides, whole.strides, _sizes(node)) if n != 1]
+    return view if view.offset == 0 and all(same) else whole
+
+
 def itself(node: Node) -> View:
     """A value of known shape as a view of its own contiguous memory."""
     return View(node, 0, dense(_sizes(node)))

@@ -21,6 +21,7 @@ from ridgeline.scalars import Array
 if TYPE_CHECKING:
     from ridgeline.graph.passes.batch import Batching
 
+_BYTE = 255
 _KINDS: dict[str, tuple[str, ...]] = {
     "sum": ("uint", "int", "float", "complex"),
     "prod": ("uint", "int", "float", "complex"),
@@ -167,8 +168,11 @@ def _arg_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 def _chosen(current: Node) -> Node:
     """True at the element that an arg-reduction picked."""
     source, axis = current.inputs[0], current.attrs.axis
-    ramp = iota(source.shape, axis, dtypes.int64, source.type.device)
-    return apply("eq", ramp, expand_back(proj(current, 1), source.shape, (axis,)))
+    size = source.shape[axis]
+    # what is kept of a window for its gradient need not take more room than its values
+    kind = dtypes.uint8 if isinstance(size, int) and size <= _BYTE else dtypes.int64
+    ramp = iota(source.shape, axis, kind, source.type.device)
+    return apply("eq", ramp, expand_back(cast(proj(current, 1), kind), source.shape, (axis,)))
 
 
 def _arg_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

@@ -137,6 +137,18 @@ def test_pieces_are_joined_by_a_second_launch(pieces: int) -> None:
     np.testing.assert_array_equal(q, (x * x).sum(0))
 
 
+def test_pieces_are_joined_by_rows_of_their_own() -> None:
+    kernel = rewritten(
+        MOMENTS, Jam("c"), Partials("c", 4, ("r",)), Split("r", 4, "guard"),
+        Split("r.j", 2, "guard"), Bind("r.j.1", "thread"), Bind("r.1", "thread"),
+    )  # fmt: skip
+    x = np.random.default_rng(1).integers(-5, 5, (40, 6)).astype(np.float32)
+    s, q = np.zeros(6, np.float32), np.zeros(6, np.float32)
+    interpret(kernel, {0: x, 1: s, 2: q})
+    np.testing.assert_array_equal(s, x.sum(0))
+    np.testing.assert_array_equal(q, (x * x).sum(0))
+
+
 def test_a_fold_of_folds_is_not_cut() -> None:
     with pytest.raises(ScheduleError, match="needs the result of another"):
         rewritten(LOSS, Partials("c", 2))

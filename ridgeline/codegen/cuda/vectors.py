@@ -5,7 +5,7 @@ What a vector loop reads side by side is read before it, what it stores side by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ridgeline.codegen.cuda.barriers import Memory, Touched, memory
@@ -15,6 +15,9 @@ from ridgeline.codegen.cuda.writes import Writes
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
+
+Guards = tuple[Expr, ...]
+_MOST_GUARDS = 12  # around one load; more of them are left to the lanes
 
 
 class VectorLoops(Writes):
@@ -49,9 +52,9 @@ class VectorLoops(Writes):
         with self.lines.block(""), self._untracked():
             saved = self.packs, self.pack_stores
             self.packs, self.pack_stores = dict(self.packs), dict(self.pack_stores)
-            for load in _plain_loads(writes):
+            for load, needed in _loads(writes, loop.name).items():
                 if memory(load.buffer) not in changed and self._packs(load, loop.name, length):
-                    self._read_pack(load, loop.name, length)
+                    self._read_pack(load, loop.name, length, needed)
             stores = []
             if self._owner() is None:
                 stores = [
@@ -67,7 +70,11 @@ class VectorLoops(Writes):
             self.lines.line("#pragma unroll")
             name = self._declare(loop.name)
             with self.lines.block(f"for (int {name} = 0; {name} < {length}; ++{name})"):
+                self.values.forget()
+                self.together = self._owner() is None and _is_apart(parts, set(changed))
                 self.statement(loop.body)
+                self.together = False
+            self.values.forget()
             self.values.lane = outside
             for store in stores:
                 self.values.forget()
@@ -79,11 +86,17 @@ class VectorLoops(Writes):
     def _first(self, index: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
         return tuple(substitute(i, {Var.make(lane): ir.index(0)}) for i in index)
 
-    def _read_pack(self, load: Load, lane: str, length: int) -> None:
+    def _read_pack(self, load: Load, lane: str, length: int, needed: Iterable[Guards]) -> None:
         kind = f"Pack<{memory_type(load.buffer.dtype)}, {length}>"
         name = self.lines.fresh("in")
         at = self._address(load.buffer, self._first(load.index, lane))
-        self.lines.line(f"const {kind} {name} = *(const {kind} *)({at});")
+        if () in needed:
+            self.lines.line(f"const {kind} {name} = *(const {kind} *)({at});")
+        else:
+            cases = [" && ".join(map(self.values.value, guards)) for guards in needed]
+            self.lines.line(f"{kind} {name};")
+            condition = " || ".join(f"({case})" for case in cases)
+            self.lines.line(f"if ({condition}) {name} = *(const {kind} *)({at});")
         self.packs[load] = name
 
     def _packs(self, access: Load | Store, lane: str, length: int) -> bool:
@@ -112,27 +125,42 @@ class VectorLoops(Writes):
         return True
 
 
+def _is_apart(parts: Sequence[Stmt], changed: set[Memory]) -> bool:
+    """True for writes of which none changes what another reads."""
+    if not all(isinstance(part, (Store, Reduce)) for part in parts):
+        return False
+    expressions = [e for part in parts for e in ir.expressions(part)]
+    reads = {memory(e.buffer) for e in ir.subexpressions(*expressions) if isinstance(e, Load)}
+    return not reads & changed
+
+
 def _targets(statement: Stmt) -> tuple[Buffer, ...]:
     if isinstance(statement, Store):
         return (statement.buffer,)
     return statement.buffers if isinstance(statement, Reduce) else ()
 
 
-def _plain_loads(writes: list[Store | Reduce]) -> list[Load]:
-    """Loads that happen whatever the data is: not behind a guard."""
-    found: dict[Load, None] = {}
-    seen: set[Expr] = set()
-    for write in writes:
-        stack = list(ir.expressions(write))
-        while stack:
-            expr = stack.pop()
-            if expr in seen:
-                continue
-            seen.add(expr)
-            if isinstance(expr, Load):
-                found.setdefault(expr)
-                stack.extend(expr.index)
-            elif isinstance(expr, Op):
-                guarded = expr.name == "guarded"
-                stack.extend((expr.args[0], expr.args[2]) if guarded else expr.args)
-    return list(found)
+def _loads(writes: list[Store | Reduce], lane: str) -> dict[Load, dict[Guards, None]]:
+    """Loads, and where they happen: by the guards that hold there, none where it is always.
+
+    Guards that differ between the lanes are left to these: what is behind them is not among them.
+    """
+    found: dict[Load, dict[Guards, None]] = {}
+    seen: set[tuple[Expr, Guards]] = set()
+    stack: list[tuple[Expr, Guards]] = [(e, ()) for w in writes for e in ir.expressions(w)]
+    while stack:
+        expr, guards = stack.pop()
+        if (expr, guards) in seen:
+            continue
+        seen.add((expr, guards))
+        if isinstance(expr, Load):
+            found.setdefault(expr, {})[guards] = None
+            stack += [(part, guards) for part in expr.index]
+        elif isinstance(expr, Op) and expr.name == "guarded":
+            condition, chosen, other = expr.args
+            stack += [(condition, guards), (other, guards)]
+            if lane not in free_vars(condition) and len(guards) < _MOST_GUARDS:
+                stack.append((chosen, (*guards, condition)))
+        elif isinstance(expr, Op):
+            stack += [(part, guards) for part in expr.args]
+    return found

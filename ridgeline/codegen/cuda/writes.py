@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from ridgeline.codegen.cuda.access import Accesses, Registers
 from ridgeline.codegen.cuda.threads import Threads
@@ -25,9 +26,11 @@ class Writes(Accesses):
     ) -> None:
         super().__init__(threads, ranges, workspaces)
         self.pack_stores: dict[int, str] = {}
+        self.together = False  # statements that change nothing that another of them reads
 
     def _write(self, statement: Store | Reduce) -> None:
-        self.values.forget()
+        if not self.together:
+            self.values.forget()
         target = statement.buffer if isinstance(statement, Store) else statement.buffers[0]
         registers = self.registers.get(target.name)
         if isinstance(statement, Store):
@@ -36,14 +39,14 @@ class Writes(Accesses):
                 return
             name = self.pack_stores.get(id(statement))
             if name is not None and self.values.lane is not None:
-                with self.lines.block(""):
+                with self._own_names():
                     value = stored(statement.buffer.dtype, self.values.stored(statement.value))
                     self.lines.line(
                         f"{name}.set({self.values.variables[self.values.lane]}, {value});"
                     )
                 return
         owner = None if registers is not None else self._owner()
-        with self.lines.block(f"if ({owner})" if owner else ""):
+        with self.lines.block(f"if ({owner})") if owner else self._own_names():
             if isinstance(statement, Store):
                 value = self.values.stored(statement.value)
                 at = self._linear(target.shape, statement.index)
@@ -54,8 +57,12 @@ class Writes(Accesses):
             else:
                 self._reduce(statement)
 
+    def _own_names(self) -> AbstractContextManager[None]:
+        """A block of its own for a statement whose values the next ones cannot use."""
+        return nullcontext() if self.together else self.lines.block("")
+
     def _store_register(self, registers: Registers, statement: Store) -> None:
-        with self.lines.block(""):
+        with self._own_names():
             value = self.values.value(statement.value)
             if registers.spread.count == 1:
                 self.lines.line(f"{registers.name} = {value};")

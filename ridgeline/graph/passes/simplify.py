@@ -8,6 +8,7 @@ contractions that remain are cut to what is used of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from ridgeline.graph.node import PROJ, Node, leaf, node, topological
 from ridgeline.graph.passes.algebra import simplify_algebra
@@ -16,9 +17,10 @@ from ridgeline.graph.passes.fold import fold
 from ridgeline.graph.passes.joins import join_parts
 from ridgeline.graph.passes.moves import simplify_moves
 from ridgeline.graph.passes.rebuild import rebuild, substitute
-from ridgeline.graph.passes.windows import fit_windows
+from ridgeline.graph.passes.windows import fit_windows, narrow_windows
 from ridgeline.ops.elementwise import IOTA
 
+Arrange: TypeAlias = Callable[[Sequence[Node]], list[Node]]
 RULES = (fold, simplify_algebra, simplify_casts, simplify_moves, join_parts)
 
 
@@ -34,17 +36,26 @@ def simplified(current: Node) -> Node:
     return current
 
 
-def simplify(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
+def simplify(
+    roots: Sequence[Node], stop: Callable[[Node], bool], arrange: Arrange = list
+) -> list[Node]:
     """The graph with every node simplified; nodes where `stop` holds are its inputs.
 
     A rule must not look through an input that happens to be computed, so leaves stand for those.
+    `arrange` may put what a device's libraries compute into their form.
     """
     computed = [n for n in topological(roots, stop) if n.inputs and stop(n)]
     if not computed:
-        return fit_windows(_rewritten(roots))
+        return _simplified(roots, arrange)
     stand_ins = {n: leaf(n.type) for n in computed}
-    made = fit_windows(_rewritten(substitute(roots, stand_ins)))
+    made = _simplified(substitute(roots, stand_ins), arrange)
     return substitute(made, {place: n for n, place in stand_ins.items()})
+
+
+def _simplified(roots: Sequence[Node], arrange: Arrange) -> list[Node]:
+    narrow = narrow_windows(_rewritten(roots))
+    arranged = arrange(narrow)
+    return fit_windows(narrow if arranged == narrow else _rewritten(arranged))
 
 
 def _rewritten(roots: Sequence[Node]) -> list[Node]:

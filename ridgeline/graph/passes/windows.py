@@ -20,10 +20,10 @@ from ridgeline.ops.contract import CONTRACT, ContractAttrs, contract
 from ridgeline.ops.movement import PAD, SLICE
 
 
-def fit_windows(roots: Sequence[Node]) -> list[Node]:
-    """The graph with its contractions cut to what is used."""
+def narrow_windows(roots: Sequence[Node]) -> list[Node]:
+    """The graph with contractions of which a part is used computing that part."""
     order = topological(roots)
-    if not any(n.op is CONTRACT and any(i.op is PAD for i in n.inputs) for n in order):
+    if not _has_padded(order):
         return list(roots)
     uses = Counter([*(source for current in order for source in current.inputs), *roots])
 
@@ -31,11 +31,23 @@ def fit_windows(roots: Sequence[Node]) -> list[Node]:
         alone = current.op is SLICE and uses[current.inputs[0]] == 1
         return narrowed(current, inputs[0]) if alone and inputs[0].op is CONTRACT else None
 
+    return rebuild(roots, narrow)
+
+
+def fit_windows(roots: Sequence[Node]) -> list[Node]:
+    """The graph with no contraction reading more padding than its indices reach."""
+    if not _has_padded(topological(roots)):
+        return list(roots)
+
     def fit(current: Node, inputs: Sequence[Node]) -> Node | None:
         padded = current.op is CONTRACT and any(i.op is PAD for i in inputs)
         return over_less(inputs[0], inputs[1], current.attrs) if padded else None
 
-    return rebuild(rebuild(roots, narrow), fit)
+    return rebuild(roots, fit)
+
+
+def _has_padded(order: Sequence[Node]) -> bool:
+    return any(n.op is CONTRACT and any(i.op is PAD for i in n.inputs) for n in order)
 
 
 def narrowed(part: Node, whole: Node) -> Node:

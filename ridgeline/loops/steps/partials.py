@@ -19,10 +19,11 @@ from ridgeline.loops.steps.step import ScheduleError, Step, known_extent
 @dataclass(frozen=True, slots=True)
 class Partials(Step):
     """Cut a reduce axis into `pieces`: `axis.p` counts them in the first launch, `axis.q` in the
-    second."""
+    second. Row loops named in `rows` are called `row.j` in the second, to be scheduled apart."""
 
     axis: str
     pieces: int
+    rows: tuple[str, ...] = ()
     name: ClassVar[str] = "partials"
 
     def apply(self, kernel: Kernel) -> Kernel:
@@ -41,7 +42,12 @@ class Partials(Step):
         for reduce in _joined(folds):
             values = tuple(Load.make(parts[b], (turn, *index)) for b in reduce.buffers)
             joins.append(For(turn.name, pieces, replace(reduce, values=values), "reduce"))
-        second = _wrapped(rows, scratch, sequence(*before, *joins, *after))
+        named = {name: Var.make(f"{name}.j") for name in self.rows}
+        second = _wrapped(
+            [replace(r, name=named[r.name].name if r.name in named else r.name) for r in rows],
+            scratch,
+            replace_variables(sequence(*before, *joins, *after), named),
+        )
         body: Stmt = sequence(For(piece.name, pieces, first), second)
         for part in reversed(parts.values()):
             body = Alloc(part, body)

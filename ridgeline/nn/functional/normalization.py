@@ -56,22 +56,24 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise RidgelineError("batch_norm needs running statistics when it is not training")
-        mean, variance = (_by_channel(v, rank) for v in (running_mean, running_var))
-        return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
+        mean, variance = (_by_channel(widened(v), rank) for v in (running_mean, running_var))
+        normal = (widened(input) - mean) * rsqrt(variance + eps)
+        return _scaled(normal, weight, bias).to(input.dtype)
     count = _count(input, axes)
     if count == 1:
         raise ShapeError(
             f"batch_norm cannot learn from one value per channel, got shape {list(input.shape)}",
             help="use a larger batch, or eval()",
         )
-    variance, mean = var_mean(input, axes, correction=0, keepdim=True)
+    wide = widened(input)
+    variance, mean = var_mean(wide, axes, correction=0, keepdim=True)
     with no_grad():
         if running_mean is not None:
             _keep(running_mean, mean.detach().reshape(-1), momentum)
         if running_var is not None:
             unbiased = variance.detach().reshape(-1) * count / (count - 1)
             _keep(running_var, unbiased, momentum)
-    return _scaled((input - mean) * rsqrt(variance + eps), weight, bias)
+    return _scaled((wide - mean) * rsqrt(variance + eps), weight, bias).to(input.dtype)
 
 
 def instance_norm(

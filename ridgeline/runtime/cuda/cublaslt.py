@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from ctypes import byref, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from itertools import product
 from math import gcd
-from pathlib import Path
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import DeviceFailure
+from ridgeline.runtime.cuda.libraries import load
 from ridgeline.runtime.cuda.steps import Words
 
 WORKSPACE = 32 << 20
@@ -62,19 +61,7 @@ class Operand:
 @lru_cache(maxsize=1)
 def library() -> Any:
     """The library, or None where it is not installed."""
-    folders: list[Path] = []
-    found = find_spec("nvidia")
-    for root in (found.submodule_search_locations or ()) if found else ():
-        folders += [Path(root) / name for name in _FOLDERS]
-    for folder, name in product(folders, _NAMES):
-        if (folder / name).exists():
-            return ctypes.CDLL(str(folder / name))
-    for name in _NAMES:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
+    return load(_FOLDERS, _NAMES)
 
 
 def _check(status: int, what: str) -> None:

@@ -15,6 +15,7 @@ from ridgeline.loops.ir import Alloc, Buffer, For, Load, Stmt, Store
 from ridgeline.loops.lower import Lowered
 from ridgeline.loops.schedule import (
     Bind,
+    Fuse,
     Hold,
     Inline,
     Jam,
@@ -42,7 +43,9 @@ _SMALL_BLOCK = 256  # threads of a block of which several are at work, so that w
 _LARGE_BLOCK, _LARGE_TURNS = 1024, 8  # a row that one block holds does not need a cluster
 _MOST_IN_CLUSTER = 2048  # beyond, reading a row again costs less than waiting for more blocks
 _COLUMN_BLOCK = 256
-_COLUMN_LANES = 64
+_COLUMN_LANES = 32  # threads side by side: a warp reads 512 bytes in a row
+_JOINED_LANES = 4  # the same where pieces are joined
+_SHORT_COLUMNS = 16  # elements of a column that one thread folds without a loop
 _WAVES = 4  # blocks for each multiprocessor when a reduction is cut into pieces
 _COLUMN_WAVES = 16  # the same where rows lie side by side: so many that uneven shares do not matter
 
@@ -51,7 +54,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     """Steps for a kernel with folds over columns."""
     draft = Draft(lowered.kernel)
     draft.kernel, inner = collapse(draft.kernel, [a.name for a in lowered.inner], draft.steps)
-    rows = [a.name for a in lowered.rows]
+    rows = _without_single(draft, [a.name for a in lowered.rows])
     if any(draft.length(name) is None for name in (*rows, *inner)):
         _compute_again(draft)
         _unknown_lengths(draft, rows, inner)
@@ -67,7 +70,12 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         draft, touched, axes, inner[-1]
     ):
         _compute_again(draft)
-        _threads_are_rows(draft, rows, inner, gpu)
+        depth = prod(draft.length(a) or 1 for a in inner)
+        count = prod(draft.length(a) or 1 for a in rows)
+        if depth <= _SHORT_COLUMNS and count >= gpu.multiprocessors * gpu.block_threads:
+            _columns_in_a_thread(draft, rows, draft.fuse(inner))
+        else:
+            _threads_are_rows(draft, rows, inner, gpu)
     else:
         if len(inner) > 1:
             _compute_again(draft)
@@ -256,10 +264,35 @@ def _even_threads(count: int) -> int:
     return min(whole, _COLUMN_LANES) if whole * 4 >= best else best
 
 
+def _without_single(draft: Draft, rows: list[str]) -> list[str]:
+    """Row loops with those of a single turn joined to the one around them."""
+    kept = rows[:1]
+    for name in rows[1:]:
+        step = Fuse(kept[-1], name, divide=True)
+        if draft.length(name) == 1 and _attempt(draft, step):
+            kept[-1] = step.axis
+        else:
+            kept.append(name)
+    return kept
+
+
+def _columns_in_a_thread(draft: Draft, rows: list[str], columns: str) -> None:
+    """A short column is folded by one thread, all of it in sight of the compiler."""
+    last = rows[-1]
+    over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
+    axis = draft.fuse([*rows[:-1], *[over] * bool(over)])
+    if lane:
+        draft.do(Reorder((columns, lane)), SetKind(lane, "vector"))
+    draft.do(SetKind(columns, "unroll"))
+    _rows_to_threads(draft, axis, _COLUMN_BLOCK)
+
+
 def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuMachine) -> None:
     last = rows[-1]
     over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
     columns = draft.fuse(inner)
+    if len(inner) > 1:
+        _attempt(draft, Jam(columns))
     outer = list(rows[:-1])
     if not over:  # the whole axis is one vector
         over, outer = (draft.fuse(outer), []) if outer else ("", [])
@@ -273,18 +306,21 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     for axis in outer:
         blocks *= draft.length(axis) or 1
     pieces = _pieces(blocks, depth // (helpers * 2 * _TURNS), gpu, _COLUMN_WAVES)
-    cut = pieces > 1 and _cut(draft, columns, pieces)
-    draft.do(Split(over, threads, "guard"))
-    lanes = (f"{over}.1", lane) if lane else (f"{over}.1",)
-    draft.do(Split(columns, helpers, "guard"))
-    order = [f"{columns}.1", f"{columns}.0"]
+    lanes = [lane] if lane else []
+    cut = pieces > 1 and _attempt(draft, Partials(columns, pieces, (over,)))
+    draft.do(Split(over, threads, "guard"), Split(columns, helpers, "guard"))
+    draft.do(Reorder((f"{columns}.1", f"{columns}.0", f"{over}.1", *lanes)))
     if cut:
-        draft.do(Split(f"{columns}.q", min(helpers, pieces), "guard"))
-        order += [f"{columns}.q.1", f"{columns}.q.0"]
-    draft.do(Reorder((*order, *lanes)))
+        _join_pieces(draft, f"{columns}.q", f"{over}.j", lanes, pieces)
     if lane:
         draft.do(SetKind(lane, "vector"))
     draft.do(Bind(f"{over}.1", "thread"), Bind(f"{columns}.1", "thread"))
-    if cut:
-        draft.do(Bind(f"{columns}.q.1", "thread"))
-    draft.grid([*[f"{columns}.p"] * cut, *outer, f"{over}.0"])
+    draft.grid([*[f"{columns}.p"] * cut, *outer, f"{over}.0", *[f"{over}.j.0"] * cut])
+
+
+def _join_pieces(draft: Draft, turn: str, over: str, lanes: list[str], pieces: int) -> None:
+    """Few rows to a block, and many threads to a row: pieces are many, and rows may be few."""
+    helpers = min(_COLUMN_BLOCK // _JOINED_LANES, power_at_most(pieces))
+    draft.do(Split(over, _JOINED_LANES, "guard"), Split(turn, helpers, "guard"))
+    draft.do(Reorder((f"{turn}.1", f"{turn}.0", f"{over}.1", *lanes)))
+    draft.do(Bind(f"{over}.1", "thread"), Bind(f"{turn}.1", "thread"))

@@ -1,0 +1,175 @@
+"""Means and variances in one reading of memory, and sums that are known to vanish.
+
+%s = sum x                       becomes   %k = the first element of each row
+%m = %s / n                                %t = sum (x - %k),  %s = %t + n * %k
+%q = sum (x - %m)²                         %q = sum (x - %k)² - %t² / n
+
+Two folds that need nothing of one another are one kernel. Differences from an element keep the
+subtraction harmless unless that element is hundreds of deviations away; the values must have been
+widened from 16 bits, which are coarser by far. The gradient of a variance holds the sum of
+deviations from the mean, which is zero: it is not computed. And what is the same for a whole sum is
+multiplied into the result, so that sums which differ in it alone are one. All of this rounds
+differently than what was written, so it is done only for devices where memory is what takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from ridgeline import dtypes
+from ridgeline.graph.node import Node, Op, node, topological
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.passes.uniform import number_in
+from ridgeline.graph.sizes import product
+from ridgeline.ops.elementwise import CAST, ROWS, add, apply, div, full_like, mul, neg, sub
+from ridgeline.ops.movement import BROADCAST, RESHAPE, broadcast, reshape, slice_
+from ridgeline.ops.reduce import REDUCE, kept_axes, sum_
+
+_ADD, _SUB, _MUL, _DIV, _NEG = (ROWS[name] for name in ("add", "sub", "mul", "div", "neg"))
+
+
+def one_reading(roots: Sequence[Node]) -> list[Node]:
+    """The graph with means and variances of widened values read once."""
+    sums = [n for n in topological(roots) if n.op is REDUCE and _is_column_sum(n)]
+    squares = {n: found for n in sums if (found := _squares(n)) is not None}
+    totals = set(squares.values())
+    vanishing = {n for n in sums if _is_deviation(n.inputs[0], n.attrs.axes)}
+    columns = {n for n in sums if n.dtype is dtypes.float32}
+    if not columns:
+        return list(roots)
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        axes = current.attrs.axes if current.op is REDUCE else ()
+        if current in vanishing:
+            return full_like(current, 0)
+        if current in totals:
+            first, total = _shifted(inputs[0], axes)
+            return add(sum_(total, axes), mul(first, full_like(first, _count(current))))
+        if current in squares:
+            deviation = inputs[0].inputs[0]
+            _, shifted = _shifted(deviation.inputs[0], axes)
+            total = sum_(shifted, axes)
+            square = div(mul(total, total), full_like(total, _count(current)))
+            found = sub(sum_(mul(shifted, shifted), axes), square)
+            return apply("max", found, full_like(found, 0))
+        return _without_factors(inputs[0], axes) if current in columns else None
+
+    return rebuild(roots, replace)
+
+
+def _without_factors(value: Node, axes: tuple[int, ...]) -> Node | None:
+    """A sum of products with those factors behind it that are the same for the whole sum."""
+    varying: list[Node] = []
+    constant: list[tuple[Op, Node]] = []
+    stack = [value]
+    negative = False
+    while stack:
+        current = stack.pop()
+        if current.op is _MUL:
+            stack += reversed(current.inputs)
+        elif current.op is _NEG:
+            negative = not negative
+            stack.append(current.inputs[0])
+        elif current.op is _DIV and _is_constant(current.inputs[1], axes):
+            constant.append((_DIV, current.inputs[1]))
+            stack.append(current.inputs[0])
+        elif _is_constant(current, axes):
+            constant.append((_MUL, current))
+        else:
+            varying.append(current)
+    if not varying or not (constant or negative):
+        return None
+    made = sum_(reduce(mul, varying), axes)
+    for op, factor in constant:
+        made = node(op, (made, _row_of(factor, made, axes)))
+    return neg(made) if negative else made
+
+
+def _row_of(repeated: Node, like: Node, axes: tuple[int, ...]) -> Node:
+    """A value that is repeated along `axes`, without them."""
+    source, places = repeated.inputs[0], repeated.attrs.axes
+    kept = kept_axes(len(repeated.shape), axes)
+    varying = [i for i, size in enumerate(source.shape) if size != 1]
+    bare = reshape(source, tuple(source.shape[i] for i in varying))
+    return broadcast(bare, like.shape, tuple(kept.index(places[i]) for i in varying))
+
+
+def _is_column_sum(fold: Node) -> bool:
+    """True for sums over a batch; a row of a layer's own is held on the chip and read once."""
+    folded, rank = fold.attrs.axes, len(fold.inputs[0].shape)
+    return fold.attrs.monoid == "sum" and 0 in folded and len(folded) < rank
+
+
+def _squares(fold: Node) -> Node | None:
+    """The sum whose mean the squares of a fold are deviations from, if they are that."""
+    square = fold.inputs[0]
+    if square.op is not _MUL or square.inputs[0] is not square.inputs[1]:
+        return None
+    deviation = square.inputs[0]
+    total = _centre(deviation, fold.attrs.axes)
+    return total if total is not None and _is_widened(deviation.inputs[0]) else None
+
+
+def _is_widened(value: Node) -> bool:
+    if value.op is not CAST or value.dtype is not dtypes.float32:
+        return False
+    return value.inputs[0].dtype in (dtypes.bfloat16, dtypes.float16)
+
+
+def _centre(deviation: Node, axes: tuple[int, ...]) -> Node | None:
+    """The sum along `axes` of the same values whose mean is subtracted, if it is."""
+    if deviation.op is not _SUB or deviation.inputs[1].op is not BROADCAST:
+        return None
+    value, repeated = deviation.inputs
+    mean = repeated.inputs[0]
+    while mean.op is RESHAPE:
+        mean = mean.inputs[0]
+    if mean.op is not _DIV or not _is_constant(repeated, axes):
+        return None
+    total = mean.inputs[0]
+    if total.op is not REDUCE or total.attrs.monoid != "sum" or total.attrs.axes != axes:
+        return None
+    same = total.inputs[0] is value and number_in(mean.inputs[1]) == _count(total)
+    return total if same else None
+
+
+def _is_constant(value: Node, axes: tuple[int, ...]) -> bool:
+    """True for a value that is repeated along `axes`."""
+    if value.op is not BROADCAST:
+        return False
+    varies = [a for a, size in zip(value.attrs.axes, value.inputs[0].shape) if size != 1]
+    return not set(varies) & set(axes)
+
+
+def _is_deviation(value: Node, axes: tuple[int, ...]) -> bool:
+    """True for deviations from the mean along `axes`, times what does not vary along them."""
+    if value.op is _SUB and _centre(value, axes) is not None:
+        return True
+    if value.op is _NEG:
+        return _is_deviation(value.inputs[0], axes)
+    if value.op is _ADD and value.inputs[0] is value.inputs[1]:
+        return _is_deviation(value.inputs[0], axes)
+    if value.op not in (_MUL, _DIV):
+        return False
+    left, right = value.inputs
+    if value.op is _MUL and _is_constant(left, axes):
+        left, right = right, left
+    return _is_constant(right, axes) and _is_deviation(left, axes)
+
+
+def _count(fold: Node) -> int:
+    """How many elements one number of a fold is made of; 0 where that is not known."""
+    counted = product([fold.inputs[0].shape[a] for a in fold.attrs.axes])
+    return counted if isinstance(counted, int) else 0
+
+
+def _shifted(value: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
+    """The first element of every row, and the values less that."""
+    rank = len(value.shape)
+    kept = kept_axes(rank, axes)
+    sizes = tuple(1 if a in axes else value.shape[a] for a in range(rank))
+    first = reshape(
+        slice_(value, (0,) * rank, sizes, (1,) * rank), tuple(value.shape[a] for a in kept)
+    )
+    return first, sub(value, broadcast(first, value.shape, kept))

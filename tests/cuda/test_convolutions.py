@@ -1,0 +1,232 @@
+"""Convolutional networks on a GPU: what goes to cuDNN and how, and the kernels between the calls.
+
+Without a GPU the step is traced on the CPU and compiled for a stated one; with one, convolutions
+and their gradients are compared with torch in float64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn
+from ridgeline.codegen.cuda import compile_all, generate
+from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
+from ridgeline.compiler.cuda import CudaBackend
+from ridgeline.graph.node import Node
+from ridgeline.loops.interpret import interpret
+from ridgeline.loops.schedule import replay
+from ridgeline.models.resnet import Bottleneck
+from ridgeline.ops.convolve import FILTER, FORWARD, ConvolveAttrs
+from ridgeline.runtime.cuda import cublaslt, cudnn, cudnn_api
+from ridgeline.schedules.gpu.default import steps
+from ridgeline.schedules.gpu.machine import H200
+from tests.compiler.test_fusion import traced
+from tests.cuda.lowering import SMALL_GPU
+
+
+class StatedGpu(CudaBackend):
+    """The backend of a GPU that is not there, with a cuDNN that has every convolution."""
+
+    def __init__(self) -> None:
+        self._facts = H200
+
+    def convolution(self, attrs: ConvolveAttrs, dtype: str) -> Any:
+        return cudnn.Plan(None, 1 << 20)  # type: ignore[arg-type]
+
+
+def bottleneck(patch: pytest.MonkeyPatch) -> tuple[Sequence[Node], Sequence[Node]]:
+    """A training step of a block that halves its image, under a pooling, in bfloat16."""
+    shortcut = nn.Sequential(nn.Conv2d(64, 256, 1, 2, bias=False), nn.BatchNorm2d(256))
+    model = nn.Sequential(nn.MaxPool2d(3, 2, 1), Bottleneck(64, 64, 2, shortcut))
+    for parameter in model.parameters():
+        parameter.detach().numpy()
+
+    def step(x: rl.Tensor) -> Any:
+        x = x.detach().requires_grad_()
+        with rl.autocast("cpu", dtype=rl.bfloat16):
+            y = model(x.bfloat16())
+        y.float().square().mean().backward()
+        return x.grad
+
+    return traced(step, (rl.zeros(32, 64, 112, 112),), patch)
+
+
+@pytest.fixture(scope="module")
+def step() -> tuple[Stages, Layout]:
+    """The step as it is compiled where both libraries are."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    with pytest.MonkeyPatch.context() as patch:
+        outputs, inputs = bottleneck(patch)
+        for module in (cublaslt, cudnn_api):
+            patch.setattr(module, "library", object)
+        target = StatedGpu()
+        stages = lower_graph(outputs, inputs, target=target)
+        return stages, lay_out(stages, inputs, target.launch)
+
+
+def test_every_product_goes_to_a_library(step: tuple[Stages, Layout]) -> None:
+    _, layout = step
+    kinds = Counter(c.launch[0] for c in layout.calls)  # type: ignore[union-attr]
+    settings = [c.launch[2] for c in layout.calls if c.launch[0] == "convolution"]  # type: ignore[union-attr]
+    # of four convolutions two are matrix products; all have two gradients
+    assert Counter(s[1] for s in settings) == {"forward": 2, "data": 2, "filter": 2}
+    assert kinds["matmul"] == 6
+    own = [c.symbol for c in layout.calls if c.launch[0] == "kernel"]  # type: ignore[union-attr]
+    assert not any(name.startswith("contract") for name in own)
+
+
+def test_folds_over_a_batch_fill_the_gpu(step: tuple[Stages, Layout]) -> None:
+    stages, _ = step
+    long = [k for k in stages.kernels if k.group.loops.inner and k.group.name.startswith("sum")]
+    sources = [generate(k.kernel) for k in long]
+    sizes = [np.prod([int(a.extent) for a in k.group.loops.inner]) for k in long]
+    assert sum(size > 4096 for size in sizes) == 7  # four norms forward, two share one backward
+    for source, size in zip(sources, sizes):
+        assert size <= 4096 or source.launches[0].blocks() >= H200.multiprocessors
+
+
+def test_every_kernel_compiles(step: tuple[Stages, Layout]) -> None:
+    stages, layout = step
+    own = {c.symbol for c in layout.calls if c.launch[0] == "kernel"}  # type: ignore[union-attr]
+    texts = {k.kernel.name: generate(k.kernel).text for k in stages.kernels if k.kernel.name in own}
+    codes = compile_all(list(texts.values()), H200.arch)
+    assert all(code.startswith(b"\x7fELF") for code in codes)
+
+
+def test_a_window_is_folded_by_one_thread_and_read_in_vectors() -> None:
+    image = np.random.default_rng(0).integers(-9, 10, (4, 18, 18, 64)).astype(np.float32)
+
+    def pooled(x: rl.Tensor) -> rl.Tensor:
+        wide = nn.functional.pad(x, (0, 0, 1, 1, 1, 1), value=-np.inf)
+        taps = [wide[:, i : i + 17 : 2, j : j + 17 : 2] for i in range(3) for j in range(3)]
+        return rl.stack(taps, -1).max(-1).values
+
+    loops = rl.loops(pooled, rl.tensor(image))
+    kernel = replay(loops.lowered.kernel, steps(loops.lowered, SMALL_GPU))
+    text = generate(kernel).text
+    assert "__shared__" not in text.split('extern "C"')[1]  # no thread waits for another
+    assert text.count("if ((") >= 5 and "Pack<float, 4> in" in text  # a vector behind a margin
+    result = np.zeros((4, 9, 9, 64), np.float32)
+    interpret(kernel, {0: image.reshape(-1), 1: result.reshape(-1)})
+    padded = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::2, ::2]
+    np.testing.assert_array_equal(result, windows.max((-1, -2)))
+
+
+def test_a_last_axis_of_one_is_no_vector() -> None:
+    image = np.random.default_rng(0).integers(-9, 10, (8, 7, 7, 256)).astype(np.float32)
+    loops = rl.loops(lambda x: x.sum(1).reshape(8, 7, 256, 1), rl.tensor(image))
+    kernel = replay(loops.lowered.kernel, steps(loops.lowered, SMALL_GPU))
+    assert "Pack<float, 4> in" in generate(kernel).text
+    result = np.zeros(8 * 7 * 256, np.float32)
+    interpret(kernel, {0: image.reshape(-1), 1: result})
+    np.testing.assert_array_equal(result.reshape(8, 7, 256), image.sum(1))
+
+
+class Recorder:
+    """A cuDNN that takes everything and writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: dict[tuple[int, int], list[int]] = {}
+        self._last = 0
+        self._kinds: dict[int, int] = {}
+
+    def cudnnBackendCreateDescriptor(self, kind: Any, made: Any) -> int:
+        self._last += 1
+        self._kinds[self._last] = kind.value
+        made._obj.value = self._last
+        return 0
+
+    def cudnnBackendSetAttribute(
+        self, raw: Any, name: Any, kind: Any, count: Any, values: Any
+    ) -> int:
+        if isinstance(values[0], int):
+            self.told[raw.value, name.value] = list(values)
+        return 0
+
+    def cudnnBackendFinalize(self, raw: Any) -> int:
+        return 0
+
+    def cudnnBackendDestroyDescriptor(self, raw: Any) -> int:
+        return 0
+
+    def of(self, attribute: cudnn_api.Attribute) -> list[list[int]]:
+        return [values for (_, name), values in self.told.items() if name == attribute]
+
+
+@pytest.mark.parametrize("kind", [FORWARD, FILTER])
+def test_what_the_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(cudnn_api, "library", lambda: recorder)
+    monkeypatch.setattr(cudnn, "handle", lambda device: ctypes.c_void_p(7))
+    along = ConvolveAttrs(kind, (8, 6, 50), (10, 3, 5), (8, 10, 25), (2,), (2,), (1,), 2)
+    graph = cudnn._graph(0, along, "bfloat16")
+    Attribute = cudnn_api.Attribute
+    assert recorder.of(Attribute.TENSOR_SIZES) == [[8, 6, 1, 50], [10, 3, 1, 5], [8, 10, 1, 25]]
+    assert recorder.of(Attribute.TENSOR_STRIDES) == [
+        [300, 1, 300, 6], [15, 1, 15, 3], [250, 1, 250, 10],
+    ]  # fmt: skip
+    assert recorder.of(Attribute.TENSOR_TYPE) == [[9]] * 3
+    assert recorder.of(Attribute.CONVOLUTION_STRIDES) == [[1, 2]]
+    assert recorder.of(Attribute.CONVOLUTION_BEFORE) == [[0, 2]]
+    assert recorder.of(Attribute.CONVOLUTION_AFTER) == [[0, 2]]
+    assert graph.kind is cudnn_api.Kind.GRAPH
+
+
+SHAPES = [
+    ((8, 64, 28, 28), (64, 64, 3, 3), {"padding": 1}),
+    ((8, 128, 28, 28), (128, 128, 3, 3), {"padding": 1, "stride": 2}),
+    ((8, 256, 56, 56), (512, 256, 1, 1), {"stride": 2}),
+    ((8, 64, 56, 56), (128, 64, 1, 1), {}),
+    ((8, 3, 224, 224), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
+    ((8, 64, 32, 32), (64, 64, 3, 3), {"padding": 2, "dilation": 2}),
+    ((8, 64, 64, 64), (128, 16, 3, 3), {"groups": 4, "padding": 1}),
+    ((64, 64, 56, 56), (64, 1, 3, 3), {"groups": 64, "padding": 1}),
+    ((16, 256, 512), (256, 256, 5), {"padding": 2}),
+    ((4, 32, 16, 32, 32), (64, 32, 3, 3, 3), {"padding": 1}),
+    ((8, 64, 57, 55), (64, 64, 4, 4), {"padding": 1, "stride": 2}),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_convolutions_and_their_gradients(shape: Any, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    image, filters, settings = shape
+    rng = np.random.default_rng(0)
+    name = f"conv{len(image) - 2}d"
+    scale = np.prod(filters[1:]) ** -0.5
+    values = [rng.standard_normal(image), rng.standard_normal(filters) * scale]
+    exact = [torch.tensor(v).to(getattr(torch, dtype)).double().cuda() for v in values]
+    for value in exact:
+        value.requires_grad_()
+    result = getattr(torch.nn.functional, name)(*exact, **settings)
+    outer = torch.randn_like(result).to(getattr(torch, dtype)).double()
+    result.backward(outer)
+    given = [
+        rl.tensor(v.detach().cpu().numpy(), device="cuda").to(getattr(rl, dtype))
+        for v in (*exact, outer)
+    ]
+
+    @rl.jit
+    def run(x: rl.Tensor, w: rl.Tensor, ct: rl.Tensor) -> tuple[Any, ...]:
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = getattr(nn.functional, name)(x, w, **settings)
+        y.backward(ct)
+        return y, x.grad, w.grad
+
+    limit = {"bfloat16": 4e-3, "float16": 5e-4, "float32": 1e-5}[dtype]
+    for _ in range(3):  # step by step, captured, and replayed
+        found = run(*given)
+    for got, wanted in zip(found, (result.detach(), *(v.grad for v in exact))):
+        difference = got.detach().double().cpu().numpy() - wanted.cpu().numpy()
+        assert np.linalg.norm(difference) <= limit * float(wanted.norm())
