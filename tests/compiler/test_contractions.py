@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -11,11 +12,14 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.emit import module_text
+from ridgeline.codegen.llvm.prefetch import AHEAD, ahead_of
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.loops import ir
+from ridgeline.loops.build import add
 from ridgeline.loops.interpret import interpret
-from ridgeline.loops.ir import Alloc, For, statements
+from ridgeline.loops.ir import Alloc, For, Load, Store, Var, statements
 from ridgeline.loops.printer import print_kernel
 from ridgeline.schedules import panels
 from ridgeline.schedules.machine import Machine
@@ -156,3 +160,25 @@ def test_large_products_stay_within_the_error_of_their_length(
     scale = np.einsum(form, *(np.abs(a.astype(np.float64)) for a in arrays))
     depth = left[form.index("k")]
     assert np.all(np.abs(result - exact) <= 2.0**-24 * depth * scale)
+
+
+def test_columns_of_a_large_matrix_are_asked_for_ahead() -> None:
+    down, _ = scheduled(FORMS["TN"], (2048, 1536), (2048, 384), WIDE)
+    assert "llvm.prefetch" in module_text([down.kernel], 64)
+    along, _ = scheduled(FORMS["NN"], (1536, 2048), (2048, 384), WIDE)
+    assert "llvm.prefetch" not in module_text([along.kernel], 64)
+    near, _ = scheduled(FORMS["TN"], (256, 96), (256, 96), WIDE)
+    assert "llvm.prefetch" not in module_text([near.kernel], 64)
+
+
+def test_every_line_of_a_step_is_asked_for_once() -> None:
+    loop = For("k", ir.index(256), ir.Seq(()))
+    buffer = ir.Buffer("x", (ir.index(1024), ir.index(1024)), dtypes.float32, slot=0)
+    total = ir.Buffer("y", (ir.index(40),), dtypes.float32, slot=1)
+    k, n = Var.make("k"), Var.make("n")
+    read = Load.make(buffer, (k, add(n, ir.index(3))))
+    lanes = For("n", ir.index(40), Store(total, (n,), read), kind="vector")
+    (found,) = ahead_of(replace(loop, body=lanes), 1 << 20)
+    assert found.offsets == (0, 64, 128, 156)
+    assert found.load.index == (add(k, ir.index(AHEAD)), ir.index(3))
+    assert not list(ahead_of(replace(loop, extent=ir.index(100), body=lanes), 1 << 20))

@@ -18,7 +18,9 @@ from ridgeline import dtypes
 from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
+from ridgeline.codegen.llvm.prefetch import ahead_of
 from ridgeline.codegen.llvm.scalar_ops import Value
+from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.transpose import length, turned, turns
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, free_vars, logical_and, substitute
@@ -223,7 +225,17 @@ class KernelEmitter(MemoryEmitter):
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
             with self._loop("0", extent.name, runs) as variable:
                 self._bind(loop.name, variable)
+                self._ask_ahead(loop)
                 self.statement(loop.body)
+
+    def _ask_ahead(self, loop: For) -> None:
+        for ahead in ahead_of(loop, target().l2 // 2):
+            pointer = self.element(ahead.load.buffer, ahead.load.index)
+            self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+            for offset in ahead.offsets:
+                text = f"getelementptr i8, ptr {pointer.name}, i64 {offset}"
+                line = self.instruction(text, dtypes.uint64, pointer)
+                self.line(f"call void @llvm.prefetch.p0(ptr {line.name}, i32 0, i32 2, i32 1)")
 
     def _vector_loop(self, loop: For) -> None:
         assert isinstance(loop.extent, Const), "vector loops have a known length"

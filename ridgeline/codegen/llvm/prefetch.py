@@ -1,0 +1,79 @@
+"""Which addresses of a loop to ask for ahead of time.
+
+A processor foresees loads that move in small steps within a page. Where a loop moves by half a page
+or more, as down the columns of a matrix, it does not, and every step waits for the caches further
+out. Asking costs an instruction a line and step, and changes no value: an address past the end of
+the buffer is ignored. Columns of matrices fall on few sets of the nearest cache, so what is asked
+for goes to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, affine, mul, substitute
+from ridgeline.loops.ir import Const, Expr, For, Load, Var
+
+AHEAD = 64  # steps between asking and using
+_LEAST_STEP = 2048  # bytes between the addresses of two steps
+_LINE = 64
+_MOST_LINES = 8  # of a step
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """An access some steps later, and the bytes from it to each line that a step touches."""
+
+    load: Load
+    offsets: tuple[int, ...]
+
+
+def ahead_of(loop: For, cache_bytes: int) -> Iterator[Ahead]:
+    """What a serial loop around unrolled and vector loops reads of buffers beyond a cache."""
+    inside = [s for s in ir.statements(loop.body) if isinstance(s, For)]
+    steps = isinstance(loop.extent, Const) and int(loop.extent.value) > 2 * AHEAD
+    if not steps or any(s.kind not in ("unroll", "vector") for s in inside):
+        return
+    start: dict[Expr, Expr] = {Var.make(s.name): ir.index(0) for s in inside}
+    start[Var.make(loop.name)] = add(Var.make(loop.name), ir.index(AHEAD))
+    expressions = [e for s in ir.statements(loop.body) for e in ir.expressions(s)]
+    loads = [e for e in ir.subexpressions(*expressions) if isinstance(e, Load)]
+    for load in dict.fromkeys(loads):
+        moves = _moves(load, cache_bytes)
+        if moves is None or abs(moves.get(loop.name, 0)) < _LEAST_STEP:
+            continue
+        lines = _lines(moves, inside)
+        if len(lines) <= _MOST_LINES:
+            place = tuple(substitute(i, start) for i in load.index)
+            yield Ahead(Load.make(load.buffer, place), lines)
+
+
+def _moves(load: Load, cache_bytes: int) -> dict[str, int] | None:
+    """Bytes that an address moves by each loop; None for small buffers and irregular addresses."""
+    sizes = [int(s.value) for s in load.buffer.shape if isinstance(s, Const)]
+    itemsize = load.dtype.itemsize
+    if load.buffer.scope != "global" or len(sizes) < len(load.buffer.shape):
+        return None
+    if prod(sizes) * itemsize <= cache_bytes:
+        return None
+    linear: Expr = ir.index(0)
+    for size, place in zip(load.buffer.shape, load.index):
+        linear = add(mul(linear, size), place)
+    form = affine(linear)
+    return None if form is None else {name: step * itemsize for name, step in form[0].items()}
+
+
+def _lines(moves: dict[str, int], inside: list[For]) -> tuple[int, ...]:
+    """The bytes to one element of each line of a step, the first and the last element included."""
+    extents = {s.name: int(s.extent.value) for s in inside if isinstance(s.extent, Const)}
+    ranges = [range(0, moves[n] * e, moves[n]) for n, e in extents.items() if moves.get(n)]
+    offsets = sorted({sum(place) for place in product(*ranges)})
+    chosen = [offsets[0]]
+    for offset in offsets:
+        if offset - chosen[-1] >= _LINE or (offset == offsets[-1] and offset != chosen[-1]):
+            chosen.append(offset)
+    return tuple(chosen)
