@@ -7,12 +7,13 @@ same counts as data, for profiles.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ridgeline.compiler.layout import HostCall, KernelCall, whole_name
+from ridgeline.compiler.layout import HostCall, JoinedCall, KernelCall, whole_name
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.body import bodies
@@ -64,9 +65,21 @@ def kernel_times(program: Program, inputs: Sequence[Buffer], rounds: int) -> lis
     found = []
     for number, call in enumerate(program.layout.calls):
         seconds = median(times[number] for times in measured)
-        row = rows[call.symbol] if isinstance(call, KernelCall) else _whole_row(program, call.node)
+        if isinstance(call, JoinedCall):
+            row = _joined_row(call.symbol, [rows[name] for name in call.parts])
+        elif isinstance(call, KernelCall):
+            row = rows[call.symbol]
+        else:
+            row = _whole_row(program, call.node)
         found.append(KernelTime(row.name, seconds, row.flops, row.nbytes, row.lines))
     return found
+
+
+def _joined_row(name: str, parts: Sequence[KernelRow]) -> KernelRow:
+    """The work of several kernels that are started as one."""
+    lines = dict.fromkeys(line for part in parts for line in part.lines)
+    flops, moved = sum(p.flops for p in parts), sum(p.nbytes for p in parts)
+    return KernelRow(name, flops, moved, tuple(lines))
 
 
 def _whole_row(program: Program, place: int) -> KernelRow:
@@ -132,6 +145,11 @@ def explain_program(program: Program, detail: str = "loops") -> str:
         f"temporaries: {quantity(layout.arena_bytes, 'B')} of arena for "
         f"{quantity(layout.peak_live, 'B')} alive at the peak",
     ]
+    for call in layout.calls:
+        if isinstance(call, JoinedCall):
+            names = Counter(call.parts)
+            listed = ", ".join(f"{n} x {k}" if n > 1 else k for k, n in names.items())
+            text.append(f"one launch for {len(call.parts)} kernels: {listed}")
     text += _stages_text(program.stages, detail)
     text += ["", *_refusals(program)]
     if detail == "code":

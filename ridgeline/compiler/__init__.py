@@ -85,8 +85,9 @@ def _load_or_compile(
         stages = lower_graph(
             outputs, inputs, target=target, pairs=pairs, checked=flag is not None
         )  # fmt: skip
-        layout = replace(lay_out(stages, inputs, target.launch), checked=flag is not None)
-        code = target.compile(list(stages.all_kernels()), stages.whole)
+        layout = lay_out(stages, inputs, target.launch, join=target.join)
+        layout = replace(layout, checked=flag is not None)
+        code = target.compile(list(stages.all_kernels()), stages.whole, stages.together)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
     graph = Graph(outputs, inputs, target.arrange)
     return Program(layout, target, graph, stages, pairs)

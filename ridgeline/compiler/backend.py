@@ -6,7 +6,7 @@ and a layout into something that runs. Everything else in the compiler is the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,8 +86,25 @@ class Backend(Protocol):
         It has a scheduled kernel, or is a node that the backend computes whole.
         """
 
-    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
-        """Machine code of kernels and of nodes computed whole, ready in this process."""
+    def join_key(self, kernel: CompiledKernel) -> Hashable | None:
+        """Equal for kernels that can be started as one; None for one that is always alone."""
+
+    def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
+        """Whether kernels of one key still fit into one launch."""
+
+    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[Any, ...]]:
+        """The name of several kernels started as one, and how that is done, as plain data."""
+
+    def compile(
+        self,
+        kernels: Sequence[CompiledKernel],
+        whole: Sequence[Group] = ...,
+        joined: Sequence[Sequence[CompiledKernel]] = ...,
+    ) -> bytes:
+        """Machine code of kernels and of nodes computed whole, ready in this process.
+
+        Those in `joined` are among the kernels, and are started as one.
+        """
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Machine code that the disk cache kept."""

@@ -142,7 +142,23 @@ class CpuBackend:
         tasks = task_count(kernel, sizes)
         return (tasks, _grain(tasks, seconds, machine().threads)) if tasks else None
 
-    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
+    def join_key(self, kernel: CompiledKernel) -> None:
+        """None: the executor starts kernels one after the other at little cost."""
+
+    def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
+        """There are none."""
+        return False
+
+    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[int, int]]:
+        """There are none."""
+        raise AssertionError("the CPU starts kernels one by one")
+
+    def compile(
+        self,
+        kernels: Sequence[CompiledKernel],
+        whole: Sequence[Group] = (),
+        joined: Sequence[Sequence[CompiledKernel]] = (),
+    ) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
         return self.compile_loops([compiled.kernel for compiled in kernels])
 

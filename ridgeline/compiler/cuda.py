@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from types import MappingProxyType
 from typing import Any
 
-from ridgeline.codegen.cuda import compile_all, generate
+from ridgeline.codegen.cuda import KernelSource, compile_all, generate
+from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.graph import Graph, known
-from ridgeline.compiler.layout import Call, HostCall, KernelCall, Layout
+from ridgeline.compiler.layout import Call, HostCall, JoinedCall, KernelCall, Layout, shared_values
 from ridgeline.compiler.matmul import Matmul, Matrix, recognise, suits_library
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
@@ -34,13 +35,14 @@ from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
+from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, Step, Words
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.idle import reason_to_part
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
+_FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the driver
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
 
@@ -50,6 +52,7 @@ class CudaBackend:
     def __init__(self, number: int) -> None:
         self.device = devices.device(number)
         self.modules = Modules(self.device)
+        self._keys: dict[str, Hashable | None] = {}  # by kernel
         found = self.device.properties
         self._facts = GpuMachine(
             self.device.architecture,
@@ -57,6 +60,7 @@ class CudaBackend:
             found.shared_memory_per_block_optin,
             found.l2_cache_size,
             _CLUSTER if found.major >= 9 else 1,
+            parameter_bytes=_MANY if found.driver_version >= _MANY_SINCE else _FEW,
         )
 
     def facts(self) -> GpuMachine:
@@ -146,12 +150,40 @@ class CudaBackend:
         assert plan is not None, "a graph holds only convolutions that the library has"
         return plan
 
-    def compile(self, kernels: Sequence[CompiledKernel], whole: Sequence[Group]) -> bytes:
+    def join_key(self, kernel: CompiledKernel) -> Hashable | None:
+        """The family and the block of a kernel that is one launch."""
+        if _product(kernel.group) is not None:
+            return None
+        name = kernel.kernel.name
+        if name not in self._keys:
+            self._keys[name] = join_key(kernel.kernel)
+        found, lowered = self._keys[name], kernel.group.loops
+        return None if found is None else (found, lowered.anchor)
+
+    def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
+        """Whether the addresses are not too many for a launch's parameters."""
+        kernels = [part.kernel for part in parts]
+        return fits(kernels, len(shared_values(parts)), self._facts.parameter_bytes)
+
+    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[Any, ...]]:
+        """One launch whose blocks are shared out among the kernels."""
+        source = _joined(parts)
+        (one,) = source.launches
+        return source.name, (one.blocks(), one.block, one.shared_bytes)
+
+    def compile(
+        self,
+        kernels: Sequence[CompiledKernel],
+        whole: Sequence[Group] = (),
+        joined: Sequence[Sequence[CompiledKernel]] = (),
+    ) -> bytes:
         """One image for every kernel, one after the other behind a line that names them."""
-        own = {k.kernel.name: k.kernel for k in kernels if _product(k.group) is None}
+        parts = {id(part) for members in joined for part in members}
+        alone = [k for k in kernels if id(k) not in parts and _product(k.group) is None]
+        own = {k.kernel.name: k.kernel for k in alone}
         attentions = [g for g in whole if g.apart is not None and g.apart.op is not CONVOLVE]
         named = {source.name: source for source in map(kernels_of, attentions)}
-        made = [*named.values(), *(generate(kernel) for kernel in own.values())]
+        made = [*named.values(), *map(_joined, joined), *map(generate, own.values())]
         images = compile_all([source.text for source in made], self.device.architecture)
         rows = [
             [len(image), [[one.symbol, one.shared_bytes] for one in source.launches]]
@@ -196,6 +228,11 @@ class CudaExecutable:
         for call in self.layout.calls:
             if isinstance(call, HostCall):
                 yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]
+                continue
+            if isinstance(call, JoinedCall):
+                function = self._target.modules[call.symbol]
+                blocks, threads, shared = call.launch
+                yield JoinedStep(function, blocks, threads, shared, call.slots, words)
                 continue
             assert isinstance(call, KernelCall), "control flow runs on the host"
             kind, workspace, started = call.launch
@@ -275,6 +312,14 @@ def _in_call(product: Matmul, plain: Kernel, scheduled: Kernel) -> Matmul:
 
     left, right, result = map(moved, (product.left, product.right, product.result))
     return replace(product, left=left, right=right, result=result)
+
+
+def _joined(parts: Sequence[CompiledKernel]) -> KernelSource:
+    """The launch of several kernels, over the addresses of all they use."""
+    place = {value: number for number, value in enumerate(shared_values(parts))}
+    return joined(
+        [Part(part.kernel, tuple(place[value] for value in part.values)) for part in parts]
+    )
 
 
 def _steps_of(call: Call) -> int:

@@ -21,9 +21,10 @@ from ridgeline.runtime.cpu.control_words import LoopTables, SideTables, TestTabl
 
 if TYPE_CHECKING:
     from ridgeline.compiler.control import Inner
-    from ridgeline.compiler.stages import Stages
+    from ridgeline.compiler.stages import CompiledKernel, Stages
 
 Launch = Callable[[Group, Kernel | None], tuple[Any, ...] | None]
+Join = Callable[[Sequence["CompiledKernel"]], tuple[str, tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,16 @@ class KernelCall:
     """
 
     symbol: str
+    slots: tuple[int, ...]
+    launch: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedCall:
+    """Several kernels that are started as one, over all the slots that they use between them."""
+
+    symbol: str
+    parts: tuple[str, ...]  # the kernels
     slots: tuple[int, ...]
     launch: tuple[Any, ...]
 
@@ -74,7 +85,7 @@ class BranchCall:
     tables: tuple[SideTables, SideTables]
 
 
-Call = KernelCall | HostCall | LoopCall | BranchCall
+Call = KernelCall | JoinedCall | HostCall | LoopCall | BranchCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +119,8 @@ class Layout:
         for call in self.calls:
             if isinstance(call, KernelCall):
                 yield call.symbol
+            elif isinstance(call, JoinedCall):
+                yield from call.parts
             elif not isinstance(call, HostCall):
                 for part in call.parts:
                     yield from part.symbols()
@@ -127,6 +140,7 @@ def lay_out(
     inputs: Sequence[Node],
     launch: Launch,
     sizes: Mapping[str, int] = MappingProxyType({}),
+    join: Join | None = None,
 ) -> Layout:
     """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
     from ridgeline.compiler.control import inner_layouts  # it lays out bodies with this function
@@ -150,7 +164,7 @@ def lay_out(
     first = len(inputs) + len(sizes) + len(made)
     for number, value in enumerate(temporary, first):
         slot_of[value] = number
-    steps = list(_calls(stages, slot_of, inner, launch))
+    steps = list(_calls(stages, slot_of, inner, launch, join))
     late = _late(stages, calls)
     number_of = {value: number for number, value in enumerate(made)}
     return Layout(
@@ -225,10 +239,13 @@ def _calls(
     slot_of: Mapping[Node | Scratch | str, int],
     inner: Mapping[int, Inner],
     launch: Launch,
+    join: Join | None,
 ) -> Iterator[tuple[int, Call]]:
     """The calls, each with the number of its group."""
     place = {node: i for i, node in enumerate(stages.order)}
     kernels = iter(stages.kernels)
+    last_of = {} if join is None else {step: m[-1] for m in stages.joined for step in m}
+    together: list[CompiledKernel] = []
     for step, group in enumerate(stages.fusion.groups):
         if group.apart is not None:
             node = group.apart
@@ -245,6 +262,12 @@ def _calls(
                 yield step, HostCall(place[node], given, outputs)
             continue
         compiled = next(kernels)
+        if join is not None and step in last_of:
+            together.append(compiled)
+            if step == last_of[step]:
+                yield step, _joined(together, slot_of, join)
+                together = []
+            continue
         kernel = compiled.kernel
         slots = tuple(slot_of[value] for value in compiled.values)
         slots += tuple(slot_of[name] for name in kernel.sizes)
@@ -253,15 +276,31 @@ def _calls(
             yield step, KernelCall(compiled.kernel.name, slots, started)
 
 
+def _joined(
+    parts: Sequence[CompiledKernel], slot_of: Mapping[Node | Scratch | str, int], join: Join
+) -> JoinedCall:
+    symbol, started = join(parts)
+    slots = tuple(slot_of[value] for value in shared_values(parts))
+    return JoinedCall(symbol, tuple(part.kernel.name for part in parts), slots, started)
+
+
+def shared_values(parts: Sequence[CompiledKernel]) -> list[Node]:
+    """The values that some kernels read and write between them, each once."""
+    return list(dict.fromkeys(value for part in parts for value in part.values))
+
+
 def _live_ranges(stages: Stages, sizes: Mapping[str, int]) -> dict[Node | Scratch, LiveRange]:
     """When each written value is in use, by step."""
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
+    together = {step: members for members in stages.joined for step in members}
     for step, group in enumerate(stages.fusion.groups):
+        members = together.get(step, (step,))
+        begin, end = members[0], members[-1]
         for value in _stored(group):
-            first[value] = last[value] = step
+            first[value], last[value] = begin, end
         for value in group.reads:
-            last[value] = step
+            last[value] = end
     return {v: LiveRange(_nbytes(v, sizes), first[v], last[v]) for v in first}
 
 
@@ -270,9 +309,9 @@ def _live_ranges(stages: Stages, sizes: Mapping[str, int]) -> dict[Node | Scratc
 _CLASSES: dict[str, type] = {
     c.__name__: c
     for c in (
-        KernelCall, HostCall, LoopCall, BranchCall, Layout, LoopTables, SideTables, TestTables,
-        control_words.Bound, control_words.Carried, control_words.Stream, control_words.Copied,
-        control_words.Shown,
+        KernelCall, JoinedCall, HostCall, LoopCall, BranchCall, Layout,
+        LoopTables, SideTables, TestTables, control_words.Bound, control_words.Carried,
+        control_words.Stream, control_words.Copied, control_words.Shown,
     )
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -10,6 +10,7 @@ from typing import Any
 
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import arranged
+from ridgeline.compiler.joining import Joiner, most_bytes
 from ridgeline.fusion.groups import Fusion, Group, fuse
 from ridgeline.fusion.replacing import Replacing
 from ridgeline.fusion.values import choose_values
@@ -49,11 +50,19 @@ class Stages:
     sizes: Mapping[str, int] = field(default_factory=dict)  # values of symbolic sizes
     replacing: Replacing = field(default_factory=Replacing)
     in_place: Mapping[Node, Node] = field(default_factory=dict)  # results over inputs' memory
+    joined: tuple[tuple[int, ...], ...] = ()  # places of groups that are started as one
 
     @property
     def whole(self) -> list[Group]:
         """The nodes that the backend computes whole."""
         return [group for group in self.fusion.groups if group.views is not None]
+
+    @property
+    def together(self) -> list[list[CompiledKernel]]:
+        """The kernels that are started as one."""
+        own = {kernel.group.number: kernel for kernel in self.kernels}
+        groups = self.fusion.groups
+        return [[own[groups[place].number] for place in places] for places in self.joined]
 
     def all_kernels(self) -> Iterator[CompiledKernel]:
         """Every kernel, those of bodies included."""
@@ -88,39 +97,77 @@ def lower_graph(
     facts = facts or target.facts()
     parts = partial(target.parts, facts=facts)
     fusion = fuse(values, is_input, target.roofline(), target.apart, whole, replacing, parts)
-    kernels = []
     known: dict[tuple[str, Op | None], CompiledKernel] = {}
-    placed: dict[tuple[str, Slots], tuple[Kernel, dict[int, int]]] = {}
-    kept = dict(fusion.in_place)
+    placing = _Placing(fusion.in_place, dict(fusion.in_place))
+    kernels: dict[int, CompiledKernel] = {}
     inner: dict[Node, tuple[Stages, ...]] = {}
     for group in fusion.groups:
-        for value in group.values if group.apart is not None else ():
-            if kept.get(value) in group.reads:
-                del kept[value]  # a body reads its inputs in every iteration
         if group.lowered is not None:
             key = (print_kernel(group.lowered.kernel), group.lowered.anchor)
             if key not in known:  # layers of a model give the same loops again and again
                 known[key] = _scheduled(group, group.lowered, target, facts)
-            made, slots = known[key], group.lowered.slots
-            wanted = _overwritten(group, fusion.in_place)
-            if (made.kernel.name, wanted) not in placed:
-                placed[made.kernel.name, wanted] = in_place(made.kernel, dict(wanted))
-            kernel, found = placed[made.kernel.name, wanted]
-            for written, _ in wanted:
-                if written not in found:
-                    del kept[slots[written]]
-            if found:
-                kernel = named(replace(kernel, name=group.name))
-            values_of = tuple(slots[b.slot] for b in made.kernel.params)
-            kernels.append(replace(made, group=group, kernel=kernel, values=values_of))
-        elif group.apart is not None and target.runs(group.apart):
-            inner[group.apart] = tuple(
-                lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)
-            )
+            kernels[group.number] = placing.kernel(group, known[key])
+        elif group.apart is not None:
+            placing.apart(group)
+            if target.runs(group.apart):
+                inner[group.apart] = tuple(
+                    lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)
+                )
+    joined = _join(fusion, kernels, set(values.results), target)
     order = tuple(topological(simple, is_input))
+    ordered = [kernels[g.number] for g in fusion.groups if g.number in kernels]
     return Stages(
-        fusion, kernels, values.results, order, inner, replacing=replacing, in_place=kept
+        fusion, ordered, values.results, order, inner, replacing=replacing, in_place=placing.kept,
+        joined=joined,
     )  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Placing:
+    """Kernels whose results lie over what they replace, where their loops allow it."""
+
+    wanted: Mapping[Node, Node]
+    kept: dict[Node, Node]  # what was found possible
+    known: dict[tuple[str, Slots], tuple[Kernel, dict[int, int]]] = field(default_factory=dict)
+
+    def kernel(self, group: Group, made: CompiledKernel) -> CompiledKernel:
+        """The kernel of a group; those of one text differ in what they may overwrite."""
+        slots = group.loops.slots
+        wanted = _overwritten(group, self.wanted)
+        key = (made.kernel.name, wanted)
+        if key not in self.known:
+            self.known[key] = in_place(made.kernel, dict(wanted))
+        kernel, found = self.known[key]
+        for written, _ in wanted:
+            if written not in found:
+                del self.kept[slots[written]]
+        if found:
+            kernel = named(replace(kernel, name=group.name))
+        values = tuple(slots[b.slot] for b in made.kernel.params)
+        return replace(made, group=group, kernel=kernel, values=values)
+
+    def apart(self, group: Group) -> None:
+        """A body or a library call may read its operands at any time."""
+        for value in group.values:
+            if self.kept.get(value) in group.reads:
+                del self.kept[value]
+
+
+def _join(
+    fusion: Fusion, kernels: Mapping[int, CompiledKernel], results: Set[Node], target: Backend
+) -> tuple[tuple[int, ...], ...]:
+    """Put kernels that can be started as one next to each other."""
+
+    def key(group: Group) -> Hashable | None:
+        return target.join_key(kernels[group.number]) if group.number in kernels else None
+
+    def fits(groups: Sequence[Group]) -> bool:
+        return target.join_fits([kernels[group.number] for group in groups])
+
+    joiner = Joiner(fusion.needs, key, fits, most_bytes(target.roofline()))
+    joiner.run(fusion.groups, results)
+    fusion.groups = joiner.order
+    return tuple(joiner.joined)
 
 
 def _scheduled(group: Group, lowered: Lowered, target: Backend, facts: Any) -> CompiledKernel:

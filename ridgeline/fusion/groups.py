@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -92,6 +92,7 @@ class Fusion:
     refusals: list[Refusal]
     # results whose kernels come late enough to overwrite an input
     in_place: dict[Node, Node] = field(default_factory=dict)
+    needs: Mapping[int, frozenset[int]] = field(default_factory=dict)  # kernels before each
 
 
 @dataclass(slots=True)
@@ -131,9 +132,9 @@ class Fuser:
         if self.roofline.recompute:
             compute_again(self)
         sources = {number: self._sources(group) for number, group in self.groups.items()}
-        order, kept = kernel_order(sources, self.owner, self.readers, self.replacing)
+        order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing)
         groups = [self.groups[number] for number in order]
-        return Fusion(groups, list(self.refusals.values()), kept)
+        return Fusion(groups, list(self.refusals.values()), kept, needs)
 
     # ---- groups -------------------------------------------------------------------------------
 

@@ -93,8 +93,8 @@ def kernel_order(
     writer: Mapping[Node, int],
     readers: Mapping[Node, Collection[int]],
     replacing: Replacing,
-) -> tuple[list[int], dict[Node, Node]]:
-    """Kernels by number, each after those it reads from, and the results that may be in place.
+) -> tuple[list[int], dict[Node, Node], dict[int, frozenset[int]]]:
+    """Kernels by number, the results that may be in place, and what each kernel must come after.
 
     `sources` are the kernels that each one reads from, `readers` those that read a value.
     """
@@ -116,7 +116,8 @@ def kernel_order(
             for number in before:
                 users[number].add(own)
     early = set() if first is None else _behind(first, waiting) | {first}
-    return _topological(waiting, users, early), kept
+    after = {number: frozenset(needed) for number, needed in waiting.items()}
+    return _topological(waiting, users, early), kept, after
 
 
 def _behind(start: int, following: Mapping[int, Collection[int]]) -> set[int]:

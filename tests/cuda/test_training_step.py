@@ -35,6 +35,7 @@ class StatedGpu(CudaBackend):
 
     def __init__(self, recompute: bool = True) -> None:
         self._facts = H200
+        self._keys = {}
         self._recompute = recompute
 
     def roofline(self) -> Roofline:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ridgeline.codegen.cuda.access import Registers, plain_name
 from ridgeline.codegen.cuda.barriers import Touched, seen_by_several, touched
@@ -71,6 +72,30 @@ def generate(kernel: Kernel) -> KernelSource:
     return KernelSource(kernel.name, text, tuple(e.launch for e in emitters), size)
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel as a function that a launch calls with the number of a block."""
+
+    text: str
+    launch: Launch
+    types: tuple[str, ...]  # of its pointers
+    alone: bool  # no thread waits for another one
+
+
+def function_of(kernel: Kernel) -> Function | None:
+    """A kernel of one launch without workspace as a function; None for any other."""
+    nests = [n for n in launches(kernel.body) if not (isinstance(n, Seq) and not n.body)]
+    if len(nests) != 1 or any(_workspaces(kernel.body)):
+        return None
+    nest = next(n for n in launches(with_short_indices(kernel.body)) if n != Seq(()))
+    emitter = LaunchEmitter(kernel, nest, plain_name(kernel.name), {}, "block")
+    text = emitter.text()
+    if emitter.launch.cluster > 1:
+        return None
+    alone = not emitter.shared_bytes and "__sync" not in text and "__shfl" not in text
+    return Function(text, emitter.launch, tuple(emitter.types()), alone)
+
+
 def _workspaces(body: Stmt) -> Iterator[Buffer]:
     while isinstance(body, Alloc) and body.buffer.scope == "global":
         yield body.buffer
@@ -89,8 +114,15 @@ def _static_bytes(buffer: Buffer) -> int:
 class LaunchEmitter(VectorLoops):
     """Emits one launch."""
 
-    def __init__(self, kernel: Kernel, nest: Stmt, symbol: str, workspaces: dict[str, int]) -> None:
-        self.kernel, self.symbol = kernel, symbol
+    def __init__(
+        self,
+        kernel: Kernel,
+        nest: Stmt,
+        symbol: str,
+        workspaces: dict[str, int],
+        block: str = "blockIdx.x",
+    ) -> None:
+        self.kernel, self.symbol, self._block = kernel, symbol, block
         self.grid: list[For] = []
         whole = nest
         while isinstance(nest, For) and nest.kind == "grid":
@@ -125,11 +157,22 @@ class LaunchEmitter(VectorLoops):
         self.lines.line("(void)tid;")
         self.folded = [loop.name for loop in self.grid if loop.axis == "reduce"]
         self.statement(self.body)
-        head = 'extern "C" __global__ void '
-        head += f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
-        head += f"__launch_bounds__({self.threads.block}) {self.symbol}({self._parameters()}) {{"
+        if self._block == "blockIdx.x":
+            head = 'extern "C" __global__ void '
+            head += f"__cluster_dims__({cluster}, 1, 1) " if cluster > 1 else ""
+            head += f"__launch_bounds__({self.threads.block}) {self.symbol}({self._parameters()})"
+        else:
+            given = f"const unsigned int {self._block}, {self._parameters()}"
+            head = f"static __device__ __forceinline__ void {self.symbol}({given})"
+        head += " {"
         shared = "  extern __shared__ __align__(16) unsigned char shared_memory[];"
         return "\n".join([head, *[shared] * bool(self.shared_bytes), *self.lines.text, "}", ""])
+
+    def types(self) -> Iterator[str]:
+        """The types of the pointers it takes."""
+        written = written_slots(self.kernel)
+        for p in self.kernel.params:
+            yield f"{'' if p.slot in written else 'const '}{memory_type(p.dtype)} *"
 
     def _parameters(self) -> str:
         written = written_slots(self.kernel)
@@ -146,7 +189,7 @@ class LaunchEmitter(VectorLoops):
 
     def _grid_variables(self) -> None:
         cluster = self.threads.cluster
-        rest = "blockIdx.x" if cluster == 1 else f"(blockIdx.x / {cluster}u)"
+        rest = self._block if cluster == 1 else f"({self._block} / {cluster}u)"
         for loop in reversed(self.grid):
             name = self._declare(loop.name)
             if loop is self.grid[0]:

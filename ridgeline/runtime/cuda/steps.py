@@ -83,6 +83,39 @@ class KernelStep:
         return made
 
 
+class JoinedStep(KernelStep):
+    """One launch that takes the addresses of many slots as one parameter."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        blocks: int,
+        threads: int,
+        shared: int,
+        slots: Sequence[int],
+        words: Words,
+    ) -> None:
+        super().__init__(kernel, blocks, threads, shared, 1, slots, words)
+        self._order = tuple(slots)
+        self._addresses = array("Q", bytes(8 * len(self._order)))
+        self._pointers = (ctypes.c_void_p * 1)(self._addresses.buffer_info()[0])
+        self.arguments = ctypes.addressof(self._pointers)
+
+    def enqueue(self, stream: Any) -> None:
+        """Put the launch onto a stream, with the addresses as they are now."""
+        self._gather()
+        super().enqueue(stream)
+
+    def node_parameters(self) -> Any:
+        """What a graph needs to know to launch this with the addresses as they are now."""
+        self._gather()
+        return super().node_parameters()
+
+    def _gather(self) -> None:
+        words = self._words
+        self._addresses[:] = array("Q", [words[slot] for slot in self._order])
+
+
 def _extended(blocks: int, threads: int, shared: int, cluster: int) -> Any:
     """The configuration of a launch whose blocks come in clusters."""
     names = bindings()

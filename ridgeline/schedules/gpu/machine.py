@@ -15,6 +15,7 @@ class GpuMachine:
     l2_bytes: int
     cluster: int = 1  # blocks that can share their shared memory; 1 before Hopper
     block_threads: int = 1024
+    parameter_bytes: int = 4096  # that one launch may take
 
     @property
     def capability(self) -> int:
@@ -22,5 +23,5 @@ class GpuMachine:
         return int(self.arch.removeprefix("sm_").rstrip("af"))
 
 
-H200 = GpuMachine("sm_90a", 132, 232_448, 60 << 20, cluster=8)
+H200 = GpuMachine("sm_90a", 132, 232_448, 60 << 20, cluster=8, parameter_bytes=32_764)
 A100 = GpuMachine("sm_80", 108, 166_912, 40 << 20)
