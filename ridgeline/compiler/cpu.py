@@ -195,8 +195,8 @@ class CpuExecutable:
         self.layout, self._graph = layout, graph
         self.parts = tuple(_parts(layout))
         self._sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
-        self._results = layout.returns[:-1] if layout.checked else layout.returns
-        self._copied = tuple(_not_their_own(self._results, layout.inputs))
+        self._results = layout.results
+        self._copied = tuple(layout.not_their_own())
 
     def run(
         self, inputs: Sequence[Buffer], reused: Mapping[int, Buffer] = _NOTHING
@@ -249,15 +249,6 @@ class CpuExecutable:
         for slot, value, made in zip(call.outputs, values, node.types):
             if slot >= 0:
                 held[slot].array(made.dtype, known(made.shape))[...] = value
-
-
-def _not_their_own(results: Sequence[int], inputs: int) -> Iterator[int]:
-    """The places of results that are an input handed through, or a result named before."""
-    seen: set[int] = set()
-    for place, slot in enumerate(results):
-        if slot < inputs or slot in seen:
-            yield place
-        seen.add(slot)
 
 
 def _copy(buffer: Buffer) -> Buffer:

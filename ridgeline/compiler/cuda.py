@@ -221,7 +221,7 @@ class CudaExecutable:
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
         self._workspace = slots.workspace
         self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
-        self._results = layout.returns[:-1] if layout.checked else layout.returns
+        self._results, self._copied = layout.results, tuple(layout.not_their_own())
         self._watched = index_inputs(graph.outputs[-1], graph.inputs) if layout.checked else ()
 
     def _steps(self, words: Words) -> Iterator[Step]:
@@ -274,11 +274,8 @@ class CudaExecutable:
             flag = held[self.layout.returns[-1]]
             watch(flag, self._target.device.stream, lambda: self._report(kept))
         results = [held[slot] for slot in self._results]
-        seen = set(map(id, inputs)).difference(map(id, reused.values()))
-        for place, memory in enumerate(results):
-            if id(memory) in seen:
-                results[place] = self._space.copy(memory)
-            seen.add(id(memory))
+        for place in self._copied:
+            results[place] = self._space.copy(results[place])
         return results
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:

@@ -114,6 +114,19 @@ class Layout:
         """How many slots there are."""
         return self.inputs + len(self.sizes) + len(self.made) + len(self.arena)
 
+    @property
+    def results(self) -> tuple[int, ...]:
+        """The slots of what a run gives, without the flag."""
+        return self.returns[:-1] if self.checked else self.returns
+
+    def not_their_own(self) -> Iterator[int]:
+        """The places of results that are an input handed through, or a result named before."""
+        seen: set[int] = set()
+        for place, slot in enumerate(self.results):
+            if slot < self.inputs or slot in seen:
+                yield place
+            seen.add(slot)
+
     def symbols(self) -> Iterator[str]:
         """The kernels that it calls, those of bodies included."""
         for call in self.calls:

@@ -154,7 +154,6 @@ class Number0d:
 
     __slots__ = ("__weakref__", "_address", "_memory", "dtype", "value")
     borrowed = True
-    reusable = False
     writeable = False
     device = "cpu"
 

@@ -88,11 +88,6 @@ class Buffer:
         buffer._block_bytes, self._block_bytes = self._block_bytes, 0
         return buffer
 
-    @property
-    def reusable(self) -> bool:
-        """True where a new value may be written over this one, if nobody else holds it."""
-        return self._owner is None
-
     def array(self, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
         """A NumPy view from the start of this memory; the view keeps the buffer alive."""
         nbytes = math.prod(shape) * dtype.itemsize

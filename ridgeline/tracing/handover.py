@@ -17,7 +17,7 @@ from typing import Any
 
 from ridgeline.graph.node import Node
 from ridgeline.runtime.moving import Moving
-from ridgeline.tensors.cells import Cell
+from ridgeline.tensors.cells import GRAPH, PLAIN, Cell, Rare
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput, Source
 from ridgeline.tracing.effects import Effects, Fresh, GradientWrite, live_cell
@@ -36,9 +36,10 @@ _LOCAL = _uncounted()
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A cell that a call writes to: how it is found, and the number of the new value's memory."""
+    """A cell that a call writes to: how it is found, its output and the number of that's memory."""
 
     source: Source
+    output: int
     number: int
     reads: int  # how often it is an input of the program
 
@@ -77,19 +78,25 @@ class Handover:
         replaceable: Replaceable,
     ) -> None:
         """`given` are outputs and arguments whose memory they may take besides those written to."""
+        self._cells: list[tuple[Cell, _State]] = []  # where the cell is known beforehand
         self._states: list[_State] = []
         self._gradients: list[tuple[int, GradientWrite]] = []
         for output, source in (*_states(effects), *given):
             number = replaceable(output)
-            if number is not None:
-                self._states.append(_State(source, number, int(place_key(source) in slots)))
+            if number is None:
+                continue
+            state = _State(source, output, number, int(place_key(source) in slots))
+            if isinstance(source, CellInput):
+                self._cells.append((source.cell, state))
+            else:
+                self._states.append(state)
         for change in effects.gradients:
             number = replaceable(change.value.output) if isinstance(change.value, Fresh) else None
             if number is not None:
                 self._gradients.append((number, change))
 
     def __bool__(self) -> bool:
-        return bool(self._states or self._gradients)
+        return bool(self._cells or self._states or self._gradients)
 
     def take(self, leaves: Sequence[Any], buffers: list[Any]) -> Taken:
         """Put the memory that a run may overwrite out of everybody's reach."""
@@ -97,12 +104,18 @@ class Handover:
         for place in [n for n, buffer in enumerate(buffers) if type(buffer) is Moving]:
             buffers[place] = buffers[place].settled()
         taken = Taken()
+        for cell, state in self._cells:
+            taken.add(cell, state.output, state.number, state.reads)
         for state in self._states:
-            taken.add(state.number, live_cell(state.source, leaves), state.reads)
+            cell = live_cell(state.source, leaves)
+            taken.add(cell, state.output, state.number, state.reads)
         for number, change in self._gradients:
-            cell = _gradient(change.owner if change.place is None else leaves[change.place])
-            if cell is not None:
-                taken.add(number, cell, 0)
+            owned = _gradient(change.owner if change.place is None else leaves[change.place])
+            if owned is not None and isinstance(change.value, Fresh):
+                taken.add(owned, change.value.output, number, 0)
+                plain = change.value.mode != GRAPH and owned.mode == PLAIN and owned.rare is None
+                if plain and change.value.output in taken.nodes:
+                    taken.gradients[change.value.output] = owned
         return taken
 
 
@@ -117,48 +130,59 @@ def _gradient(owner: Tensor) -> Cell | None:
 
 
 class Taken:
-    """Memory on loan to one run of a program."""
+    """Memory on loan to one run of a program.
+
+    Nobody else can see the nodes that stood for the old values, so they stand for the new ones; the
+    same is true of gradients, which stay the tensors that they are.
+    """
+
+    __slots__ = ("_running", "_taken", "gradients", "nodes", "reused")
 
     def __init__(self) -> None:
         self.reused: dict[int, Any] = {}  # by the number of the new value's memory
-        self._nodes: list[tuple[int, Node]] = []
+        self.nodes: dict[int, Node] = {}  # of new values, by output
+        self.gradients: dict[int, Cell] = {}  # of tensors that stay in `.grad`, by output
+        self._taken: list[tuple[Node, Any, Moving]] = []
         self._running = Lock()
         self._running.acquire()
 
-    def add(self, number: int, cell: Cell, reads: int) -> None:
+    def add(self, cell: Cell, output: int, number: int, reads: int) -> None:
         """Take the memory of a cell, which the program reads so many times, if it may be taken."""
         node = cell.node
         buffer = node.buffer
-        if buffer is None or type(buffer) is Moving or not buffer.reusable:
+        if buffer is None or type(buffer) is Moving or buffer.borrowed:
             return
-        _forget_key(cell)
-        node.buffer = Moving(self._running)
+        if cell.rare is not None:
+            _forget_key(cell.rare)
+        node.buffer = moving = Moving(self._running)
         if getrefcount(node) - _LOCAL == 1 and getrefcount(buffer) - _LOCAL == reads:
             self.reused[number] = buffer
-            self._nodes.append((number, node))
+            self._taken.append((node, buffer, moving))
+            if cell.mode != GRAPH:  # what went through backward() is marked
+                self.nodes[output] = node
         else:
-            node.buffer.target = node.buffer = buffer
+            node.buffer = moving.target = buffer
 
     def give_back(self) -> None:
         """The run failed before it wrote anything: all is as it was."""
-        for number, node in self._nodes:
-            node.buffer.target = node.buffer = self.reused[number]
+        for node, buffer, moving in self._taken:
+            node.buffer = moving.target = buffer
         self._running.release()
 
     def settle(self, results: list[Any]) -> None:
         """The run is over: the memory holds new values, in buffers that replace the old ones."""
-        moved = {id(buffer): buffer.moved() for buffer in self.reused.values()}
+        moved = {}
+        for node, buffer, moving in self._taken:
+            node.buffer = moving.target = moved[id(buffer)] = buffer.moved()
         for place, buffer in enumerate(results):
-            results[place] = moved.get(id(buffer), buffer)
-        for number, node in self._nodes:
-            node.buffer.target = moved[id(self.reused[number])]
+            new = moved.get(id(buffer))
+            if new is not None:
+                results[place] = new
         self._running.release()
 
 
-def _forget_key(cell: Cell) -> None:
+def _forget_key(rare: Rare) -> None:
     """Let go of a variable's node in graphs where no graph holds it: it would keep the buffer."""
-    rare = cell.rare
-    if rare is not None and rare.key is not None:
-        key = rare.key
-        if getrefcount(key) - _LOCAL == 1:
-            rare.key = None
+    key = rare.key
+    if key is not None and getrefcount(key) - _LOCAL == 1:
+        rare.key = None

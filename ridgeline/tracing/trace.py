@@ -51,7 +51,7 @@ from ridgeline.tracing.effects import (
     track_source,
 )
 from ridgeline.tracing.guards import Lifted
-from ridgeline.tracing.handover import Handover, pairs, place_key
+from ridgeline.tracing.handover import Handover, Taken, pairs, place_key
 from ridgeline.tracing.packing import pack_weights
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
@@ -63,6 +63,7 @@ def _settings() -> dict[str, Any]:
 
 
 _NOTHING: dict[int, Node] = {}
+_NONE = Taken()
 
 
 def _check_unchanged(
@@ -451,7 +452,12 @@ class Trace:
             (buffer,) = self.program.run(buffers)
             return filled(self.output_types[0], buffer)
         live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
-        results = self._run(buffers, leaves) if self.handover else self.program.run(buffers)
+        taken = _NONE
+        if self.handover:
+            results, taken = self._run(buffers, leaves)
+            live = taken.nodes | live
+        else:
+            results = self.program.run(buffers)
         if self.effects.drawn:
             for generator, count in self.effects.drawn:
                 generator.skip(count)
@@ -463,6 +469,9 @@ class Trace:
         for change in self.effects.gradients:
             owner = change.owner if change.place is None else leaves[change.place]
             value = change.value
+            if isinstance(value, Fresh) and value.output in taken.gradients:
+                taken.gradients[value.output].set(nodes[value.output])
+                continue
             owner.grad = fresh(value, nodes) if isinstance(value, Fresh) else value
         if self.donated:
             frame = user_frame()
@@ -478,7 +487,7 @@ class Trace:
             values.append(shared[id(spec)])
         return unflatten(self.result_structure, values)
 
-    def _run(self, buffers: list[Buffer], leaves: Sequence[Any]) -> list[Buffer]:
+    def _run(self, buffers: list[Buffer], leaves: Sequence[Any]) -> tuple[list[Buffer], Taken]:
         """Run the program over the memory of what it replaces."""
         taken = self.handover.take(leaves, buffers)
         try:
@@ -487,7 +496,7 @@ class Trace:
             taken.give_back()
             raise
         taken.settle(results)
-        return results
+        return results, taken
 
     def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:
         nodes = []

@@ -35,7 +35,7 @@ class StatedGpu(CudaBackend):
 
     def __init__(self, recompute: bool = True) -> None:
         self._facts = H200
-        self._keys = {}
+        self._keys: dict[str, Any] = {}
         self._recompute = recompute
 
     def roofline(self) -> Roofline:

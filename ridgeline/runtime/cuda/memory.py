@@ -108,11 +108,9 @@ class DeviceBuffer:
         made._block_bytes, self._block_bytes = self._block_bytes, 0
         return made
 
-    @property
-    def reusable(self) -> bool:
-        """True where work on the current stream may overwrite it, if nobody else holds it."""
-        stream = self._pool.stream
-        return self._users is None and stream.device.stream is stream
+    def writable_on(self, stream: Stream) -> bool:
+        """True where work on a stream may overwrite it, if nobody else holds it."""
+        return self._users is None and self._pool.stream is stream
 
     @property
     def stream(self) -> Stream:

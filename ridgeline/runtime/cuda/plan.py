@@ -1,8 +1,8 @@
 """A program on a GPU: addresses of all slots, steps in order, a graph once it runs again.
 
-Inputs that lie on the host are copied in: numbers without axes together in one small copy (a
-learning rate, a random stream's place), anything larger on its own. Results are fresh
-memory, or what a run is given for them.
+Inputs that lie on the host are copied in: numbers without axes together in one small copy when one
+of them changes (a learning rate, a random stream's place), anything larger on its own. Results are
+fresh memory, or what a run is given for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ridgeline.runtime.cuda.steps import Step, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 NUMBER = 16  # bytes that a number from the host takes
-ALIGNMENT = 256
 _WORTH_A_GRAPH = 2  # steps from which one launch beats several
 _MOST_STREAMS = 8
 _REPEATS = 10  # of a step that is measured
@@ -73,6 +72,7 @@ class Plan:
             isinstance(step, HostStep) for step in self.steps
         )
         self.graphs: dict[int, Graphs] = {}
+        self._sent: dict[int, tuple[bytes, DeviceBuffer]] = {}  # numbers by stream
         self._ran = False
         self._lock = threading.Lock()
 
@@ -131,16 +131,20 @@ class Plan:
         """Memory for all slots, and their addresses where kernels read them."""
         slots, name = self._slots, self.device.name
         numbers = [n for n, m in enumerate(inputs) if m.device == "cpu" and m.nbytes <= NUMBER]
-        front = -(-len(numbers) * NUMBER // ALIGNMENT) * ALIGNMENT
-        scratch = arena(stream, front + slots.arena_bytes + slots.workspace_bytes)
+        scratch = arena(stream, slots.arena_bytes + slots.workspace_bytes)
         base = scratch.address
         held = [self._present(m, name, stream) for m in inputs]
-        held += [reused.get(n) or allocate(stream, size) for n, size in enumerate(slots.made)]
+        held += [
+            m if (m := reused.get(n)) and m.writable_on(stream) else allocate(stream, size)
+            for n, size in enumerate(slots.made)
+        ]
         addresses = [m.address for m in held]
         if numbers:
-            self._copy_numbers(inputs, numbers, addresses, base, stream)
-        addresses += [base + front + offset for _, offset in slots.arena]
-        addresses.append(base + front + slots.arena_bytes)
+            start = self._numbers(b"".join([_padded(inputs[n]) for n in numbers]), stream)
+            for place, number in enumerate(numbers):
+                addresses[number] = start + place * NUMBER
+        addresses += [base + offset for _, offset in slots.arena]
+        addresses.append(base + slots.arena_bytes)
         self._words.fill(addresses)
         return held, addresses, scratch
 
@@ -156,22 +160,17 @@ class Plan:
 
         return DeviceSpace(self.device.number).copy(memory)
 
-    def _copy_numbers(
-        self,
-        inputs: Sequence[Any],
-        numbers: Sequence[int],
-        addresses: list[int],
-        base: int,
-        stream: Stream,
-    ) -> None:
-        """One copy for all numbers from the host, staged before this returns."""
-        packed = ctypes.create_string_buffer(NUMBER * len(numbers))
-        start = ctypes.addressof(packed)
-        for place, number in enumerate(numbers):
-            memory = inputs[number]
-            ctypes.memmove(start + place * NUMBER, memory.address, memory.nbytes)
-            addresses[number] = base + place * NUMBER
-        transfer.upload_small(packed.raw, base, stream)
+    def _numbers(self, packed: bytes, stream: Stream) -> int:
+        """Where numbers from the host lie on the device: one copy, if they are not there yet."""
+        found = self._sent.get(id(stream))
+        if found is None or len(found[0]) != len(packed):
+            if len(self._sent) >= _MOST_STREAMS:
+                self._sent.clear()
+            found = (b"", allocate(stream, len(packed)))
+        if found[0] != packed:
+            transfer.upload_small(packed, found[1].address, stream)
+            self._sent[id(stream)] = (packed, found[1])
+        return found[1].address
 
     def _graphs(self, stream: Stream) -> Graphs:
         found = self.graphs.get(id(stream))
@@ -180,3 +179,8 @@ class Plan:
                 self.graphs.clear()
             found = self.graphs[id(stream)] = Graphs(self.steps, self._words)
         return found
+
+
+def _padded(memory: Any) -> bytes:
+    """A number's bytes in the place of the longest."""
+    return ctypes.string_at(memory.address, memory.nbytes).ljust(NUMBER, b"\0")
