@@ -168,8 +168,9 @@ class CudaBackend:
     def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[Any, ...]]:
         """One launch whose blocks are shared out among the kernels."""
         source = _joined(parts)
-        (one,) = source.launches
-        return source.name, (one.blocks(), one.block, one.shared_bytes)
+        started = tuple((one.symbol, one.blocks(), one.block, one.shared_bytes)
+                        for one in source.launches)  # fmt: skip
+        return source.name, ("joined", source.workspace_bytes, started)
 
     def compile(
         self,
@@ -217,7 +218,8 @@ class CudaExecutable:
     def __init__(self, layout: Layout, graph: Graph, target: CudaBackend) -> None:
         self.layout, self._graph, self._target = layout, graph, target
         self._space = DeviceSpace(target.device.number)
-        workspace = max((c.launch[1] for c in layout.calls if isinstance(c, KernelCall)), default=0)
+        own = [c for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
+        workspace = max((call.launch[1] for call in own), default=0)
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
         self._workspace = slots.workspace
         self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
@@ -230,9 +232,10 @@ class CudaExecutable:
                 yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]
                 continue
             if isinstance(call, JoinedCall):
-                function = self._target.modules[call.symbol]
-                blocks, threads, shared = call.launch
-                yield JoinedStep(function, blocks, threads, shared, call.slots, words)
+                slots = (*call.slots, self._workspace)
+                for symbol, blocks, threads, shared in call.launch[2]:
+                    function = self._target.modules[symbol]
+                    yield JoinedStep(function, blocks, threads, shared, slots, words)
                 continue
             assert isinstance(call, KernelCall), "control flow runs on the host"
             kind, workspace, started = call.launch
@@ -321,7 +324,7 @@ def _joined(parts: Sequence[CompiledKernel]) -> KernelSource:
 
 def _steps_of(call: Call) -> int:
     """How many steps of a plan a call is."""
-    if isinstance(call, KernelCall) and call.launch[0] == "kernel":
+    if isinstance(call, (KernelCall, JoinedCall)) and call.launch[0] in ("kernel", "joined"):
         return len(call.launch[2])
     return 1
 

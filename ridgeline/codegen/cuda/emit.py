@@ -51,10 +51,20 @@ from ridgeline.loops.steps.bind import launches
 _UNROLLED = 4  # iterations of a serial loop whose loads are issued together
 _SHARED_ALIGN = 16
 _WORKSPACE_ALIGN = 256
+_WARP = 32
 
 
 def generate(kernel: Kernel) -> KernelSource:
     """The text of a scheduled kernel, and how to launch it."""
+    emitters, size = _emitters(kernel, "blockIdx.x")
+    functions = [emitter.text() for emitter in emitters]
+    cluster = any(e.launch.cluster > 1 for e in emitters)
+    text = PRELUDE + (CLUSTER if cluster else "") + "\n".join(functions)
+    return KernelSource(kernel.name, text, tuple(e.launch for e in emitters), size)
+
+
+def _emitters(kernel: Kernel, block: str) -> tuple[list[LaunchEmitter], int]:
+    """What emits each launch, and the bytes of the workspace between them."""
     body = with_short_indices(kernel.body)
     nests = [n for n in launches(body) if not (isinstance(n, Seq) and not n.body)]
     offsets: dict[str, int] = {}
@@ -62,38 +72,38 @@ def generate(kernel: Kernel) -> KernelSource:
     for buffer in _workspaces(kernel.body):
         offsets[buffer.name] = size
         size += -(-_static_bytes(buffer) // _WORKSPACE_ALIGN) * _WORKSPACE_ALIGN
-    emitters = [
-        LaunchEmitter(kernel, nest, f"{plain_name(kernel.name)}_{i}", offsets)
-        for i, nest in enumerate(nests)
+    name = plain_name(kernel.name)
+    made = [
+        LaunchEmitter(kernel, nest, f"{name}_{i}", offsets, block) for i, nest in enumerate(nests)
     ]
-    functions = [emitter.text() for emitter in emitters]
-    cluster = any(e.launch.cluster > 1 for e in emitters)
-    text = PRELUDE + (CLUSTER if cluster else "") + "\n".join(functions)
-    return KernelSource(kernel.name, text, tuple(e.launch for e in emitters), size)
+    return made, size
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A kernel as a function that a launch calls with the number of a block."""
+class Functions:
+    """A kernel as functions that launches call with the number of a block, one after the other."""
 
-    text: str
-    launch: Launch
-    types: tuple[str, ...]  # of its pointers
-    alone: bool  # no thread waits for another one
+    texts: tuple[str, ...]
+    launches: tuple[Launch, ...]
+    types: tuple[str, ...]  # of the pointers they take, without the workspace
+    workspace_bytes: int
+
+    def block_of(self, launch: int) -> int:
+        """The block that a launch needs; 0 where any that is large enough will do.
+
+        Whole warps that find nothing to do hold nobody up unless a block waits for all of them.
+        """
+        text, block = self.texts[launch], self.launches[launch].block
+        warps = block % _WARP == 0 or ("__shfl" not in text and "__syncwarp" not in text)
+        return 0 if warps and "__syncthreads" not in text else block
 
 
-def function_of(kernel: Kernel) -> Function | None:
-    """A kernel of one launch without workspace as a function; None for any other."""
-    nests = [n for n in launches(kernel.body) if not (isinstance(n, Seq) and not n.body)]
-    if len(nests) != 1 or any(_workspaces(kernel.body)):
-        return None
-    nest = next(n for n in launches(with_short_indices(kernel.body)) if n != Seq(()))
-    emitter = LaunchEmitter(kernel, nest, plain_name(kernel.name), {}, "block")
-    text = emitter.text()
-    if emitter.launch.cluster > 1:
-        return None
-    alone = not emitter.shared_bytes and "__sync" not in text and "__shfl" not in text
-    return Function(text, emitter.launch, tuple(emitter.types()), alone)
+def functions_of(kernel: Kernel) -> Functions:
+    """The launches of a kernel as functions."""
+    emitters, size = _emitters(kernel, "block")
+    texts = tuple(emitter.text() for emitter in emitters)
+    types = tuple(emitters[0].types()) if emitters else ()
+    return Functions(texts, tuple(e.launch for e in emitters), types, size)
 
 
 def _workspaces(body: Stmt) -> Iterator[Buffer]:

@@ -1,7 +1,9 @@
 """Several kernels as one launch: its blocks are shared out among them.
 
 Each distinct kernel is a function; a table in constant memory says which blocks belong to which
-call, and which of the launch's addresses are its arguments. All addresses come as one parameter.
+call, and which of the launch's addresses are its arguments. All addresses come as one parameter,
+the workspace last. Kernels of several launches are joined launch by launch, each with a part of the
+workspace to itself.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from ridgeline.codegen.cuda.emit import function_of
+from ridgeline.codegen.cuda.emit import Functions, functions_of
 from ridgeline.codegen.cuda.prelude import PRELUDE
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import Kernel, index
@@ -28,75 +30,100 @@ class Part:
     arguments: tuple[int, ...]
 
 
-def join_key(kernel: Kernel) -> object | None:
-    """Equal for kernels that can be one launch; None for one that can not.
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One call in a launch."""
 
-    A kernel without barriers runs in blocks of any size that is large enough.
-    """
+    blocks: int
+    kind: int
+    arguments: tuple[int, ...]
+    workspace: int  # where its part begins
+
+
+def join_key(kernel: Kernel) -> tuple[int, ...] | None:
+    """Equal for kernels that can be joined, the blocks they need; None for one that can not."""
     if kernel.sizes:
         return None
-    made = function_of(kernel)
-    if made is None or not made.launch.blocks():
+    made = functions_of(kernel)
+    if not all(launch.blocks() and launch.cluster == 1 for launch in made.launches):
         return None
-    return "plain" if made.alone else made.launch.block
+    return tuple(map(made.block_of, range(len(made.launches)))) or None
 
 
 def fits(parts: Sequence[Kernel], addresses: int, parameter_bytes: int) -> bool:
     """Whether calls of these kernels, with so many addresses between them, are one launch."""
     distinct = len({kernel.name for kernel in parts})
-    return distinct <= _MOST_FUNCTIONS and addresses * ADDRESS <= parameter_bytes
+    return distinct <= _MOST_FUNCTIONS and (addresses + 1) * ADDRESS <= parameter_bytes
 
 
 def joined(parts: Sequence[Part]) -> KernelSource:
-    """The text of one launch for several calls; the largest ones come first."""
-    functions = {part.kernel.name: function_of(part.kernel) for part in parts}
+    """The text of several calls as one, over so many addresses and the workspace."""
+    functions = {part.kernel.name: functions_of(part.kernel) for part in parts}
     kinds = {name: number for number, name in enumerate(functions)}
-    rows: list[tuple[int, int, tuple[int, ...]]] = []  # blocks, kind, arguments
-    for part in parts:
-        made = functions[part.kernel.name]
-        assert made is not None, "only kernels with a key are joined"
-        rows.append((made.launch.blocks(), kinds[part.kernel.name], part.arguments))
-    rows.sort(key=lambda row: -row[0])
-    known = [made for made in functions.values() if made is not None]
-    block = max(made.launch.block for made in known)
-    shared = max(made.launch.shared_bytes for made in known)
+    made = list(functions.values())
     count = 1 + max(number for part in parts for number in part.arguments)
+    texts: list[str] = []
+    launches: list[Launch] = []
+    for number in range(len(made[0].launches)):
+        rows, workspace = [], 0
+        for part in parts:
+            own = functions[part.kernel.name]
+            blocks = own.launches[number].blocks()
+            rows.append(_Row(blocks, kinds[part.kernel.name], part.arguments, workspace))
+            workspace += own.workspace_bytes
+        text, launch = _launch(made, rows, number, count)
+        texts.append(text)
+        launches.append(launch)
+    head = f"struct Addresses {{ unsigned long long at[{count + 1}]; }};\n"
+    whole = PRELUDE + head + "\n".join(texts)
+    return KernelSource(launches[0].symbol, whole, tuple(launches), workspace)
+
+
+def _launch(
+    made: Sequence[Functions], rows: Sequence[_Row], number: int, count: int
+) -> tuple[str, Launch]:
+    """One launch of all calls; those with the most blocks come first."""
+    rows = sorted(rows, key=lambda row: -row.blocks)
+    own = [functions.launches[number] for functions in made]
     cases = [
-        f"    case {number}: if (threadIdx.x < {made.launch.block}u) "
-        f"{made.launch.symbol}(block{_arguments(made.types)}); break;"
-        for number, made in enumerate(known)
+        f"    case {kind}: if (threadIdx.x < {launch.block}u) "
+        f"{launch.symbol}(block{_arguments(functions, count)}); break;"
+        for kind, (launch, functions) in enumerate(zip(own, made))
     ]
-    body = "\n".join([*(made.text for made in known), *_tables(rows), *_head(count)])
-    tail = "\n".join([*_find(len(rows)), "  switch (part_kind[low]) {", *cases, "  }", "}", ""])
-    digest = blake2b((body + tail).encode(), digest_size=8).hexdigest()
-    symbol = f"joined_{known[0].launch.symbol[:_NAMES]}_{digest}"
+    tables = _tables(rows)
+    body = "\n".join([*_find(len(rows)), "  switch (part_kind[low]) {", *cases, "  }", "}", ""])
+    texts = "\n".join(functions.texts[number] for functions in made)
+    digest = blake2b("\n".join([texts, *tables, body]).encode(), digest_size=8).hexdigest()
+    symbol = f"joined_{own[0].symbol[:_NAMES]}_{digest}"
+    block = max(launch.block for launch in own)
     head = f'extern "C" __global__ void __launch_bounds__({block}) {symbol}'
-    text = f"{PRELUDE}{body}\n{head}(const __grid_constant__ Addresses addresses) {{\n{tail}"
-    launch = Launch(symbol, (index(sum(row[0] for row in rows)),), block, shared)
-    return KernelSource(symbol, text, (launch,))
+    text = "\n".join([
+        texts, *(f"static {table}".replace(" part_", f" {symbol}_part_") for table in tables),
+        f"{head}(const __grid_constant__ Addresses addresses) {{",
+        body.replace("part_", f"{symbol}_part_"),
+    ])  # fmt: skip
+    shared = max(launch.shared_bytes for launch in own)
+    return text, Launch(symbol, (index(sum(row.blocks for row in rows)),), block, shared)
 
 
-def _tables(rows: Sequence[tuple[int, int, tuple[int, ...]]]) -> list[str]:
-    """First blocks, kinds, and where the arguments of each call begin."""
+def _tables(rows: Sequence[_Row]) -> list[str]:
+    """First blocks, kinds, and where the arguments and the workspace of each call begin."""
     first, starts, arguments = [0], [0], list[int]()
-    for blocks, _, own in rows:
-        first.append(first[-1] + blocks)
-        arguments += own
+    for row in rows:
+        first.append(first[-1] + row.blocks)
+        arguments += row.arguments
         starts.append(len(arguments))
     return [
         _table("unsigned int", "part_first", first[:-1]),
-        _table("unsigned char", "part_kind", [kind for _, kind, _ in rows]),
+        _table("unsigned char", "part_kind", [row.kind for row in rows]),
         _table("unsigned int", "part_start", starts[:-1]),
         _table("unsigned short", "part_arguments", arguments),
+        _table("unsigned int", "part_workspace", [row.workspace for row in rows]),
     ]
 
 
 def _table(kind: str, name: str, values: Sequence[int]) -> str:
     return f"__constant__ {kind} {name}[] = {{{', '.join(map(str, values))}}};"
-
-
-def _head(count: int) -> list[str]:
-    return [f"struct Addresses {{ unsigned long long at[{count}]; }};"]
 
 
 def _find(count: int) -> list[str]:
@@ -112,5 +139,8 @@ def _find(count: int) -> list[str]:
     ]
 
 
-def _arguments(types: Sequence[str]) -> str:
-    return "".join(f", ({kind})addresses.at[own[{n}]]" for n, kind in enumerate(types))
+def _arguments(functions: Functions, count: int) -> str:
+    given = "".join(f", ({kind})addresses.at[own[{n}]]" for n, kind in enumerate(functions.types))
+    if not functions.workspace_bytes:
+        return given
+    return f"{given}, (unsigned char *)addresses.at[{count}] + part_workspace[low]"
