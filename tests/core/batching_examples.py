@@ -15,6 +15,7 @@ from ridgeline import dtypes, scalars
 from ridgeline.graph.node import Node, Op, node, proj
 from ridgeline.graph.sizes import symbol
 from ridgeline.ops import (
+    attention,
     complex,
     contract,
     decompositions,
@@ -124,7 +125,26 @@ class _Doubling:
 _rule = _Doubling()
 _words = (np.array(7, np.uint64), np.array(3, np.uint64))
 
+
+def _attended(q: Node, k: Node, v: Node) -> Node:
+    return attention.attention(q, k, v, None, 0.7, True)[0]
+
+
+def _attention_slope(q: Node, k: Node, v: Node) -> Node:
+    out, lse = attention.attention(q, k, v, None, 0.7, True)
+    settings = attention.AttentionAttrs(0.7, True)
+    return attention.attention_gradient((q, k, v), lse, lse, out, settings)[1]
+
+
+_HEADS = (_draw(4, 3, 2), _draw(2, 3, 2), _draw(2, 5, 2)[:, :3])
+
 EXAMPLES: dict[str, list[Example]] = {
+    "attention": [Example(_attended, _HEADS)],
+    "attention_gradient": [Example(_attention_slope, _HEADS)],
+    "alias": [
+        Example(reinterpret.parts_alias, (_complex(2, 3),)),
+        Example(reinterpret.whole_alias, (_draw(3, 2),)),
+    ],
     "cast": [Example(lambda a: elementwise.cast(a, dtypes.float32), (_draw(2, 3),))],
     "constant": [Example(lambda a: elementwise.add(a, elementwise.full_like(a, 2)), (_draw(3),))],
     "extent": [

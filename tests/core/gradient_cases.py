@@ -109,6 +109,10 @@ CASES: dict[str, tuple[Any, ...]] = {
     "addcmul": (rl.addcmul, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
     "addcdiv": (rl.addcdiv, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
     "_safe_softmax": (lambda a: rl._safe_softmax(a, 1), _M),
+    "_attention": (
+        lambda q, k, v: dispatch.FUNCTIONS["_attention"](q, k, v, None, 0.7, True),
+        draw(4, 3, 2), draw(2, 3, 2, seed=1), draw(2, 3, 2, seed=2),
+    ),
     "istft": (
         lambda x, y: rl.istft(rl.complex(x, y), 6, window=_like(np.hamming(7)[:6], x)),
         draw(2, 4, 5), draw(2, 4, 5, seed=1),
