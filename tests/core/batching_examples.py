@@ -48,13 +48,17 @@ class Example:
     arrays: tuple[Any, ...]
 
 
+# leaves and outputs have no rule; the compiler puts `convolve` in a graph after all batching
+_WITHOUT_RULE = ("leaf", "proj", "convolve")
+
+
 def all_rows() -> dict[str, Op]:
-    """Every row that a module of ops defines, alone or in a dict of rows."""
+    """Every row with a rule that a module of ops defines, alone or in a dict of rows."""
     found: dict[str, Op] = {}
     for module in pkgutil.iter_modules(ridgeline.ops.__path__):
         for value in vars(importlib.import_module(f"ridgeline.ops.{module.name}")).values():
             for row in value.values() if isinstance(value, dict) else [value]:
-                if isinstance(row, Op) and row.name not in ("leaf", "proj"):
+                if isinstance(row, Op) and row.name not in _WITHOUT_RULE:
                     found[row.name] = row
     return found
 
