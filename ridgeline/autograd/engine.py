@@ -19,7 +19,7 @@ from ridgeline.tensors.modes import (
     modes,
     no_grad,
 )
-from ridgeline.tensors.tensor import Tensor, observed, owned, read, variables, wrap, write
+from ridgeline.tensors.tensor import Tensor, observed, owned, read, wrap, write
 
 
 class HookHandle:
@@ -199,12 +199,10 @@ def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node
     wanted = None if inputs is None else {id(t) for t in inputs}
     owners: dict[Node, Tensor] = {}
     for node in order:
-        if node.buffer is None and node.inputs and len(node.inputs) > 1:
-            continue
-        owner_ref = variables.get(node)
-        owner = owner_ref() if owner_ref is not None else None
-        if owner is not None and (wanted is None or id(owner) in wanted):
-            owners[node] = owner
+        if node.owner is not None:
+            owner: Tensor | None = node.owner()
+            if owner is not None and (wanted is None or id(owner) in wanted):
+                owners[node] = owner
     return owners
 
 
@@ -264,7 +262,7 @@ def _keys_of(tensor: Tensor, order: Sequence[Node]) -> list[Node]:
     own = read(tensor)
     if tensor._resolved()[1].mode != LEAF or not tensor.is_leaf:
         return [own]
-    keys = [node for node in order if (r := variables.get(node)) is not None and r() is tensor]
+    keys = [node for node in order if node.owner is not None and node.owner() is tensor]
     return keys or [own]
 
 

@@ -78,13 +78,14 @@ class Op:
 class Node:
     """An op applied to inputs. Make one with `node(op, inputs, attrs)`."""
 
-    __slots__ = ("__weakref__", "attrs", "buffer", "inputs", "op", "origins", "types")
+    __slots__ = ("__weakref__", "attrs", "buffer", "inputs", "op", "origins", "owner", "types")
     op: Op
     inputs: tuple[Node, ...]
     attrs: Any
     types: tuple[TensorType, ...]
     buffer: Any  # the computed value, once there is one; not part of the node's identity
     origins: tuple[Any, ...]  # where it was made, see graph/origins.py
+    owner: ref[Any] | None  # the tensor that is the variable for which this node stands
 
     @property
     def type(self) -> TensorType:
@@ -149,7 +150,8 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
 def _new(op: Op, inputs: tuple[Node, ...], attrs: Any, types: tuple[TensorType, ...]) -> Node:
     made = Node()
     made.op, made.inputs, made.attrs, made.types = op, inputs, attrs, types
-    made.buffer, made.origins = None, ()
+    made.buffer = made.owner = None
+    made.origins = ()
     return made
 
 

@@ -83,8 +83,6 @@ class Extra:
         self.retains = False
 
 
-# Which tensor a variable's node stands for: backward() finds the leaves of a graph here.
-variables: weakref.WeakKeyDictionary[Node, weakref.ref[Tensor]] = weakref.WeakKeyDictionary()
 # Tensors inside graphs whose gradients somebody wants to see: hooks and retain_grad().
 observed: weakref.WeakKeyDictionary[Node, list[weakref.ref[Tensor]]] = weakref.WeakKeyDictionary()
 
@@ -645,8 +643,7 @@ def _special(cell: Cell, track: Track) -> Node:
             details.key = variable(value)
         details.key_version = cell.version
         details.key.origins = value.origins
-        if details.owner is not None:
-            variables[details.key] = details.owner
+        details.key.owner = details.owner  # backward() finds the leaves of a graph by this
     return details.key
 
 
