@@ -8,7 +8,7 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import apply
 from ridgeline.ops.movement import (
@@ -25,7 +25,7 @@ def per_axis(value: Sizes, count: int, what: str) -> tuple[int, ...]:
     """One int per spatial axis, from an int or a sequence."""
     if isinstance(value, int):
         return (value,) * count
-    values = tuple(int(v) for v in value)
+    values = tuple(map(int, value))
     if len(values) == 1:
         return values * count
     if len(values) != count:
@@ -114,9 +114,9 @@ def _check_channels(input: Node, weight: Node, bias: Node | None, groups: int, w
 def _contract_windows(
     x: Node,
     weight: Node,
-    sizes: Sequence[Size],
-    steps: Sequence[int],
-    apart: Sequence[int],
+    sizes: tuple[Size, ...],
+    steps: tuple[int, ...],
+    apart: tuple[int, ...],
     groups: int,
 ) -> Node:
     """out[n, g, k, o…] = sum over c, r… of x[n, g, c, step*o + dilation*r…] * w[g, k, c, r…]."""
@@ -133,13 +133,14 @@ def in_groups(a: Node, groups: int, at: int) -> Node:
     return reshape(a, (*a.shape[:at], groups, inner, *a.shape[at + 1 :]))
 
 
+@remembered
 def window_maps(
     batch: Size,
-    weight: Sequence[Size],
-    sizes: Sequence[Size],
-    steps: Sequence[int],
-    apart: Sequence[int],
-    margins: Sequence[int],
+    weight: tuple[Size, ...],
+    sizes: tuple[Size, ...],
+    steps: tuple[int, ...],
+    apart: tuple[int, ...],
+    margins: tuple[int, ...],
     groups: int,
 ) -> ContractAttrs:
     """The contraction over windows that begin `margins` before the image's first element."""

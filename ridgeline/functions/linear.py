@@ -10,8 +10,8 @@ from ridgeline.functions.arithmetic import add, mul
 from ridgeline.functions.operands import Operand, broadcast_shapes, promote_types, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
-from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
+from ridgeline.graph.sizes import Size, remembered
+from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.ops.reduce import sum_
@@ -55,18 +55,11 @@ def matmul(input: Node, other: Node) -> Node:
         right[-1] if len(right) > 1 else 1,
         left[-1],
     )
-    output = [*range(len(batch))]
-    left_maps, right_maps = [axis(i) for i in left_axes], [axis(i) for i in right_axes]
-    if len(left) > 1:
-        output.append(m)
-        left_maps.append(axis(m))
-    if len(right) > 1:
-        output.append(n)
-        right_maps += [axis(k), axis(n)]
-    else:
-        right_maps.append(axis(k))
-    left_maps.append(axis(k))
-    return _contract_used(a, b, extents, output, left_maps, right_maps)
+    rows, columns = len(left) > 1, len(right) > 1
+    output = (*range(len(batch)), *[m] * rows, *[n] * columns)
+    left_all = (*left_axes, *[m] * rows, k)
+    right_all = (*right_axes, k, *[n] * columns)
+    return contract(a, b, _contraction(extents, output, left_all, right_all))
 
 
 def _batch_axes(
@@ -79,30 +72,21 @@ def _batch_axes(
     return reshape(operand, (*[own[i] for i in kept], *core)), [i + shift for i in kept]
 
 
-def _contract_used(
-    a: Node,
-    b: Node,
-    extents: Sequence[Size],
-    output: Sequence[int],
-    left: Sequence[AxisMap],
-    right: Sequence[AxisMap],
-) -> Node:
-    """A contraction over the axes that occur, renumbered without gaps."""
-    used = sorted({t for m in (*left, *right) for t, _ in m.terms})
-    new = {old: i for i, old in enumerate(used)}
-
-    def renamed(maps: Sequence[AxisMap]) -> tuple[AxisMap, ...]:
-        return tuple(
-            AxisMap(tuple(sorted((new[t], c) for t, c in m.terms)), m.offset) for m in maps
-        )
-
-    attrs = ContractAttrs(
-        tuple(extents[i] for i in used),
+@remembered
+def _contraction(
+    extents: tuple[Size, ...],
+    output: tuple[int, ...],
+    left: tuple[int, ...],
+    right: tuple[int, ...],
+) -> ContractAttrs:
+    """Operands as contractions take them, by their axes; axes without a use get no number."""
+    new = {old: i for i, old in enumerate(sorted({*left, *right}))}
+    return ContractAttrs(
+        tuple(extents[i] for i in new),
         tuple(new[i] for i in output),
-        renamed(left),
-        renamed(right),
+        tuple(axis(new[i]) for i in left),
+        tuple(axis(new[i]) for i in right),
     )
-    return contract(a, b, attrs)
 
 
 def _of_rank(node: Node, rank: int, what: str) -> None:
@@ -197,9 +181,9 @@ def linear(input: Node, weight: Node, bias: Node | None = None) -> Node:
     rank = len(input.shape)
     extents = (*input.shape[:-1], *weight.shape[:-1], input.shape[-1])
     k = len(extents) - 1
-    left = [*map(axis, range(rank - 1)), axis(k)]
-    right = [axis(k)] if len(weight.shape) == 1 else [axis(rank - 1), axis(k)]
-    result = _contract_used(input, weight, extents, range(k), left, right)
+    right = (k,) if len(weight.shape) == 1 else (rank - 1, k)
+    attrs = _contraction(extents, tuple(range(k)), (*range(rank - 1), k), right)
+    result = contract(input, weight, attrs)
     return result if bias is None else add(result, bias)
 
 
@@ -291,15 +275,13 @@ def _pairwise(
     kept = [label for label in every if label in later]
     order = [*kept, *(label for label in every if label not in kept)]
     number = {label: i for i, label in enumerate(order)}
-    result = _contract_used(
-        a,
-        b,
-        [sizes[label] for label in order],
-        [number[label] for label in kept],
-        [axis(number[label]) for label in a_labels],
-        [axis(number[label]) for label in b_labels],
+    attrs = _contraction(
+        tuple(sizes[label] for label in order),
+        tuple(number[label] for label in kept),
+        tuple(number[label] for label in a_labels),
+        tuple(number[label] for label in b_labels),
     )
-    return result, kept
+    return contract(a, b, attrs), kept
 
 
 def _sum_out(node: Node, labels: list[str], needed: set[str]) -> tuple[Node, list[str]]:

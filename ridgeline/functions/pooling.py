@@ -14,7 +14,7 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.elementwise import add, apply, constant, full_like, iota
 from ridgeline.ops.movement import (
     broadcast,
@@ -65,16 +65,27 @@ def _windows(
     steps = per_axis(stride, spatial, "stride") if given else kernel  # type: ignore[arg-type]
     margin = per_axis(padding, spatial, "padding")
     apart = per_axis(dilation, spatial, "dilation")
+    return _fitted(input.shape, kernel, steps, margin, apart, bool(ceil_mode))
+
+
+@remembered
+def _fitted(
+    shape: tuple[Size, ...],
+    kernel: tuple[int, ...],
+    steps: tuple[int, ...],
+    margin: tuple[int, ...],
+    apart: tuple[int, ...],
+    ceil_mode: bool,
+) -> Windows:
+    spatial = len(kernel)
     if any(v < 1 for v in (*kernel, *steps, *apart)):
         raise RidgelineError(f"pooling needs positive windows and steps: {kernel} and {steps}")
     if any(2 * m > k or m < 0 for m, k in zip(margin, kernel)):
         raise ShapeError(f"pooling: padding {margin} is more than half the window {kernel}")
-    lead = len(input.shape) - spatial
+    lead = len(shape) - spatial
     if lead not in (1, 2):
-        raise ShapeError(
-            f"pooling needs {spatial + 1} or {spatial + 2} axes, got {list(input.shape)}"
-        )
-    sizes = tuple(known(s) for s in input.shape[lead:])
+        raise ShapeError(f"pooling needs {spatial + 1} or {spatial + 2} axes, got {list(shape)}")
+    sizes = tuple(known(s) for s in shape[lead:])
     counts = tuple(
         _pooled_size(s, k, st, m, d, ceil_mode)
         for s, k, st, m, d in zip(sizes, kernel, steps, margin, apart)
