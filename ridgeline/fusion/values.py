@@ -21,7 +21,7 @@ from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
-from ridgeline.loops.lower import widens
+from ridgeline.loops.lower import is_bitcast, widens
 from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
 from ridgeline.ops.contract import CONTRACT
@@ -45,7 +45,7 @@ def on_host(node: Node) -> bool:
 
     Their NumPy value runs between kernels.
     """
-    if node.op.family == "opaque" and not has_loops(node):
+    if node.op.family == "opaque" and not has_loops(node) and not is_bitcast(node):
         return True
     if node.op.name in scalars.TABLE and not has_code(node.op.name):
         return True

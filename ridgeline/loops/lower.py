@@ -17,7 +17,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op, proj
 from ridgeline.graph.sizes import Size, bounds, symbols
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, free_vars, lt, maximum, minimum, mul, op, sub
+from ridgeline.loops.build import add, bitcast, cast, free_vars, lt, maximum, minimum, mul, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_buffers, sequence
@@ -38,7 +38,7 @@ from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.radix import SORT_KEY
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
-from ridgeline.ops.reinterpret import ALIAS
+from ridgeline.ops.reinterpret import ALIAS, REINTERPRET
 
 _LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's own cache
 _COSTLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
@@ -499,6 +499,8 @@ class GroupLowering:
             return cast(index[node.attrs.axis], node.dtype)
         if node.op is CAST:
             return cast(operands[0], node.dtype)
+        if is_bitcast(node):
+            return bitcast(operands[0], node.dtype)
         if node.op is SORT_KEY:
             return key(operands[0], node.attrs.descending)
         if node.op.family != "pointwise":
@@ -600,6 +602,18 @@ def widens(node: Node) -> bool:
     if node.op is not CAST or node.dtype is not dtypes.float32:
         return False
     return node.inputs[0].dtype in (dtypes.bfloat16, dtypes.float16)
+
+
+def is_bitcast(node: Node) -> bool:
+    """True where bits are read as another type of the same size, as kernels can.
+
+    Narrow floats and bool are not in registers what they are in memory.
+    """
+    if node.op is not REINTERPRET:
+        return False
+    source, target = node.attrs.source, node.attrs.target
+    plain = all(t.kind in ("int", "uint") or t.itemsize >= 4 for t in (source, target))
+    return plain and source.itemsize == target.itemsize and target.kind != "complex"
 
 
 def outputs_of(node: Node) -> list[Node]:

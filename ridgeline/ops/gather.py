@@ -179,6 +179,15 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (result.astype(base.dtype),)
 
 
+def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
+    """Sums and products of narrow floats in float32, rounded once; None where that is no matter."""
+    dtype, attrs = current.dtype, current.attrs
+    if attrs.mode not in ("add", "prod") or dtype.kind != "float" or dtype.itemsize >= 4:
+        return None
+    base, updates = (cast(operand, dtypes.float32) for operand in inputs[:2])
+    return cast(scatter(base, updates, inputs[2:], attrs.axes, attrs.mode), dtype)
+
+
 def _zeros_like(a: Node) -> Node:
     return full_like(a, 0)
 

@@ -58,6 +58,21 @@ def binary(m: Maker) -> Statement | None:
     return m.let(m.rng.choice(forms))
 
 
+def pairs(m: Maker) -> Statement | None:
+    """Complex arithmetic on whole numbers, and its parts."""
+    a = m.pick(lambda v: v.dtype in ("float32", "float64"))
+    if a is None:
+        return None
+    n = a.name
+    z, w = f"rl.complex({n} * 1, {n} % 3)", f"rl.complex(1 - {n}, {n} * 1)"
+    value = m.rng.choice([f"{z} * {w}", f"{z} + {w}", f"{z} - {w}.conj()", f"-{z} / 2"])
+    forms = [f"({value}).real % 7", f"({value}).imag % 5", f"rl.view_as_real({value}) % 5",
+             f"{z} == {w}", f"({value}).sum().real % 7"]  # fmt: skip
+    if a.rank == 2:
+        forms.append(f"({z} @ {w}.mT).imag % 7")
+    return m.let(m.rng.choice(forms))
+
+
 def _broadcasts(a: Var, b: Var) -> bool:
     pairs = zip(reversed(a.shape), reversed(b.shape))
     return all(s == t or 1 in (s, t) for s, t in pairs) and max(a.rank, b.rank) <= 4
@@ -247,6 +262,6 @@ def overwrite(m: Maker) -> Statement | None:
 
 _OWN = {
     unary: 6, binary: 8, choose: 2, convert: 3, reduce: 8, place_of: 2, scan: 3, sort: 3,
-    product: 5, convolution: 3, pool: 1, draw: 2, overwrite: 2,
+    product: 5, convolution: 3, pool: 1, pairs: 2, draw: 2, overwrite: 2,
 }  # fmt: skip
 MAKERS = ([*COMMON, *_OWN], [*COMMON.values(), *_OWN.values()])

@@ -39,6 +39,21 @@ def binary(m: Maker) -> Statement | None:
     return m.let(m.rng.choice(forms))
 
 
+def complex_numbers(m: Maker) -> Statement | None:
+    """Functions of complex numbers away from their branch cuts, and parts of the results."""
+    a = m.pick(lambda v: v.dtype in ("float32", "float64"))
+    if a is None:
+        return None
+    n = a.name
+    z = f"rl.complex(rl.tanh({n}), rl.sin({n}))"
+    forms = [
+        f"rl.exp({z})", f"rl.sin({z} * 1j)", f"rl.tanh({z} * 0.5)", f"rl.sqrt({z} + 2)",
+        f"rl.log({z} + 2)", f"1 / ({z} + 2)", f"{z} * {z}.conj() + {z}", f"rl.cos({z}).sum()",
+    ]  # fmt: skip
+    value = m.rng.choice(forms)
+    return m.let(m.rng.choice([f"({value}).real", f"rl.view_as_real({value})", f"({value}).abs()"]))
+
+
 def convert(m: Maker) -> Statement | None:
     a = m.pick(lambda v: v.floating)
     if a is None:
@@ -95,6 +110,7 @@ def attention(m: Maker) -> Statement | None:
 
 _OWN = {
     unary: 10, binary: 8, convert: 2, rows: 9, loss: 2, product: 4, convolution: 2, attention: 3,
+    complex_numbers: 2,
 }  # fmt: skip
 _UNSUITED = ("masked_write",)
 _SHARED = {f: w for f, w in COMMON.items() if f.__name__ not in _UNSUITED}

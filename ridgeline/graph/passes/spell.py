@@ -1,4 +1,7 @@
-"""Ops that kernels do not have, written out in those they have: random bits, sorts, attention."""
+"""Ops that kernels do not have, written out in those they have.
+
+Random bits, sorts, attention, exponents, and joins into narrow floats, which are done in float32.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,17 @@ from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops import attention_written, radix, random
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.expansion import Expand
+from ridgeline.ops.exponents import split_exponent_written
+from ridgeline.ops.gather import SCATTER, wide_scatter
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.sort import SORT
+from ridgeline.ops.special import SPLIT_EXPONENT
 
+_ONE = (RANDOM_BITS, SCATTER)
 # ops with several outputs
 _SEVERAL: dict[Op, Expand] = {
     SORT: lambda current, inputs: radix.expand(current, inputs[0]),
+    SPLIT_EXPONENT: split_exponent_written,
     ATTENTION: attention_written.attention,
     ATTENTION_GRADIENT: attention_written.gradient,
 }
@@ -26,13 +34,15 @@ def spell(
     keeps: Callable[[Node], bool] = lambda node: False,
 ) -> list[Node]:
     """The graph with these ops written out, but for nodes where `keeps` holds."""
-    if not any(n.op is RANDOM_BITS or n.op in _SEVERAL for n in topological(roots, stop)):
+    if not any(n.op in _ONE or n.op in _SEVERAL for n in topological(roots, stop)):
         return list(roots)
     written: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is RANDOM_BITS:
             return random.expand(current, *inputs)
+        if current.op is SCATTER:
+            return wide_scatter(current, inputs)
         if current.op is not PROJ or inputs[0].op not in _SEVERAL:
             return None
         source = inputs[0]
