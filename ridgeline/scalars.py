@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.fma import fma
+from ridgeline.values import bessel, errorfunctions, gamma
 
 Array = npt.NDArray[Any]
 CostClass = Literal["add", "mul", "fma", "div", "sfu", "cmp", "int", "cast", "move"]
@@ -178,6 +179,18 @@ _ROWS = (
     _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
     _row("fma", 3, "same", "fma", _REAL_FLOATS, fma),
     _row("select", 3, "last", "cmp", _ALL, _select),
+    # functions whose derivatives, and more functions like them, are in `ops/special.py`
+    _row("erfc", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfc)),
+    _row("erfcx", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfcx)),
+    _row("erfinv", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfinv)),
+    _row("ndtri", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.ndtri)),
+    _row("log_ndtr", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.log_ndtr)),
+    _row("lgamma", 1, "same", "sfu", _REAL_FLOATS, _doubled(gamma.lgamma)),
+    _row("digamma", 1, "same", "sfu", _REAL_FLOATS, _doubled(gamma.digamma)),
+    _row("i0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i0)),
+    _row("i1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i1)),
+    _row("i0e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i0e)),
+    _row("i1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i1e)),
     # the C library, one element at a time: where an expansion would not pay
     _row("libm_sin", 1, "same", "sfu", _REAL_FLOATS, np.sin),
     _row("libm_cos", 1, "same", "sfu", _REAL_FLOATS, np.cos),
@@ -186,6 +199,13 @@ _ROWS = (
     _row("guarded", 3, "last", "cmp", _ALL, _select),
 )
 TABLE: dict[str, ScalarOp] = {row.name: row for row in _ROWS}
+# many operations each, so that computing one again may cost more than keeping it
+COSTLY = frozenset(
+    row.name for row in _ROWS if row.cost == "sfu" and row.name != "sqrt" and "libm" not in row.name
+)
+SPECIAL = (
+    "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "lgamma", "digamma", "i0", "i1", "i0e", "i1e",
+)  # fmt: skip
 
 
 def result_type(row: ScalarOp, operands: tuple[DType, ...]) -> DType:

@@ -33,6 +33,7 @@ class Fit:
     bits: int
     below: int = 0  # degree of Q, whose constant is 1
     fixed: dict[int, float] = field(default_factory=dict)  # numerator coefficients that are given
+    at_once: bool = False  # coefficients are rounded together: an ulp more, and much sooner done
 
 
 def rounded(value: mp.mpf, bits: int) -> mp.mpf:
@@ -112,7 +113,14 @@ def rounded_fit(fit: Fit) -> tuple[list[mp.mpf], list[mp.mpf], mp.mpf]:
     """Coefficients in working precision and the largest weighed error they leave."""
     top = {k: mp.mpf(value) for k, value in fit.fixed.items()}
     bottom: dict[int, mp.mpf] = {}
-    coefficients = lawson(fit, top, bottom, 120)
+    if fit.at_once:
+        with mp.workdps(110):  # close fits of high degree are badly conditioned
+            coefficients = lawson(fit, top, bottom, 60)
+        split = fit.degree + 1
+        top = {k: rounded(c, fit.bits) for k, c in enumerate(coefficients[:split])}
+        bottom = {k: rounded(c, fit.bits) for k, c in enumerate(coefficients[split:], 1)}
+    else:
+        coefficients = lawson(fit, top, bottom, 120)
     for k in range(max(fit.degree, fit.below) + 1):
         for side, limit in ((top, fit.degree + 1), (bottom, fit.below + 1)):
             if k in side or k >= limit or (side is bottom and k == 0):
@@ -138,6 +146,74 @@ def near(limit: str, f: Function, series: Function) -> Function:
 def of_square(f: Function) -> Function:
     """An even function given by its square root argument."""
     return lambda z: f(mp.sqrt(z))
+
+
+def erfcx(x: mp.mpf) -> mp.mpf:
+    """exp(x*x) * erfc(x)."""
+    return mp.exp(x * x) * mp.erfc(x)
+
+
+def tail_quantile(r: mp.mpf) -> mp.mpf:
+    """The v with erfc(v) = 2 exp(-r*r), by Newton's steps on the logarithm."""
+    v = r
+    for _ in range(60):
+        value = mp.erfc(v)
+        slope = -2 / mp.sqrt(mp.pi) * mp.exp(-v * v) / value
+        change = (mp.log(value) - mp.ln(2) + r * r) / slope
+        v -= change
+        if abs(change) < mp.mpf(10) ** -45:
+            break
+    return v
+
+
+def specials() -> list[Fit]:
+    """Tables of the special functions, each weighed by the function itself."""
+
+    def relative(name: str, f: Function, low: float, high: float, top: int, below: int) -> Fit:
+        return Fit(
+            name, f, lambda x: 1 / f(x), mp.mpf(low), mp.mpf(high), top, 53, below, at_once=True
+        )
+
+    def by_root(order: int) -> Function:
+        limit = 1 / mp.sqrt(2 * mp.pi)
+        return near(
+            "1e-30", lambda u: mp.exp(-1 / u) * mp.besseli(order, 1 / u) / mp.sqrt(u),
+            lambda u: limit,
+        )  # fmt: skip
+
+    def by_zeros(t: mp.mpf) -> mp.mpf:
+        x = t + 1
+        if min(abs(x - 1), abs(x - 2)) < mp.mpf("1e-20"):
+            x += mp.mpf("1e-18")
+        return mp.loggamma(x) / ((x - 1) * (x - 2))
+
+    def quantile(t: mp.mpf) -> mp.mpf:
+        y = mp.sqrt(abs(mp.mpf("0.7225") - t))
+        return mp.erfinv(y) / y if y > mp.mpf("1e-30") else mp.sqrt(mp.pi) / 2
+
+    def bessel(order: int) -> Function:
+        start = mp.mpf(1) / (order + 1)
+        of = of_square(lambda x: mp.besseli(order, 16 * x) / (16 * x) ** order)
+        return near("1e-30", of, lambda z: start)
+
+    # variables from 0 upwards, so that coefficients are positive and nothing cancels
+    return [
+        relative("ERFCX64", erfcx, 0, 4, 8, 8),
+        relative(
+            "ERFCX_FAR64",
+            near("1e-30", of_square(lambda u: erfcx(1 / u) / u), lambda z: 1 / mp.sqrt(mp.pi)),
+            0, 1 / 16, 5, 5,
+        ),
+        relative("ERFINV64", quantile, 0, 0.7225, 7, 7),
+        relative("ERFINV_TAIL64", lambda t: tail_quantile(t + mp.mpf("1.6")), 0, 3.4, 7, 7),
+        relative("ERFINV_FAR64", lambda t: tail_quantile(t + 5), 0, 22.4, 7, 7),
+        relative("LGAMMA64", by_zeros, 0, 2, 7, 7),
+        relative("LGAMMA_MID64", lambda t: mp.loggamma(t + 3), 0, 9, 9, 8),
+        relative("I0_64", bessel(0), 0, 1, 21, 0),
+        relative("I0E_FAR64", by_root(0), 0, 1 / 16, 12, 0),
+        relative("I1_64", bessel(1), 0, 1, 21, 0),
+        relative("I1E_FAR64", by_root(1), 0, 1 / 16, 12, 0),
+    ]  # fmt: skip
 
 
 def fits() -> list[Fit]:
@@ -204,6 +280,7 @@ def fits() -> list[Fit]:
         Fit("ATAN64", atan_rest, lambda z: z, zero, eighth, 11, 53),
         Fit("POW_LOG2", log2_of, lambda z: 1 / log2_of(z), zero, steepest, 5, 53),
         Fit("POW_EXP2", two_to, lambda f: two_to(-f), -one / 2, one / 2, 7, 53, fixed={0: 1.0}),
+        *specials(),
     ]  # fmt: skip
 
 

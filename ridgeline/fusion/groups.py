@@ -29,10 +29,10 @@ from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.reduce import ARG_REDUCE
+from ridgeline.scalars import COSTLY
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
-_SFU = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow")
-_OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(_SFU, 8)}
+_OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(COSTLY, 8)}
 
 
 @dataclass(frozen=True, slots=True)

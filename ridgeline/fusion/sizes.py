@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds, product
+from ridgeline.scalars import COSTLY
 
-_COSTLY = frozenset({"exp", "log", "tanh", "erf", "sin", "cos", "pow"})
 _COSTLY_OPS = 8  # what a transcendental function costs next to an addition
 _FLOPS_PER_BYTE = 8.0  # arithmetic that takes as long as moving one byte
 
@@ -29,4 +29,4 @@ def work_bytes(node: Node) -> float:
 
 def is_costly(node: Node) -> bool:
     """True for transcendental functions."""
-    return node.op.name in _COSTLY
+    return node.op.name in COSTLY

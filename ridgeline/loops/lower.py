@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ridgeline import dtypes
+from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op, proj
 from ridgeline.graph.sizes import Size, bounds, symbols
@@ -41,7 +41,6 @@ from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS, REINTERPRET
 
 _LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's own cache
-_COSTLY = frozenset({"exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "pow"})
 
 
 class NotFusable(Exception):
@@ -300,7 +299,7 @@ class GroupLowering:
         left = _LOCAL_LIMIT
         for node, count in uses.items():
             size = elements * node.dtype.itemsize
-            costly = node.op.name in _COSTLY and _same(node.shape, space.full_shape)
+            costly = node.op.name in scalars.COSTLY and _same(node.shape, space.full_shape)
             if count > 1 and costly and size <= left and node not in self.staged:
                 left -= size
                 shape = tuple(size_expr(a.extent) for a in space.inner)

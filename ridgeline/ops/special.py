@@ -1,7 +1,7 @@
-"""Elementwise functions without loops: inverse trigonometry and the special functions.
+"""The special functions, elementwise, with their derivatives.
 
-They are library calls (family "opaque") whose value is NumPy in float64, rounded once to the
-element type; each row has its derivative, by the same kind of rule as in `elementwise.py`.
+Values are NumPy's in float64, rounded once to the element type. Those with a scalar row are part of
+kernels; the others (family "opaque") are library calls.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline import dtypes
+from ridgeline import dtypes, scalars
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.ops.batching import leading
@@ -32,11 +32,11 @@ from ridgeline.ops.elementwise import (
     sub,
     vjp_from,
 )
-from ridgeline.ops.values import bessel, errorfunctions, gamma, polynomials
+from ridgeline.ops.values import polynomials
 from ridgeline.scalars import Array
+from ridgeline.values import bessel, gamma
 
 _REAL = ("float",)
-_BOTH = ("float", "complex")
 _ROOT_PI = math.sqrt(math.pi)
 
 
@@ -74,7 +74,6 @@ def _row(
     name: str,
     function: Callable[..., Any],
     derivative: Derivative | None = None,
-    kinds: Sequence[str] = _REAL,
     fixed: tuple[int, ...] = (),
 ) -> Op:
     def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -84,14 +83,19 @@ def _row(
 
     return Op(
         name,
-        "opaque",
-        lambda types, attrs: _infer(kinds, name, types),
+        "pointwise" if name in scalars.SPECIAL else "opaque",
+        lambda types, attrs: _infer(_REAL, name, types),
         value,
         vjp_from(conjugated(derivative)) if derivative else None,
         jvp_from(derivative) if derivative else None,
         leading,
         fixed=fixed,
     )
+
+
+def _scalar(name: str, derivative: Derivative) -> Op:
+    """A function that kernels have: its value is that of its scalar row."""
+    return _row(name, scalars.TABLE[name].numpy, derivative)
 
 
 def _of(slope: Callable[[Node], Node]) -> Derivative:
@@ -152,10 +156,6 @@ def _log_ndtr_slope(x: Node) -> Node:
     )
 
 
-def _i(order: int, x: Array) -> Array:
-    return bessel.modified_i(order, x) * np.exp(np.abs(x))
-
-
 def _k(order: int, x: Array) -> Array:
     return bessel.scaled_k(order, x) * np.exp(-x)
 
@@ -165,24 +165,24 @@ def _spherical(x: Array) -> Array:
 
 
 _ROWS = (
-    _row("erfc", errorfunctions.erfc, _of(
+    _scalar("erfc", _of(
         lambda x: scale(apply("exp", neg(_square(x))), -2 / _ROOT_PI))),
-    _row("erfcx", errorfunctions.erfcx, lambda current, i, t: mul(t, _plus(
+    _scalar("erfcx", lambda current, i, t: mul(t, _plus(
         scale(mul(current.inputs[0], current), 2), -2 / _ROOT_PI))),
-    _row("erfinv", errorfunctions.erfinv, lambda current, i, t: scale(
+    _scalar("erfinv", lambda current, i, t: scale(
         mul(t, apply("exp", _square(current))), _ROOT_PI / 2)),
-    _row("ndtri", errorfunctions.ndtri, lambda current, i, t: scale(
+    _scalar("ndtri", lambda current, i, t: scale(
         mul(t, apply("exp", scale(_square(current), 0.5))), math.sqrt(2 * math.pi))),
-    _row("log_ndtr", errorfunctions.log_ndtr, _of(_log_ndtr_slope)),
-    _row("lgamma", gamma.lgamma, _of(lambda x: special("digamma", x))),
-    _row("digamma", gamma.digamma, _of(lambda x: polygamma(1, x))),
+    _scalar("log_ndtr", _of(_log_ndtr_slope)),
+    _scalar("lgamma", _of(lambda x: special("digamma", x))),
+    _scalar("digamma", _of(lambda x: polygamma(1, x))),
     _row("zeta", gamma.zeta, _zeta_rule, fixed=(0,)),
     _row("gammainc", gamma.gammainc, _gammainc_rule(1.0), fixed=(0,)),
     _row("gammaincc", gamma.gammaincc, _gammainc_rule(-1.0), fixed=(0,)),
-    _row("i0", lambda x: _i(0, x), _of(lambda x: special("i1", x))),
-    _row("i1", lambda x: _i(1, x), _of(_i1_slope)),
-    _row("i0e", lambda x: bessel.modified_i(0, x), _of(_i0e_slope)),
-    _row("i1e", lambda x: bessel.modified_i(1, x), _of(_i1e_slope)),
+    _scalar("i0", _of(lambda x: special("i1", x))),
+    _scalar("i1", _of(_i1_slope)),
+    _scalar("i0e", _of(_i0e_slope)),
+    _scalar("i1e", _of(_i1e_slope)),
     _row("j0", lambda x: bessel.ordinary_j(0, x), _of(lambda x: neg(special("j1", x)))),
     _row("j1", lambda x: bessel.ordinary_j(1, x), _of(
         lambda x: sub(special("j0", x), _over(special("j1", x), x, 0.5)))),

@@ -31,7 +31,7 @@ __all__ = [
 
 _PACKAGE = Path(__file__).parents[2]
 _COMPILER_SOURCES = (
-    "scalars.py", "dtypes.py", "loops", "schedules", "fusion", "codegen", "graph", "ops",
+    "scalars.py", "values", "dtypes.py", "loops", "schedules", "fusion", "codegen", "graph", "ops",
     "compiler",
 )  # fmt: skip
 

@@ -26,6 +26,7 @@ _SEVERAL: dict[Op, Expand] = {
     ATTENTION: attention_written.attention,
     ATTENTION_GRADIENT: attention_written.gradient,
 }
+WRITTEN = frozenset((RANDOM_BITS, *_SEVERAL))  # ops of which kernels never see one
 
 
 def spell(

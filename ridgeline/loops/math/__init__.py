@@ -1,9 +1,10 @@
 """Elementary functions as expressions over basic arithmetic, so that loops over them vectorise.
 
 `expand` replaces exponentials, logarithms, trigonometric and hyperbolic functions with their
-inverses, erf and pow on floats, and integer powers.
-Results are within 2 ulp of the true value over the whole range, with the right zeros, infinities
-and NaN; those of integers are exact.
+inverses, pow, and the functions around erf, gamma and Bessel's I on floats, and integer powers.
+Elementary functions are within 2 ulp of the true value over the whole range, with the right zeros,
+infinities and NaN; those of integers are exact. The others are within 8 ulp, or close to their
+zeros of what is added up there.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from ridgeline.loops.math.arcs import (
     signed,
     sinh,
 )
-from ridgeline.loops.math.error_function import erf
+from ridgeline.loops.math.bessel import i0, i0e, i1, i1e
+from ridgeline.loops.math.error_function import erf, erfc, erfcx, erfinv, log_ndtr, ndtri
 from ridgeline.loops.math.exponential import exp, expm1
+from ridgeline.loops.math.gamma import digamma, lgamma
 from ridgeline.loops.math.hyperbolic import tanh
 from ridgeline.loops.math.logarithm import log, log1p
 from ridgeline.loops.math.power import integer_power, pow_
@@ -43,7 +46,9 @@ EXPANSIONS: dict[str, Callable[..., Expr]] = {
 # computed in float64 whatever the type, and rounded once
 DOUBLE: dict[str, Callable[..., Expr]] = {
     "asin": asin, "acos": acos, "atan": atan, "sinh": sinh, "cosh": cosh, "asinh": asinh,
-    "acosh": acosh, "atanh": atanh, "atan2": atan2, "hypot": hypot,
+    "acosh": acosh, "atanh": atanh, "atan2": atan2, "hypot": hypot, "erfc": erfc, "erfcx": erfcx,
+    "erfinv": erfinv, "ndtri": ndtri, "log_ndtr": log_ndtr, "lgamma": lgamma, "digamma": digamma,
+    "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e,
 }  # fmt: skip
 EXPANSIONS |= DOUBLE
 

@@ -1,27 +1,37 @@
-"""erf, by a polynomial below 1 and through the complement erfc above."""
+"""erf, by a polynomial below 1 and through the complement erfc above; relatives and inverses."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
 from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp
 from ridgeline.loops.math.hyperbolic import with_sign
+from ridgeline.loops.math.logarithm import log, log1p
 from ridgeline.loops.math.toolbox import (
+    add,
     clamp,
     const,
     div,
+    eq,
     fma,
+    le,
     lt,
     magnitude,
     mul,
     negative,
+    op,
     select,
     series,
     sub,
 )
 
 _LAST = {dtypes.float32: 3.95, dtypes.float64: 6.0}  # from here on erf rounds to 1
+_NEAR = 4.0  # up to here erfcx is a quotient in x
+_CENTRE, _TAIL_START, _TAIL_END = 0.85, 1.6, 5.0  # of the inverse
 
 
 def erf(x: Expr) -> Expr:
@@ -45,3 +55,91 @@ def _erfc64(x: Expr) -> Expr:
     """e**-g with a quotient g of polynomials for -log(erfc)."""
     t = sub(x, const(1, x))
     return exp(negative(div(series(table.ERFC64, t), series(table.ERFC64_BELOW, t))))
+
+
+# ---- relatives, in float64 -----------------------------------------------------------------------
+
+
+def erfcx(x: Expr) -> Expr:
+    """exp(x*x) * erfc(x): two such squares less the mirrored value, left of 0."""
+    a = magnitude(x)
+    right = _scaled(a)
+    grown = _exp_of_square(clamp(a, None, 27.0), 1.0)
+    return select(lt(x, const(0, x)), sub(add(grown, grown), right), right)
+
+
+def erfc(x: Expr) -> Expr:
+    """1 - erf(x), accurate in the right tail."""
+    a = magnitude(x)
+    right = mul(_scaled(a), _exp_of_square(clamp(a, None, 28.0), -1.0))
+    return select(lt(x, const(0, x)), sub(const(2, x), right), right)
+
+
+def log_ndtr(x: Expr) -> Expr:
+    """The logarithm of the normal distribution function."""
+    scaled = _scaled(mul(magnitude(x), const(math.sqrt(0.5), x)))
+    half = mul(scaled, const(0.5, x))
+    exponent = mul(mul(x, x), const(-0.5, x))
+    left = add(log(half), exponent)
+    tail = mul(half, _exp_of_square(clamp(magnitude(x), None, 40.0), -0.5))
+    right = log1p(select(lt(x, const(0, x)), sub(tail, const(1, x)), negative(tail)))
+    return select(lt(x, const(-1, x)), left, right)
+
+
+def erfinv(y: Expr) -> Expr:
+    """The inverse of the error function."""
+    a = magnitude(y)
+    q = mul(sub(const(1, y), a), const(0.5, y))
+    tail = select(eq(q, const(0, y)), const(math.inf, y), _tail_quantile(q))
+    return select(le(a, const(_CENTRE, y)), _centre_quantile(y), with_sign(tail, y))
+
+
+def ndtri(p: Expr) -> Expr:
+    """The inverse of the normal distribution function."""
+    one, root2 = const(1, p), const(math.sqrt(2), p)
+    upper = lt(const(0.5, p), p)
+    q = select(upper, sub(one, p), p)
+    tail = select(eq(q, const(0, p)), const(math.inf, p), _tail_quantile(q))
+    tail = select(upper, tail, negative(tail))
+    y = sub(add(p, p), one)
+    return mul(root2, select(le(magnitude(y), const(_CENTRE, p)), _centre_quantile(y), tail))
+
+
+def _scaled(a: Expr) -> Expr:
+    """exp(a*a) * erfc(a) for a >= 0: quotients of polynomials in a, and in 1/(a*a) far out."""
+    near = _quotient(table.ERFCX64, table.ERFCX64_BELOW, clamp(a, None, _NEAR))
+    inverse = div(const(1, a), clamp(a, _NEAR, None))
+    z = mul(inverse, inverse)
+    far = mul(inverse, _quotient(table.ERFCX_FAR64, table.ERFCX_FAR64_BELOW, z))
+    return select(lt(a, const(_NEAR, a)), near, far)
+
+
+def _exp_of_square(a: Expr, factor: float) -> Expr:
+    """exp(factor * a*a), with what the square lost; the factor is a power of two."""
+    square = mul(a, a)
+    lost = fma(a, a, negative(square))
+    power = exp(mul(square, const(factor, a)))
+    better = fma(power, mul(lost, const(factor, a)), power)
+    return select(lt(power, const(math.inf, a)), better, power)
+
+
+def _centre_quantile(y: Expr) -> Expr:
+    held = clamp(y, -_CENTRE, _CENTRE)
+    below = fma(negative(held), held, _CENTRE * _CENTRE)
+    return mul(held, _quotient(table.ERFINV64, table.ERFINV64_BELOW, below))
+
+
+def _tail_quantile(q: Expr) -> Expr:
+    """The v with erfc(v) = 2q, as a function of sqrt(-log q)."""
+    r = op("sqrt", negative(log(q)))
+    near = sub(clamp(r, _TAIL_START, _TAIL_END), const(_TAIL_START, q))
+    far = sub(clamp(r, _TAIL_END, None), const(_TAIL_END, q))
+    return select(
+        lt(r, const(_TAIL_END, q)),
+        _quotient(table.ERFINV_TAIL64, table.ERFINV_TAIL64_BELOW, near),
+        _quotient(table.ERFINV_FAR64, table.ERFINV_FAR64_BELOW, far),
+    )
+
+
+def _quotient(top: Sequence[float], below: Sequence[float], x: Expr) -> Expr:
+    return div(series(top, x), series(below, x))

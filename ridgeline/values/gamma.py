@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.scalars import Array
+if TYPE_CHECKING:
+    from ridgeline.scalars import Array
 
 # B_2k of Euler-Maclaurin and of the asymptotic series
 _BERNOULLI = (
@@ -49,7 +51,7 @@ def digamma(x: Array) -> Array:
     for k in range(len(_BERNOULLI), 0, -1):
         series = inverse * (series + _BERNOULLI[k - 1] / (2 * k))
     result = total + np.log(y) - 0.5 / y - series
-    turned = x - np.floor(x)
+    turned = x - np.rint(x)
     result = np.where(reflected, result - np.pi / np.tan(np.pi * turned), result)
     result = np.where(reflected & (x == np.floor(x)), np.nan, result)
     result = np.where(x == 0, np.copysign(np.inf, -x), result)

@@ -7,10 +7,12 @@ converge exponentially (the trapezoidal rule for analytic integrands, Gauss's el
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.scalars import Array
+if TYPE_CHECKING:
+    from ridgeline.scalars import Array
 
 _EULER = 0.5772156649015329
 _MODIFIED_FAR = 30.0
@@ -35,6 +37,32 @@ def modified_i(order: int, x: Array) -> Array:
     )
     value = np.where(np.isnan(x), x, value)
     return np.where((order == 1) & (x < 0), -value, value)
+
+
+def i0e(x: Array) -> Array:
+    """exp(-|x|) I_0(x)."""
+    return modified_i(0, x)
+
+
+def i1e(x: Array) -> Array:
+    """exp(-|x|) I_1(x)."""
+    return modified_i(1, x)
+
+
+def i0(x: Array) -> Array:
+    """The modified Bessel function of the first kind and order 0."""
+    return _grown(modified_i(0, x), x)
+
+
+def i1(x: Array) -> Array:
+    """The modified Bessel function of the first kind and order 1."""
+    return _grown(modified_i(1, x), x)
+
+
+def _grown(scaled: Array, x: Array) -> Array:
+    """A value times exp(|x|), in two factors of which neither overflows before the product."""
+    root = np.exp(np.abs(x) / 2)
+    return np.asarray(scaled * root * root)
 
 
 def _hankel(order: float, x: Array, sign: float) -> Array:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.scalars import Array
+if TYPE_CHECKING:
+    from ridgeline.scalars import Array
 
 _ROOT2 = math.sqrt(2)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
