@@ -3,7 +3,7 @@
 Every seed names one program. Seeds are shared out in batches to processes of their own, so that
 memory comes back and a crash or a hang is a finding like any other. A disagreement is shrunk and
 printed as a program to run. `--device cuda` runs programs on a GPU and compares them with the
-interpreter.
+interpreter; `--device loops` interprets the loops that a GPU would run, without one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--size", type=int, default=8, help="statements of a program, about")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda", "loops"))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
     parser.add_argument("--batch", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()

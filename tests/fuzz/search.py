@@ -5,21 +5,24 @@ from __future__ import annotations
 from tests.fuzz.agree import judge
 from tests.fuzz.generate import generate
 from tests.fuzz.shrink import fails_like, shrink
-from tests.fuzz.ways import WAYS, Rejected
+from tests.fuzz.ways import Rejected
 
 _COMPILE_EACH_OP = 8  # one program in so many also has every op compiled alone, which is slow
 
 
-def ways_for(seed: int) -> tuple[str, ...]:
+def ways_for(seed: int, place: str = "cpu") -> tuple[str, ...]:
     """The ways in which the program of a seed is run."""
-    return tuple(w for w in WAYS if w != "eager" or seed % _COMPILE_EACH_OP == 0)
+    if place == "loops":
+        return ("GPU loops",)
+    plain = ("deferred", "jit") if place == "cuda" else ("deferred", "jit", "deferred, interpreted")
+    return (*plain, "eager") if seed % _COMPILE_EACH_OP == 0 else plain
 
 
 def examine(seed: int, size: int = 8, place: str = "cpu") -> str | None:
     """What is wrong with the program of a seed and a short program that shows it, or None."""
     try:
         program = generate(seed, size)
-        finding = judge(program, ways_for(seed), place)
+        finding = judge(program, ways_for(seed, place), place)
     except Rejected:
         return None
     except AssertionError as error:  # the interpreter refuses a statement

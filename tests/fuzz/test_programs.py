@@ -25,6 +25,13 @@ def test_random_programs_agree(first: int) -> None:
     assert not faults, faults[0]
 
 
+def test_schedules_of_a_gpu() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    with config.override(cache_max_bytes=0):
+        faults = [fault for seed in range(8) if (fault := examine(seed, place="loops"))]
+    assert not faults, faults[0]
+
+
 def test_a_seed_names_one_program() -> None:
     assert generate(7) == generate(7)
     assert generate(7) != generate(8)

@@ -17,6 +17,7 @@ import numpy as np
 import ridgeline as rl
 from ridgeline.graph import interpreter
 from ridgeline.graph.node import Node
+from ridgeline.tracing import trace
 from tests.fuzz.program import Array, Program, settings
 
 try:
@@ -30,6 +31,7 @@ Call = tuple[int, int]  # which inputs, which state
 CALLS: dict[str, tuple[Call, ...]] = {
     "cpu": ((0, 0), (1, 0), (0, 1)),
     "cuda": ((0, 0), (1, 0), (0, 0), (1, 0), (0, 1)),
+    "loops": ((0, 0), (0, 1)),
 }
 
 
@@ -123,6 +125,19 @@ def jitted(program: Program, calls: Sequence[Call], place: str) -> list[Results]
         return _run(program, calls, rl.jit, place=place)
 
 
+def gpu_loops(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
+    """Traced by jit and run by the loop interpreter, as a GPU would be given it."""
+    from tests.fuzz.gpu_loops import LoopProgram
+
+    before = trace.program_for
+    trace.program_for = LoopProgram  # type: ignore[assignment]
+    try:
+        with rl.config.override(tier="interpreter"):
+            return _run(program, calls, rl.jit)
+    finally:
+        trace.program_for = before
+
+
 def by_torch(program: Program, calls: Sequence[Call]) -> list[Results]:
     """The same text on torch."""
     function, names = _function(program, torch)
@@ -146,6 +161,7 @@ WAYS: dict[str, Callable[[Program, Sequence[Call], str], list[Results]]] = {
     "jit": jitted,
     "deferred, interpreted": deferred_interpreted,
     "eager": eager,
+    "GPU loops": gpu_loops,
 }
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryDirectory
 
 BATCH = 100
 LONGEST = 300  # seconds a program may take, shrinking included
@@ -32,10 +33,10 @@ class Search:
 
     def run(self, seed: int, programs: int) -> None:
         """Examine the programs of consecutive seeds."""
-        batch = max(1, min(BATCH, programs // self.jobs))
+        batch = max(1, min(BATCH, programs // (2 * self.jobs)))
         firsts = range(seed, seed + programs, batch)
         ends = [min(first + batch, seed + programs) for first in firsts]
-        with ThreadPoolExecutor(self.jobs) as pool:
+        with TemporaryDirectory() as self._cache, ThreadPoolExecutor(self.jobs) as pool:
             list(pool.map(self._batch, firsts, ends))
 
     def _batch(self, first: int, end: int) -> None:
@@ -92,10 +93,18 @@ class Search:
                 print("\n".join(lines), flush=True)
 
     def _environment(self) -> dict[str, str]:
-        """A worker's variables: nothing compiled is kept, and two threads at least run kernels."""
+        """A worker's variables: two threads at least run kernels, and what is compiled is not kept.
+
+        For a GPU it is, until the search ends: compiling takes most of the time there, and the ways
+        to run a program have kernels in common.
+        """
         threads = max(2, len(os.sched_getaffinity(0)) // self.jobs)
-        given = {"RIDGELINE_THREADS": str(threads), **os.environ}
-        return {**given, "RIDGELINE_CACHE_MAX_BYTES": "0"}
+        given = {
+            "RIDGELINE_THREADS": str(threads),
+            **os.environ,
+            "RIDGELINE_CACHE_DIR": self._cache,
+        }
+        return given if self.place == "cuda" else {**given, "RIDGELINE_CACHE_MAX_BYTES": "0"}
 
 
 def run_batch(first: int, count: int, size: int, place: str) -> int:

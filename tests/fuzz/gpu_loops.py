@@ -1,0 +1,72 @@
+"""A GPU's schedules without a GPU: a program whose scheduled loops the loop interpreter runs.
+
+Kernels are chosen, fused and scheduled as for a stated GPU, their text is compiled, and their loops
+are interpreted with checks of bounds and races. What has no loops is computed by the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ridgeline.codegen.cuda import compile_all, generate
+from ridgeline.compiler.cuda import CudaBackend
+from ridgeline.compiler.stages import CompiledKernel, lower_graph
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import Node
+from ridgeline.loops.interpret import interpret
+from ridgeline.schedules.gpu.machine import H200, GpuMachine
+from ridgeline.tensors.tiers import Fresh, as_buffer
+from tests.fuzz.program import Array
+
+# few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
+_FEW = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8)
+
+
+class StatedGpu(CudaBackend):
+    """The backend of a GPU that is not there: nothing is loaded or run."""
+
+    def __init__(self, facts: GpuMachine = H200) -> None:
+        self._facts = facts
+
+
+@dataclass
+class LoopProgram(Fresh):
+    """A graph as a GPU would run it, kernel by kernel."""
+
+    outputs: Sequence[Node]
+    inputs: Sequence[Node]
+    pairs: Sequence[tuple[int, int]] = ()
+
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = {}) -> list[Any]:
+        """The results, in memory of their own."""
+        stages = lower_graph(self.outputs, self.inputs, target=StatedGpu(_FEW))
+        compile_all([generate(kernel.kernel).text for kernel in stages.kernels], _FEW.arch)
+        known = {n: m.array(n.dtype, n.shape) for n, m in zip(self.inputs, inputs)}
+        kernels = {id(kernel.group): kernel for kernel in stages.kernels}
+        for group in stages.fusion.groups:
+            if id(group) in kernels:
+                _interpret(kernels[id(group)], known)
+            else:
+                known |= dict(zip(group.values, evaluate(group.values, known)))
+        return [as_buffer(array, "cpu") for array in evaluate(stages.results, known)]
+
+    def explain(self, detail: str = "loops") -> str:
+        """Nothing to say beyond the graph."""
+        return "interpreted loops"
+
+
+def _interpret(made: CompiledKernel, known: dict[Node, Array]) -> None:
+    """Run a kernel's scheduled loops; what it writes is known afterwards."""
+    lowered = made.group.loops
+    memory: dict[int, Array] = {}
+    for slot, node in enumerate(lowered.slots):
+        if slot < lowered.reads:
+            memory[slot] = np.ascontiguousarray(known[node])
+        else:
+            memory[slot] = np.zeros(node.shape, node.dtype.numpy)  # type: ignore[arg-type]
+    interpret(made.kernel, memory, {})
+    known |= {node: memory[s] for s, node in enumerate(lowered.slots) if s >= lowered.reads}
