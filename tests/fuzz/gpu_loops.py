@@ -31,6 +31,7 @@ class StatedGpu(CudaBackend):
 
     def __init__(self, facts: GpuMachine = H200) -> None:
         self._facts = facts
+        self._keys: dict[str, Any] = {}
 
 
 @dataclass
@@ -46,10 +47,10 @@ class LoopProgram(Fresh):
         stages = lower_graph(self.outputs, self.inputs, target=StatedGpu(_FEW))
         compile_all([generate(kernel.kernel).text for kernel in stages.kernels], _FEW.arch)
         known = {n: m.array(n.dtype, n.shape) for n, m in zip(self.inputs, inputs)}
-        kernels = {id(kernel.group): kernel for kernel in stages.kernels}
+        kernels = {kernel.group.number: kernel for kernel in stages.kernels}
         for group in stages.fusion.groups:
-            if id(group) in kernels:
-                _interpret(kernels[id(group)], known)
+            if group.number in kernels:
+                _interpret(kernels[group.number], known)
             else:
                 known |= dict(zip(group.values, evaluate(group.values, known)))
         return [as_buffer(array, "cpu") for array in evaluate(stages.results, known)]

@@ -30,4 +30,4 @@ def examine(seed: int, size: int = 8, place: str = "cpu") -> str | None:
     if finding is None:
         return None
     smallest = shrink(program, fails_like(finding, place))
-    return f"{finding}\n{smallest.text(place)}"
+    return f"{finding}\n{smallest.text('cuda' if place == 'cuda' else 'cpu')}"
