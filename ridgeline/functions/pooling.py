@@ -15,7 +15,7 @@ from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
-from ridgeline.ops.elementwise import add, apply, constant, full_like, iota
+from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota
 from ridgeline.ops.movement import (
     broadcast,
     broadcast_scalar,
@@ -28,6 +28,7 @@ from ridgeline.ops.reduce import arg_reduce, sum_
 from ridgeline.tensors.cells import known
 
 Sizes = int | Sequence[int]
+_BYTE = 255
 
 
 class Pooled(NamedTuple):
@@ -319,13 +320,16 @@ def _max_pool(
     ):
         parts = [part for p in parts for part in shifts(p, number, width, step, count, d)]
     stacked = concat([reshape(p, (*p.shape, 1)) for p in parts], len(parts[0].shape))
-    values, tap = arg_reduce(stacked, "argmax", len(stacked.shape) - 1)
+    # what is kept of a window for its gradient need not take more room than its values
+    kind = dtypes.uint8 if len(parts) <= _BYTE else dtypes.int64
+    values, tap = arg_reduce(stacked, "argmax", len(stacked.shape) - 1, kind)
     return Pooled(values, _places(tap, w)) if return_indices else values
 
 
 def _places(tap: Node, w: Windows) -> Node:
     """The flat index in the input of the tap that each window picked."""
     total: Node | None = None
+    tap = cast(tap, dtypes.int64)
     for i in range(len(w.sizes)):
         within = math.prod(w.kernel[i + 1 :])
         along = apply("mod", apply("floordiv", tap, full_like(tap, within)),

@@ -27,11 +27,13 @@ from ridgeline.loops.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, i
 from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
 from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.movement import PAD
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.reduce import ARG_REDUCE
 from ridgeline.scalars import COSTLY
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
+_LOOKED_FOR = 8  # operations to find out whether an element of what is spread out is there
 _OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(COSTLY, 8)}
 
 
@@ -132,8 +134,7 @@ class Fuser:
         if self.roofline.recompute:
             compute_again(self)
         sources = {number: self._sources(group) for number, group in self.groups.items()}
-        late = {n for n, g in self.groups.items() if self.values.late.keys() >= set(g.values)}
-        order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing, late)
+        order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing)
         groups = [self.groups[number] for number in order]
         return Fusion(groups, list(self.refusals.values()), kept, needs)
 
@@ -297,8 +298,6 @@ class Fuser:
             if self._between(a, b):
                 raise NotFusable("another kernel stands between them")
             inside = {*a.values, *b.values}
-            if self._too_early(inside):
-                raise NotFusable("a copy for late readers is not made early")
             merged = self.group((*a.values, *b.values), self.leaving(inside), MOST_NODES)
         except NotFusable as refusal:
             self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))
@@ -312,12 +311,6 @@ class Fuser:
         self.add(merged)
         self.precedence.merge(a.number, b.number, merged.number)
         self._propose(merged)
-
-    def _too_early(self, inside: set[Node]) -> bool:
-        """True where a copy for late readers would be made before the first reader's turn."""
-        places = [self.position[v] for v in inside if v not in self.values.late]
-        turns = [self.position[self.values.late[v]] for v in inside if v in self.values.late]
-        return bool(places and turns) and min(places) < max(turns)
 
     def _refuse(
         self,
@@ -357,6 +350,8 @@ def _work(node: Node) -> float:
         return total
     if node.op in FOLDS:
         return float(elements(node.inputs[0])) * (2 if node.op is ARG_REDUCE else 1)
+    if node.op is PAD and any(node.attrs.interior):
+        return float(elements(node)) * _LOOKED_FOR
     if node.op.family == "pointwise":
         return float(elements(node)) * _OPERATIONS.get(node.op.name, 1)
     return 0.0

@@ -8,10 +8,9 @@ takes a transcendental function and is then read many times over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from ridgeline import scalars
 from ridgeline.fusion.cuts import cuts
@@ -34,7 +33,6 @@ from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
 
 # the views through which a node that the backend computes whole reads its operands; None for others
-Late = Mapping[Node, Node]
 Whole = Callable[[Node], Sequence[View] | None]
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
@@ -87,7 +85,6 @@ class Values:
     order: tuple[Node, ...]
     stored: frozenset[Node]
     results: tuple[Node, ...]  # what holds each requested output
-    late: Late = field(default_factory=dict)
 
 
 def choose_values(
@@ -95,13 +92,11 @@ def choose_values(
     is_input: Callable[[Node], bool],
     converts: Callable[[Node], bool] = lambda node: False,
     whole: Whole = lambda node: None,
-    late: Late = MappingProxyType({}),
 ) -> Values:
     """Decide what lies in memory between kernels.
 
     A contraction where `converts` holds reads 16-bit operands as they are, not widened copies.
-    A node computed whole reads its operands through the views that `whole` gives. What is `late`
-    is a copy of a value for readers that come later than the one given with it.
+    A node computed whole reads its operands through the views that `whole` gives.
     """
     results = tuple(in_memory(o, is_input) for o in outputs)
     order = topological(results, stop=is_input)
@@ -110,9 +105,8 @@ def choose_values(
     for node in order:
         if is_input(node):
             continue
-        if node not in late:  # most often it shares the kernel of another reader
-            for source in node.inputs:
-                users[source].append(node)
+        for source in node.inputs:
+            users[source].append(node)
         if is_apart(node):
             stored.update(_whole_values(node, is_input, whole(node)))
         if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
@@ -139,7 +133,7 @@ def choose_values(
             chosen.append(node)
     stored -= recomputed(chosen, users, stored, is_input)
     stored.update(cuts(order, stored, is_input))
-    return Values(tuple(order), frozenset(stored), results, late)
+    return Values(tuple(order), frozenset(stored), results)
 
 
 def _whole_values(

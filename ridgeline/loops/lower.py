@@ -206,6 +206,8 @@ class GroupLowering:
         values = self._fold_values(fold, space)
         monoid = "sum" if fold.op is CONTRACT else fold.attrs.monoid
         types = tuple(accumulator_type(t.dtype) for t in fold.types)
+        if fold.op is ARG_REDUCE:
+            types = (types[0], dtypes.int64)  # room for the index that nothing has yet
         number = len(self.accumulators)
         buffers = tuple(
             Buffer(f"acc{number}" + ("" if i == 0 else f"_{i}"), (), t, "reg")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
@@ -21,7 +22,6 @@ from ridgeline.scalars import Array
 if TYPE_CHECKING:
     from ridgeline.graph.passes.batch import Batching
 
-_BYTE = 255
 _KINDS: dict[str, tuple[str, ...]] = {
     "sum": ("uint", "int", "float", "complex"),
     "prod": ("uint", "int", "float", "complex"),
@@ -50,6 +50,7 @@ class ArgReduceAttrs(Attrs):
 
     monoid: str
     axis: int
+    index: DType = dtypes.int64
 
 
 def reduce(a: Node, monoid: str, axes: Sequence[int]) -> Node:
@@ -62,9 +63,9 @@ def sum_(a: Node, axes: Sequence[int]) -> Node:
     return reduce(a, "sum", axes)
 
 
-def arg_reduce(a: Node, monoid: str, axis: int) -> tuple[Node, Node]:
+def arg_reduce(a: Node, monoid: str, axis: int, index: DType = dtypes.int64) -> tuple[Node, Node]:
     """The extreme value along an axis and where it stands first; NaN is extreme."""
-    both = node(ARG_REDUCE, (a,), ArgReduceAttrs(monoid, axis))
+    both = node(ARG_REDUCE, (a,), ArgReduceAttrs(monoid, axis, index))
     return proj(both, 0), proj(both, 1)
 
 
@@ -152,7 +153,7 @@ def _infer_arg(types: Sequence[TensorType], attrs: ArgReduceAttrs) -> tuple[Tens
         raise DTypeError(f"{attrs.monoid} is not defined for {source.dtype.name}")
     shape = tuple(size for axis, size in enumerate(source.shape) if axis != attrs.axis)
     value = TensorType(shape, source.dtype, source.device)
-    return (value, TensorType(shape, dtypes.int64, source.device))
+    return (value, TensorType(shape, attrs.index, source.device))
 
 
 def _arg_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -162,17 +163,14 @@ def _arg_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     source = inputs[0].astype(np.float32) if narrow else inputs[0]
     index = pick(source, axis=attrs.axis)
     value = np.take_along_axis(inputs[0], np.expand_dims(index, attrs.axis), attrs.axis)
-    return np.squeeze(value, attrs.axis), np.asarray(index, np.int64)
+    return np.squeeze(value, attrs.axis), np.asarray(index, attrs.index.numpy)
 
 
 def _chosen(current: Node) -> Node:
     """True at the element that an arg-reduction picked."""
     source, axis = current.inputs[0], current.attrs.axis
-    size = source.shape[axis]
-    # what is kept of a window for its gradient need not take more room than its values
-    kind = dtypes.uint8 if isinstance(size, int) and size <= _BYTE else dtypes.int64
-    ramp = iota(source.shape, axis, kind, source.type.device)
-    return apply("eq", ramp, expand_back(cast(proj(current, 1), kind), source.shape, (axis,)))
+    ramp = iota(source.shape, axis, current.attrs.index, source.type.device)
+    return apply("eq", ramp, expand_back(proj(current, 1), source.shape, (axis,)))
 
 
 def _arg_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
+from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, node, proj, topological
 from ridgeline.graph.origins import inherit
 from ridgeline.graph.passes.convolutions import recognise
@@ -30,19 +31,26 @@ from ridgeline.ops.movement import (
     RESHAPE,
     SLICE,
     broadcast,
+    pad,
     permute,
     reshape,
+    slice_,
 )
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE, kept_axes
 
 Order = tuple[int, ...]
+_ACCESS_BYTES = 16
 Pays = Callable[[ConvolveAttrs, Node], bool]
 
 
 def convolutions_last(roots: Sequence[Node], pays: Pays) -> list[Node]:
     """The graph with those convolutions for which it pays, and all between, in channels last."""
     order = topological(roots)
-    found = {n: conv for n in order if (conv := recognise(n)) is not None and pays(conv[0], n)}
+    found = {
+        n: conv
+        for n in order
+        if (conv := recognise(n)) is not None and pays(_filled(conv[0], n.dtype), n)
+    }
     if not found:
         return list(roots)
     held: set[Node] = set()  # the permutes that are on their way
@@ -72,11 +80,37 @@ def _convolved(current: Node, attrs: ConvolveAttrs, first: Node, second: Node) -
         FILTER: (attrs.result, attrs.image),
     }[attrs.kind]  # fmt: skip
     a, b = (_last(o, shape) for o, shape in zip((first, second), parts))
-    made = _product(a, b, attrs) if is_product(attrs) else convolve(a, b, attrs)
+    made = _product(a, b, attrs) if is_product(attrs) else _in_library(a, b, attrs)
     rank = len(made.shape)
     if attrs.groups == 1:
         return permute(made, (0, rank - 1, *range(1, rank - 1)))
     return _in_groups(made, current.shape, attrs)
+
+
+def _filled(attrs: ConvolveAttrs, dtype: DType) -> ConvolveAttrs:
+    """A convolution whose few channels, as of an image, are as many as one access holds."""
+    channels, whole = attrs.image[1], _ACCESS_BYTES // dtype.itemsize
+    if channels >= whole or attrs.groups > 1:
+        return attrs
+    return replace(
+        attrs,
+        image=(attrs.image[0], whole, *attrs.image[2:]),
+        filters=(attrs.filters[0], whole, *attrs.filters[2:]),
+    )
+
+
+def _in_library(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
+    """The library's convolution, with channels that are missing filled by zeros."""
+    wide = _filled(attrs, first.dtype)
+    missing = wide.image[1] - attrs.image[1]
+    if not missing:
+        return convolve(first, second, attrs)
+    nothing = (0,) * (len(attrs.image) - 1)
+    second = pad(second, (*nothing, 0), (*nothing, missing))
+    if attrs.kind == FORWARD:
+        return convolve(pad(first, (*nothing, 0), (*nothing, missing)), second, wide)
+    made = convolve(first, second, wide)
+    return slice_(made, (*nothing, 0), channels_last(attrs.made), (1,) * len(made.shape))
 
 
 def _last(value: Node, shape: tuple[int, ...]) -> Node:

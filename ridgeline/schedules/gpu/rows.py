@@ -47,7 +47,8 @@ _COLUMN_LANES = 32  # threads side by side: a warp reads 512 bytes in a row
 _JOINED_LANES = 4  # the same where pieces are joined
 _SHORT_COLUMNS = 16  # elements of a column that one thread folds without a loop
 _WAVES = 4  # blocks for each multiprocessor when a reduction is cut into pieces
-_COLUMN_WAVES = 16  # the same where rows lie side by side: so many that uneven shares do not matter
+_COLUMN_WAVES = 8  # the same where rows lie side by side
+_COLUMN_TURNS = 16  # rounds of a thread there at least: a piece begins and ends with work too
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -305,7 +306,7 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     blocks = -(-count // threads)
     for axis in outer:
         blocks *= draft.length(axis) or 1
-    pieces = _pieces(blocks, depth // (helpers * 2 * _TURNS), gpu, _COLUMN_WAVES)
+    pieces = _pieces(blocks, depth // (helpers * _COLUMN_TURNS), gpu, _COLUMN_WAVES)
     lanes = [lane] if lane else []
     cut = pieces > 1 and _attempt(draft, Partials(columns, pieces, (over,)))
     draft.do(Split(over, threads, "guard"), Split(columns, helpers, "guard"))
