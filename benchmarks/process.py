@@ -36,6 +36,7 @@ class Worker:
             **os.environ,
             "RIDGELINE_CACHE_DIR": str(cache / "ridgeline"),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "JAX_PLATFORMS": "cpu",  # where there is a GPU, it would take that
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", workload, candidate, str(folder)],
