@@ -259,11 +259,8 @@ def zeros(parameter: Tensor, value: float = 0.0) -> Tensor:
 
 def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
     """The numbers of a tuple such as `betas`, each read lifted inside a capture."""
-    values = dict.__getitem__(group, key)
-    return tuple(
-        guards.lifted(lambda place=place: dict.__getitem__(group, key)[place], value)  # type: ignore[misc]
-        for place, value in enumerate(values)
-    )
+    values: tuple[float, ...] = dict.__getitem__(group, key)
+    return tuple(guards.member(group, key, place, value) for place, value in enumerate(values))
 
 
 def _plain_number(value: Any) -> Any:

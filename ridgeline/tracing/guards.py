@@ -193,6 +193,14 @@ def lifted(getter: Callable[[], float], value: float) -> Any:
     return Lifted(getter, float(value))
 
 
+def member(group: dict[str, Any], key: str, place: int, value: float) -> Any:
+    """A number in a tuple of a group's; inside a capture it is one input, however often read."""
+    if modes.capture is None:
+        return value
+    name = (id(group), key, place)
+    return modes.capture.number(name, lambda: dict.__getitem__(group, key)[place], value)
+
+
 class ParamGroup(dict[str, Any]):
     """A parameter group of an optimizer: changes move the epoch, floats are read lifted."""
 
