@@ -129,3 +129,20 @@ def test_a_loaded_state_is_seen() -> None:
     for training in (plain, captured):
         training.optimizer.load_state_dict(fresh)
     assert np.allclose(plain.go(3), captured.go(3), rtol=1e-5, atol=1e-7)
+
+
+def test_settings_are_inputs_once_however_many_parameters_there_are() -> None:
+    counts = []
+    for layers in (1, 4):
+        model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(layers)])
+        optimizer = optim.AdamW(model.parameters(), lr=0.01)
+
+        @jit
+        def step(x: Any, model: Any = model, optimizer: Any = optimizer) -> None:
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+        step(tensor(np.ones((2, 3), np.float32)))
+        counts.append(len(step._traces[0].others))
+    assert counts[0] == counts[1] > 0

@@ -87,8 +87,11 @@ def _tiled(
     operands = _operands(draft)
     pieces = _pieces(sizes, tile, gpu)
     if pieces > 1:
-        draft.do(Partials(k, pieces))
-        grid = [f"{k}.p", *grid]
+        across = [*grid, m, n]
+        draft.do(Partials(k, pieces, tuple(across)))
+        result = draft.fuse([f"{axis}.j" for axis in across])
+        rows.join_pieces(draft, f"{k}.q", result, [], pieces)
+        grid = [f"{k}.p", *grid, f"{result}.0"]
     draft.do(Pad(m, tile.block), Pad(n, tile.block), Pad(k, tile.depth))
     for axis in (m, n):
         draft.do(Split(axis, tile.block), Split(f"{axis}.1", tile.thread))
@@ -98,8 +101,7 @@ def _tiled(
     outer = [f"{a}.0" for a in (m, n)]
     threads = [f"{a}.1.0" for a in (m, n)]
     inner = [f"{a}.1.1" for a in (m, n)]
-    turn = [f"{k}.q"] if pieces > 1 else []
-    draft.do(Reorder((*outer, *turn, f"{k}.0", *threads, f"{k}.1", *inner)))
+    draft.do(Reorder((*outer, f"{k}.0", *threads, f"{k}.1", *inner)))
     depth = f"{k}.1"
     for load in operands:
         buffer, (letter, deep) = load.buffer.name, walks[load.buffer.slot]

@@ -312,14 +312,14 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     draft.do(Split(over, threads, "guard"), Split(columns, helpers, "guard"))
     draft.do(Reorder((f"{columns}.1", f"{columns}.0", f"{over}.1", *lanes)))
     if cut:
-        _join_pieces(draft, f"{columns}.q", f"{over}.j", lanes, pieces)
+        join_pieces(draft, f"{columns}.q", f"{over}.j", lanes, pieces)
     if lane:
         draft.do(SetKind(lane, "vector"))
     draft.do(Bind(f"{over}.1", "thread"), Bind(f"{columns}.1", "thread"))
     draft.grid([*[f"{columns}.p"] * cut, *outer, f"{over}.0", *[f"{over}.j.0"] * cut])
 
 
-def _join_pieces(draft: Draft, turn: str, over: str, lanes: list[str], pieces: int) -> None:
+def join_pieces(draft: Draft, turn: str, over: str, lanes: list[str], pieces: int) -> None:
     """Few rows to a block, and many threads to a row: pieces are many, and rows may be few."""
     helpers = min(_COLUMN_BLOCK // _JOINED_LANES, power_at_most(pieces))
     draft.do(Split(over, _JOINED_LANES, "guard"), Split(turn, helpers, "guard"))
