@@ -87,9 +87,9 @@ def _tiled(
     operands = _operands(draft)
     pieces = _pieces(sizes, tile, gpu)
     if pieces > 1:
-        across = [*grid, m, n]
-        draft.do(Partials(k, pieces, tuple(across)))
-        result = draft.fuse([f"{axis}.j" for axis in across])
+        rows_of = [*grid, m, n]
+        draft.do(Partials(k, pieces, tuple(rows_of)))
+        result = draft.fuse([f"{axis}.j" for axis in rows_of])
         rows.join_pieces(draft, f"{k}.q", result, [], pieces)
         grid = [f"{k}.p", *grid, f"{result}.0"]
     draft.do(Pad(m, tile.block), Pad(n, tile.block), Pad(k, tile.depth))
