@@ -17,6 +17,8 @@ _CACHE_PERIOD = 4096  # bytes after which addresses fall on the same set again
 _STREAMS = 7  # a set holds eight lines, and the other operand needs one
 _COLLISION = 1.0  # cycles of a load whose line was pushed out
 _SCATTERED = 6.0  # cycles to store an element on a line of its own
+_TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cycles an element
+_NEAR = 4  # elements between lanes that are still read by whole vectors
 _GATHERED = 2.5  # cycles to read one
 
 
@@ -40,18 +42,21 @@ def cost(
     repeated = [f for n, f in tile.unroll if all(a.stride(n) == 0 for a in moving)]
     held = prod(repeated) if len(repeated) < len(tile.unroll) else 1
     live = accumulators + registers + held
-    traffic = 0.0
+    traffic = turns = 0.0
     for load in loads:
         times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
         packed = panel is not None and load.buffer.name == panel.buffer
         stride = 1 if packed else load.stride(tile.vector)
         traffic += times * _load_cost(stride, tile.lanes, registers)
+        if stride is not None and 2 <= stride <= _NEAR:  # lanes picked where sums are made
+            turns += times * (stride - 1) * registers
         if not packed and _collide(load, tile):
             traffic += times * _COLLISION
     passes = _passes(tile.lanes, width, machine)
     traffic *= passes
+    turns *= passes
     # multiply-adds wait for one another unless there are enough of them in flight
-    arithmetic = max(accumulators * passes, 4.0)
+    arithmetic = max(accumulators * passes, 4.0) + turns
     step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
     if live > machine.registers:
         step += 2.0 * (live - machine.registers)
@@ -100,7 +105,7 @@ def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
         return 0.6
     if stride == 1:
         return 1.0 * registers
-    if stride is not None and 2 <= stride <= 4:
+    if stride is not None and 2 <= stride <= _NEAR:
         return (1.0 + stride) * registers
     return _GATHERED * lanes
 
@@ -109,6 +114,16 @@ def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
     registers = registers_of(tile.lanes, width)
     total = 0.0
     for store in stores:
-        stride = store.stride(tile.vector)
-        total += 1.5 * registers if stride in (0, 1) else _SCATTERED * tile.lanes
+        ordered = store.stride(tile.vector) in (0, 1)
+        total += 1.5 * registers if ordered else _across(store, tile) * tile.lanes
     return total + registers
+
+
+def _across(store: Access, tile: Tile) -> float:
+    """Cycles to store an element whose neighbours are in other registers, or on other lines."""
+    axis, factor = tile.unroll[-1] if tile.unroll else ("", 1)
+    apart = (store.stride(tile.vector) or 1) * store.buffer.dtype.itemsize
+    collide = apart % _CACHE_PERIOD == 0 and tile.lanes > _STREAMS
+    if store.stride(axis) != 1 or factor < _TURNS or collide:
+        return _SCATTERED
+    return _TURNED * (1 << (factor - 1).bit_length()) / factor

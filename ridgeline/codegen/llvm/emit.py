@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.across import lies_across, store_across
 from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
@@ -212,7 +213,9 @@ class KernelEmitter(MemoryEmitter):
                 self._reduce(statement)
 
     def _for(self, loop: For) -> None:
-        if loop.kind == "unroll":
+        if loop.kind == "unroll" and lies_across(loop):
+            store_across(self, loop)
+        elif loop.kind == "unroll":
             assert isinstance(loop.extent, Const), "unrolled loops have a known length"
             for i in range(int(loop.extent.value)):
                 self.statement(replace_variables(loop.body, {loop.name: ir.index(i)}))
@@ -377,11 +380,12 @@ class KernelEmitter(MemoryEmitter):
 
     def _join(self, monoid: Monoid, left: list[Value], right: list[Value]) -> list[Value]:
         """A monoid's join, which is written as expressions over holes."""
-        a = tuple(self._hole(v) for v in left)
-        b = tuple(self._hole(v) for v in right)
+        a = tuple(self.hole(v) for v in left)
+        b = tuple(self.hole(v) for v in right)
         return [self.value(expand(e)) for e in monoid.join(a, b)]
 
-    def _hole(self, value: Value) -> Expr:
+    def hole(self, value: Value) -> Expr:
+        """An expression that stands for a value until the statement ends."""
         hole = Hole.make(value.dtype, f"h{self.fresh()}")
         self.momentary[(hole, None)] = value
         return hole

@@ -6,6 +6,8 @@ would take n·n loads.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.loops.ir import Const, For, Store
 
@@ -37,13 +39,14 @@ def turned(emitter: ScalarEmitter, rows: list[Value]) -> list[Value]:
         for i in range(side):
             if not i & step:
                 pair = columns[i], columns[i + step]
-                columns[i] = _shuffled(emitter, *pair, low)
-                columns[i + step] = _shuffled(emitter, *pair, high)
+                columns[i] = shuffled(emitter, *pair, low)
+                columns[i + step] = shuffled(emitter, *pair, high)
         step *= 2
     return columns
 
 
-def _shuffled(emitter: ScalarEmitter, a: Value, b: Value, picks: list[int]) -> Value:
+def shuffled(emitter: ScalarEmitter, a: Value, b: Value, picks: list[int]) -> Value:
+    """Some lanes of two vectors."""
     mask = ", ".join(f"i32 {p}" for p in picks)
     text = f"shufflevector {a.type} {a.name}, {b.type} {b.name}, <{len(picks)} x i32> <{mask}>"
-    return emitter.instruction(text, a.dtype, a, b)
+    return replace(emitter.instruction(text, a.dtype, a, b), lanes=len(picks))
