@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,10 @@ from ridgeline.functions.gathering import gather
 from ridgeline.functions.losses import reduced
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.registry import public
-from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.body import body
+from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.placement import placed
+from ridgeline.ops.control.loop import loop
 from ridgeline.ops.elementwise import add, apply, full_like, select, stop_gradient
 from ridgeline.ops.movement import broadcast, concat, reshape
 from ridgeline.ops.reduce import reduce, sum_
@@ -60,12 +64,12 @@ def _shifted(alpha: Node, by: int) -> Node:
     return concat([empty, cut(alpha, 1, 0, count - by)], 1) if count > by else empty
 
 
-def _log_sum(parts: Sequence[Node]) -> Node:
-    stacked = concat([reshape(p, (*p.shape, 1)) for p in parts], 2)
-    top = reduce(stacked, "max", (2,))
-    shift = stop_gradient(top)
-    away = apply("sub", stacked, broadcast(shift, stacked.shape, (0, 1)))
-    return add(apply("log", sum_(apply("exp", away), (2,))), shift)
+def _log_sum(terms: Node) -> Node:
+    """The logarithm of the sum of exponentials along the last axis."""
+    last = len(terms.shape) - 1
+    top = stop_gradient(reduce(terms, "max", (last,)))
+    away = apply("sub", terms, broadcast(top, terms.shape, tuple(range(last))))
+    return add(apply("log", sum_(apply("exp", away), (last,))), top)
 
 
 @public(method=False)
@@ -120,15 +124,26 @@ def _log_likelihood(
     first = drop(cut(emitted, 0, 0, 1), 0)
     never = full_like(first, _NEVER)
     alpha = select(started, first, never)
-    for step in range(1, steps):
-        jumped = select(may_skip, _shifted(alpha, 2), never)
-        moved = _log_sum([alpha, _shifted(alpha, 1), jumped])
-        moved = add(moved, drop(cut(emitted, 0, step, 1), 0))
-        running = np.broadcast_to((step < times)[:, None], states.shape).copy()
-        alpha = select(_constant(running, dtypes.bool_), moved, alpha)
+    if steps > 1:
+        running = _constant(np.arange(1, steps)[:, None] < times, dtypes.bool_)
+        alpha = _advanced(alpha, cut(emitted, 0, 1, steps - 1), running, may_skip)
     last = (place == 2 * counts[:, None]) | (place == 2 * counts[:, None] - 1)
     ending = select(_constant(last, dtypes.bool_), alpha, never)
-    return _log_sum_all(ending)
+    return _log_sum(ending)
+
+
+def _advanced(alpha: Node, emitted: Node, running: Node, may_skip: Node) -> Node:
+    """The states after all further steps; a sequence that has ended keeps its own."""
+    home = alpha.type.device
+    types = [alpha.types[0], *(TensorType(n.shape[1:], n.dtype, home) for n in (emitted, running))]
+    state, now, goes_on, skips = map(leaf, (*types, replace(may_skip.types[0], device=home)))
+    jumped = select(skips, _shifted(state, 2), full_like(state, _NEVER))
+    ways = [state, _shifted(state, 1), jumped]
+    moved = add(_log_sum(concat([reshape(w, (*w.shape, 1)) for w in ways], 2)), now)
+    after = select(broadcast(goes_on, state.shape, (0,)), moved, state)
+    step = body([state, now, goes_on, skips], [after])
+    scanned = [emitted, placed(running, home)]
+    return loop(step, [alpha], scanned, [placed(may_skip, home)], emitted.shape[0])[0]
 
 
 def _softmax_share(log_probs: Node, times: Array) -> Node:
@@ -138,12 +153,6 @@ def _softmax_share(log_probs: Node, times: Array) -> Node:
     running = np.arange(known(log_probs.shape[0]))[:, None] < times[None]
     kept = broadcast(_constant(running, dtypes.bool_), log_probs.shape, (0, 1))
     return sum_(select(kept, nothing, full_like(nothing, 0)), (0, 2))
-
-
-def _log_sum_all(alpha: Node) -> Node:
-    parts = reshape(alpha, (alpha.shape[0], 1, alpha.shape[1]))
-    pieces = [drop(cut(parts, 2, i, 1), 2) for i in range(known(alpha.shape[1]))]
-    return reshape(_log_sum(pieces), (alpha.shape[0],))
 
 
 def _joined(losses: Node, counts: Array, reduction: str) -> Node:
