@@ -12,6 +12,7 @@ from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import arranged
 from ridgeline.compiler.joining import Joiner, most_bytes
 from ridgeline.fusion.groups import Fusion, Group, fuse
+from ridgeline.fusion.late import compute_late
 from ridgeline.fusion.replacing import Replacing
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.body import bodies
@@ -93,6 +94,13 @@ def lower_graph(
         return target.operands(node, is_input) if target.computes(node) else None
 
     values = choose_values(simple, is_input, target.converts, whole)
+    order = topological(simple, is_input)
+    late = compute_late(order, values, is_input)
+    if late is not None:
+        # library calls go by place, so the order stays that of the graph without copies
+        order, now = late[0], dict(zip(order, late[0]))
+        simple = [now[n] for n in simple]
+        values = choose_values(simple, is_input, target.converts, whole, late[1])
     replacing = Replacing.of(values.results, inputs, pairs, checked)
     facts = facts or target.facts()
     parts = partial(target.parts, facts=facts)
@@ -114,11 +122,10 @@ def lower_graph(
                     lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)
                 )
     joined = _join(fusion, kernels, set(values.results), target)
-    order = tuple(topological(simple, is_input))
     ordered = [kernels[g.number] for g in fusion.groups if g.number in kernels]
     return Stages(
-        fusion, ordered, values.results, order, inner, replacing=replacing, in_place=placing.kept,
-        joined=joined,
+        fusion, ordered, values.results, tuple(order), inner, replacing=replacing,
+        in_place=placing.kept, joined=joined,
     )  # fmt: skip
 
 

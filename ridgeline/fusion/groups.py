@@ -134,7 +134,8 @@ class Fuser:
         if self.roofline.recompute:
             compute_again(self)
         sources = {number: self._sources(group) for number, group in self.groups.items()}
-        order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing)
+        late = {n for n, g in self.groups.items() if self.values.late.keys() >= set(g.values)}
+        order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing, late)
         groups = [self.groups[number] for number in order]
         return Fusion(groups, list(self.refusals.values()), kept, needs)
 
@@ -298,6 +299,8 @@ class Fuser:
             if self._between(a, b):
                 raise NotFusable("another kernel stands between them")
             inside = {*a.values, *b.values}
+            if self._too_early(inside):
+                raise NotFusable("a copy for late readers is not made early")
             merged = self.group((*a.values, *b.values), self.leaving(inside), MOST_NODES)
         except NotFusable as refusal:
             self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))
@@ -311,6 +314,12 @@ class Fuser:
         self.add(merged)
         self.precedence.merge(a.number, b.number, merged.number)
         self._propose(merged)
+
+    def _too_early(self, inside: set[Node]) -> bool:
+        """True where a copy for late readers would be made before the first reader's turn."""
+        places = [self.position[v] for v in inside if v not in self.values.late]
+        turns = [self.position[self.values.late[v]] for v in inside if v in self.values.late]
+        return bool(places and turns) and min(places) < max(turns)
 
     def _refuse(
         self,

@@ -93,10 +93,12 @@ def kernel_order(
     writer: Mapping[Node, int],
     readers: Mapping[Node, Collection[int]],
     replacing: Replacing,
+    late: Collection[int] = (),
 ) -> tuple[list[int], dict[Node, Node], dict[int, frozenset[int]]]:
     """Kernels by number, the results that may be in place, and what each kernel must come after.
 
-    `sources` are the kernels that each one reads from, `readers` those that read a value.
+    `sources` are the kernels that each one reads from, `readers` those that read a value. Kernels
+    that are `late` come only when others wait for nothing else.
     """
     waiting = {number: set(needs) for number, needs in sources.items()}
     users: dict[int, set[int]] = {number: set() for number in sources}
@@ -117,7 +119,7 @@ def kernel_order(
                 users[number].add(own)
     early = set() if first is None else _behind(first, waiting) | {first}
     after = {number: frozenset(needed) for number, needed in waiting.items()}
-    return _topological(waiting, users, early), kept, after
+    return _topological(waiting, users, early, late), kept, after
 
 
 def _behind(start: int, following: Mapping[int, Collection[int]]) -> set[int]:
@@ -132,17 +134,41 @@ def _behind(start: int, following: Mapping[int, Collection[int]]) -> set[int]:
 
 
 def _topological(
-    waiting: dict[int, set[int]], users: Mapping[int, Collection[int]], early: Collection[int]
+    waiting: dict[int, set[int]],
+    users: Mapping[int, Collection[int]],
+    early: Collection[int],
+    late: Collection[int],
 ) -> list[int]:
     """Kernels by number as far as their needs allow, those that the flag needs first."""
-    ready = [(n not in early, n) for n, needs in waiting.items() if not needs]
-    heapq.heapify(ready)
+    ready: list[tuple[bool, int]] = []
+    held: set[int] = set()  # late ones that could run
+
+    def push(number: int) -> None:
+        held.discard(number)
+        heapq.heappush(ready, (number not in early, number))
+
+    def free(number: int) -> None:
+        if number not in late:
+            push(number)
+            return
+        held.add(number)
+        if any(waiting[user] <= held for user in users[number]):
+            push(number)
+
+    for number, needs in waiting.items():
+        if not needs:
+            free(number)
     order: list[int] = []
-    while ready:
+    while ready or held:
+        if not ready:
+            push(min(held))
         _, number = heapq.heappop(ready)
         order.append(number)
         for user in users[number]:
             waiting[user].discard(number)
             if not waiting[user]:
-                heapq.heappush(ready, (user not in early, user))
+                free(user)
+            elif waiting[user] <= held:
+                for needed in waiting[user]:
+                    push(needed)
     return order

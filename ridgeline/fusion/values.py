@@ -8,9 +8,10 @@ takes a transcendental function and is then read many times over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 
 from ridgeline import scalars
 from ridgeline.fusion.cuts import cuts
@@ -33,6 +34,7 @@ from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
 
 # the views through which a node that the backend computes whole reads its operands; None for others
+Late = Mapping[Node, Node]
 Whole = Callable[[Node], Sequence[View] | None]
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
@@ -85,6 +87,7 @@ class Values:
     order: tuple[Node, ...]
     stored: frozenset[Node]
     results: tuple[Node, ...]  # what holds each requested output
+    late: Late = field(default_factory=dict)
 
 
 def choose_values(
@@ -92,11 +95,13 @@ def choose_values(
     is_input: Callable[[Node], bool],
     converts: Callable[[Node], bool] = lambda node: False,
     whole: Whole = lambda node: None,
+    late: Late = MappingProxyType({}),
 ) -> Values:
     """Decide what lies in memory between kernels.
 
     A contraction where `converts` holds reads 16-bit operands as they are, not widened copies.
-    A node computed whole reads its operands through the views that `whole` gives.
+    A node computed whole reads its operands through the views that `whole` gives. What is `late`
+    is a copy of a value for readers that come later than the one given with it.
     """
     results = tuple(in_memory(o, is_input) for o in outputs)
     order = topological(results, stop=is_input)
@@ -105,8 +110,9 @@ def choose_values(
     for node in order:
         if is_input(node):
             continue
-        for source in node.inputs:
-            users[source].append(node)
+        if node not in late:  # most often it shares the kernel of another reader
+            for source in node.inputs:
+                users[source].append(node)
         if is_apart(node):
             stored.update(_whole_values(node, is_input, whole(node)))
         if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
@@ -133,7 +139,7 @@ def choose_values(
             chosen.append(node)
     stored -= recomputed(chosen, users, stored, is_input)
     stored.update(cuts(order, stored, is_input))
-    return Values(tuple(order), frozenset(stored), results)
+    return Values(tuple(order), frozenset(stored), results, late)
 
 
 def _whole_values(
