@@ -21,7 +21,7 @@ from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import lay_out
 from ridgeline.compiler.program import Program
-from ridgeline.compiler.stages import CompiledKernel, Stages, device_of, named
+from ridgeline.compiler.stages import CompiledKernel, Stages, device_of
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import float64
 from ridgeline.errors import RidgelineError, ShapeError
@@ -33,7 +33,7 @@ from ridgeline.graph.node import Node, topological
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import (
     Bind,
     CacheRead,

@@ -19,7 +19,7 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
-from ridgeline.compiler.stages import CompiledKernel, named
+from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.dtypes import bool_
 from ridgeline.fusion.groups import Group, Roofline
@@ -30,6 +30,7 @@ from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.lower import Lowered
+from ridgeline.loops.printer import named
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer

@@ -163,7 +163,8 @@ def lay_out(
         slot_of.setdefault(node, number)
     slot_of.update({name: len(inputs) + i for i, name in enumerate(sizes)})
     inner = inner_layouts(stages, launch)
-    lives = _live_ranges(stages, sizes)
+    written = live_ranges(stages.fusion.groups, stages.joined, sizes, stages.over)
+    lives: dict[Node | Scratch, LiveRange] = dict(written.items())
     for held in inner.values():
         for piece in held.scratch:
             lives[piece] = LiveRange(piece.nbytes, piece.step, piece.step)
@@ -177,6 +178,8 @@ def lay_out(
     first = len(inputs) + len(sizes) + len(made)
     for number, value in enumerate(temporary, first):
         slot_of[value] = number
+    for value in stages.over:
+        slot_of[value] = slot_of[lowest(value, stages.over)]
     steps = list(_calls(stages, slot_of, inner, launch, join))
     late = _late(stages, calls)
     number_of = {value: number for number, value in enumerate(made)}
@@ -302,19 +305,36 @@ def shared_values(parts: Sequence[CompiledKernel]) -> list[Node]:
     return list(dict.fromkeys(value for part in parts for value in part.values))
 
 
-def _live_ranges(stages: Stages, sizes: Mapping[str, int]) -> dict[Node | Scratch, LiveRange]:
-    """When each written value is in use, by step."""
+def live_ranges(
+    groups: Sequence[Group],
+    joined: Sequence[Sequence[int]],
+    sizes: Mapping[str, int],
+    over: Mapping[Node, Node],
+) -> dict[Node, LiveRange]:
+    """When each written value is in use, by step; one that lies `over` another makes it last.
+
+    Steps that are `joined` are one.
+    """
     first: dict[Node, int] = {}
     last: dict[Node, int] = {}
-    together = {step: members for members in stages.joined for step in members}
-    for step, group in enumerate(stages.fusion.groups):
+    together = {step: members for members in joined for step in members}
+    for step, group in enumerate(groups):
         members = together.get(step, (step,))
         begin, end = members[0], members[-1]
         for value in _stored(group):
-            first[value], last[value] = begin, end
+            memory = lowest(value, over)
+            first.setdefault(memory, begin)
+            last[memory] = end
         for value in group.reads:
-            last[value] = end
+            last[lowest(value, over)] = end
     return {v: LiveRange(_nbytes(v, sizes), first[v], last[v]) for v in first}
+
+
+def lowest(value: Node, over: Mapping[Node, Node]) -> Node:
+    """The value whose memory another one takes, or the value itself."""
+    while value in over:
+        value = over[value]
+    return value
 
 
 # ---- the form on disk ----------------------------------------------------------------------------

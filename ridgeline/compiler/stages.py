@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import arranged
 from ridgeline.compiler.joining import Joiner, most_bytes
+from ridgeline.compiler.overlaid import overlay
 from ridgeline.fusion.groups import Fusion, Group, fuse
 from ridgeline.fusion.late import compute_late
 from ridgeline.fusion.replacing import Replacing
@@ -21,7 +21,7 @@ from ridgeline.graph.strides import View
 from ridgeline.loops.in_place import in_place
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.schedules.attempts import LeftOut, noted
 
@@ -52,6 +52,7 @@ class Stages:
     replacing: Replacing = field(default_factory=Replacing)
     in_place: Mapping[Node, Node] = field(default_factory=dict)  # results over inputs' memory
     joined: tuple[tuple[int, ...], ...] = ()  # places of groups that are started as one
+    over: Mapping[Node, Node] = field(default_factory=dict)  # temporaries over others' memory
 
     @property
     def whole(self) -> list[Group]:
@@ -123,9 +124,10 @@ def lower_graph(
                 )
     joined = _join(fusion, kernels, set(values.results), target)
     ordered = [kernels[g.number] for g in fusion.groups if g.number in kernels]
+    over = overlay(fusion.groups, joined, ordered, {*values.results, *inputs})
     return Stages(
         fusion, ordered, values.results, tuple(order), inner, replacing=replacing,
-        in_place=placing.kept, joined=joined,
+        in_place=placing.kept, joined=joined, over=over,
     )  # fmt: skip
 
 
@@ -198,10 +200,3 @@ def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
 def device_of(outputs: Sequence[Node], inputs: Sequence[Node]) -> str:
     """The one device that a graph computes on."""
     return (*outputs, *inputs)[0].type.device if outputs or inputs else "cpu"
-
-
-def named(kernel: Kernel) -> Kernel:
-    """The kernel under a name that holds a hash of its text: equal kernels share machine code."""
-    text = print_kernel(replace(kernel, name="k"))
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return replace(kernel, name=f"{kernel.name}_{digest}")

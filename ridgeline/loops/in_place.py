@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from ridgeline.loops import ir
 from ridgeline.loops.domains import Domain, conjuncts, loads, sites, size
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store, Var
 from ridgeline.loops.polynomial import Polynomial
 from ridgeline.loops.rewrite import map_buffers
 
@@ -27,6 +28,7 @@ class _Touch:
     index: tuple[Expr, ...]
     domain: Domain
     position: int
+    path: tuple[int, ...]
 
 
 def in_place(kernel: Kernel, pairs: Mapping[int, int]) -> tuple[Kernel, dict[int, int]]:
@@ -55,12 +57,16 @@ def _may_share(kernel: Kernel, written: int, read: int) -> bool:
             if load.buffer.slot == written:
                 return False
             if load.buffer.slot == read:
-                reads.append(_Touch(load.buffer, load.index, where, position))
+                reads.append(_Touch(load.buffer, load.index, where, position, site.path))
         if isinstance(statement, Reduce) and any(b.slot == written for b in statement.buffers):
             return False  # what is joined into memory is written before all of it is known
         if isinstance(statement, Store) and statement.buffer.slot == written:
-            stores.append(_Touch(statement.buffer, statement.index, site.domain, position))
-    return _each_once(stores) and all(any(_precedes(r, s) for s in stores) for r in reads)
+            touch = _Touch(statement.buffer, statement.index, site.domain, position, site.path)
+            stores.append(touch)
+    return _each_once(stores) and all(
+        any(_precedes(r, s) for s in stores) or all(_stands_before(r, s) for s in stores)
+        for r in reads
+    )
 
 
 def _each_once(stores: list[_Touch]) -> bool:
@@ -76,10 +82,27 @@ def _each_once(stores: list[_Touch]) -> bool:
     return all(count.exact for count in counts) and total == elements
 
 
+def _alike(read: _Touch, store: _Touch) -> bool:
+    return read.buffer.shape == store.buffer.shape and read.buffer.dtype is store.buffer.dtype
+
+
+def _stands_before(read: _Touch, store: _Touch) -> bool:
+    """True when loops of its own end before those of the store begin, within elements of both."""
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(read.path, store.path)))
+    if not _alike(read, store) or read.position > store.position:
+        return False
+    if shared in (0, len(store.path)):
+        return False
+    return all(
+        extent == ir.index(1)
+        or any(r == s == Var.make(name) for r, s in zip(read.index, store.index))
+        for name, extent in store.domain.loops[:shared]
+    )
+
+
 def _precedes(read: _Touch, store: _Touch) -> bool:
     """True when whatever the load reads is stored by this store, and not before."""
-    same = read.buffer.shape == store.buffer.shape and read.buffer.dtype is store.buffer.dtype
-    if not same or read.index != store.index or read.position > store.position:
+    if not _alike(read, store) or read.index != store.index or read.position > store.position:
         return False
     around = dict(read.domain.loops)
     if any(around.get(name) != extent for name, extent in store.domain.loops):

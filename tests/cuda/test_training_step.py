@@ -16,9 +16,11 @@ import ridgeline as rl
 import ridgeline.compiler
 import ridgeline.tracing.trace
 from ridgeline import nn
-from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
+from ridgeline.codegen.cuda import generate
+from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, overlaid
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.groups import Roofline
+from ridgeline.fusion.sizes import nbytes
 from ridgeline.graph.node import Node
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.runtime.cuda import cublaslt
@@ -52,10 +54,10 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
     pytest.importorskip("cuda.bindings.nvrtc")
     monkeypatch.setattr(cublaslt, "library", lambda: object())
 
-    def trace(narrow: bool, dropout: float) -> Graph:
+    def trace(narrow: bool, dropout: float, words: int = WORDS) -> Graph:
         rl.manual_seed(0)
         model = GPT2(GPT2Config(
-            vocab_size=WORDS, n_positions=LENGTH, n_embd=WIDTH, n_layer=1, n_head=6,
+            vocab_size=words, n_positions=LENGTH, n_embd=WIDTH, n_layer=1, n_head=6,
             embd_pdrop=dropout, attn_pdrop=dropout, resid_pdrop=dropout,
         ))  # fmt: skip
         optimizer = rl.optim.AdamW(model.parameters(), lr=1e-3)
@@ -67,7 +69,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
         def step(tokens: rl.Tensor, targets: rl.Tensor) -> rl.Tensor:
             optimizer.zero_grad()
             with rl.autocast("cpu", dtype=rl.bfloat16) if narrow else nullcontext():
-                scores = model(tokens).reshape(-1, WORDS).float()
+                scores = model(tokens).reshape(-1, words).float()
                 loss = nn.functional.cross_entropy(scores, targets.reshape(-1))
             loss.backward()
             optimizer.step()
@@ -94,7 +96,7 @@ def laid_out(graph: Graph, target: CudaBackend) -> tuple[Stages, Layout]:
 
 
 def test_every_kernel_compiles(traced: Any) -> None:
-    from ridgeline.codegen.cuda import compile_all, generate
+    from ridgeline.codegen.cuda import compile_all
 
     stages, layout = laid_out(traced(narrow=True, dropout=0.1), StatedGpu())
     own = {c.symbol for c in layout.calls if c.launch[0] == "kernel"}  # type: ignore[union-attr]
@@ -129,6 +131,22 @@ def test_memory_between_the_passes(traced: Any) -> None:
     assert layout.arena_bytes < plain.arena_bytes
     stored = [v for g in stages.fusion.groups if g.lowered for v in g.loops.slots[g.loops.reads :]]
     assert not [v for v in stored if v.shape[-2:] == (LENGTH, LENGTH)]  # no scores
+
+
+def test_where_memory_is_fullest_rows_are_written_over_others(
+    traced: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = traced(narrow=True, dropout=0.0, words=8192)
+    _, apart = laid_out(graph, StatedGpu())
+    monkeypatch.setattr(overlaid, "LEAST", 1 << 20)
+    stages, layout = laid_out(graph, StatedGpu())
+    scores = 2 * BATCH * LENGTH * 8192
+    assert any(v.shape[-1] == 8192 and nbytes(v) == scores for v in stages.over)
+    assert layout.arena_bytes <= apart.arena_bytes - scores // 2
+    over = next(v for v in stages.over if v.shape[-1] == 8192)
+    kernel = next(k for k in stages.kernels if over in k.group.values)
+    text = generate(kernel.kernel).text
+    assert "__syncthreads();" in text[text.rindex("logf") :]  # the score is read, then overwritten
 
 
 def test_attention_reads_and_writes_projections_where_they_lie(traced: Any) -> None:

@@ -20,7 +20,7 @@ from ridgeline.loops.ir import For, If, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.tracing import trace
 from tests.cuda.lowering import SMALL_GPU
-from tests.loops.kernels import at, c, param, v
+from tests.loops.kernels import at, c, param, register, v
 from tests.loops.validation import memory_for, run_native
 
 X, Y, Z = param("x", (6, 4), 0), param("y", (6, 4), 1), param("z", (6, 4), 2)
@@ -66,6 +66,24 @@ def test_a_load_behind_the_store() -> None:
 def test_another_element() -> None:
     assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, ROW, sub(c(3), COLUMN)))))
     assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, c(0), COLUMN))))
+
+
+def test_a_row_that_is_read_before_it_is_written() -> None:
+    def over(*before: Stmt) -> bool:
+        written = For("j", c(4), Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN)))
+        return shared(For("i", c(6), Seq((*before, written))))
+
+    total = register("t")
+    other = For("k", c(4), Reduce((total,), (), "sum", (at(X, ROW, v("k")),)))
+    assert over(other) and over(Store(Z, (ROW, c(0)), at(X, ROW, c(3))))
+    assert over(For("k", c(4), Store(Z, (ROW, v("k")), at(X, ROW, sub(c(3), v("k"))))))
+    assert not over(Store(Z, (ROW, c(0)), at(X, c(3), c(0))))  # of another row
+    assert not over(For("k", c(4), Store(Z, (ROW, v("k")), at(X, v("k"), v("k")))))
+    behind = For("i", c(6), Seq((
+        For("j", c(4), Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN))),
+        Store(Z, (ROW, c(0)), at(X, ROW, c(3))),
+    )))  # fmt: skip
+    assert not shared(behind)
 
 
 def test_elements_stored_twice() -> None:

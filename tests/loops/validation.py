@@ -10,11 +10,11 @@ import numpy as np
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, target
 from ridgeline.compiler.cpu import task_count
-from ridgeline.compiler.stages import named
 from ridgeline.loops import ir
 from ridgeline.loops.counts import bound_to, useful
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.printer import named
 from ridgeline.scalars import Array
 
 _MOST_SHUFFLED = 2000  # operations; a shuffled run takes them one by one
