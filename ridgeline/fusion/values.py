@@ -54,10 +54,7 @@ def on_host(node: Node) -> bool:
     if node.op.family == "control":
         return any(_needs_host(part) for part in bodies(node)) or _tests_indices(node)
     types = [*node.types, *(i.type for i in node.inputs)]
-    return node.op not in (PROJ, ALIAS) and any(
-        t.dtype.kind == "complex" or (t.dtype.itemsize == 1 and t.dtype.kind == "float")
-        for t in types
-    )
+    return node.op not in (PROJ, ALIAS) and any(t.dtype.kind == "complex" for t in types)
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ridgeline import scalars
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size, remembered
@@ -153,7 +154,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         operands += [view, axes]
     with np.errstate(all="ignore"):
         result = np.einsum(*operands, list(attrs.output), optimize=True)
-    return (np.asarray(result).astype(inputs[0].dtype),)
+    return (scalars.cast(np.asarray(result), current.dtype),)
 
 
 def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

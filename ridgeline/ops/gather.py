@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline import dtypes
+from ridgeline import dtypes, scalars
 from ridgeline.errors import DTypeError, IndexRangeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.origins import describe
@@ -176,7 +176,7 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
             joining = updates.astype(result.dtype)
             _NUMPY[attrs.mode].at(rows, indices, joining)
-    return (result.astype(base.dtype),)
+    return (scalars.cast(result, current.dtype),)
 
 
 def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:

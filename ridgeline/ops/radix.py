@@ -127,6 +127,8 @@ def expand(current: Node, source: Node) -> tuple[Node, Node]:
     axis, last = attrs.axis, len(source.shape) - 1
     turn = (*(a for a in range(last + 1) if a != axis), axis)
     rows = permute(source, turn) if axis != last else source
+    if source.dtype.kind == "float" and source.dtype.itemsize == 1:
+        rows = cast(rows, dtypes.float16)  # which holds every 8-bit float
     keys = node(SORT_KEY, (rows,), KeyAttrs(attrs.descending))
     low = _ZERO_BITS.get(source.dtype, 0)
     length = bounds(rows.shape[-1])[0]
@@ -176,7 +178,5 @@ def _is_permutation(index: Node) -> bool:
 
 
 def sorts(current: Node) -> bool:
-    """True for a sort that kernels can do: all but those of 8-bit floats."""
-    dtype = current.inputs[0].dtype
-    known = bounds(current.inputs[0].shape[current.attrs.axis])[1] < 1 << 31
-    return current.op is SORT and known and not (dtype.kind == "float" and dtype.itemsize == 1)
+    """True for a sort that kernels can do: all but those of rows beyond 32-bit places."""
+    return current.op is SORT and bounds(current.inputs[0].shape[current.attrs.axis])[1] < 1 << 31

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline import dtypes
+from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
@@ -101,7 +101,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         ufunc = _NUMPY[attrs.monoid]
         extra = {} if initial is None else {"initial": initial}
         result = ufunc.reduce(wide, axis=attrs.axes, dtype=wide.dtype, **extra)
-    return (np.asarray(result).astype(source.dtype),)
+    return (scalars.cast(np.asarray(result), current.dtype),)
 
 
 def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline import dtypes
+from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
@@ -121,7 +121,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         else:
             ufunc: Any = np.add if attrs.monoid == "sum" else np.multiply
             result = ufunc.accumulate(turned, axis=attrs.axis, dtype=wide.dtype)
-        result = result.astype(source.dtype)
+        result = scalars.cast(result, current.dtype)
     return (np.flip(result, attrs.axis) if attrs.reverse else result,)
 
 
@@ -162,7 +162,7 @@ def _linear_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     with np.errstate(all="ignore"):
         for place in order:
             state = result[place] = factors[place] * state + terms[place]
-    return (np.moveaxis(result, 0, attrs.axis).astype(inputs[1].dtype),)
+    return (scalars.cast(np.moveaxis(result, 0, attrs.axis), current.dtype),)
 
 
 def _log_factors(current: Node) -> tuple[Node, Node]:

@@ -16,7 +16,7 @@ from ridgeline.graph.passes.simplify import simplify
 from ridgeline.loops.interpret import interpret
 from ridgeline.ops.complex import imag
 from ridgeline.ops.contract import matmul
-from ridgeline.ops.elementwise import ROWS, add, apply, mul
+from ridgeline.ops.elementwise import ROWS, add, apply, cast, mul
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.special import special
 from ridgeline.schedules.gpu.machine import H200
@@ -58,6 +58,14 @@ def test_complex_programs(name: str) -> None:
     found = values[[n for n in values if n not in inputs][-1]]
     np.testing.assert_allclose(found.view(wanted.dtype).reshape(wanted.shape), wanted, rtol=1e-10)
     compile_all(texts, "sm_90a")
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float8_e4m3fn, dtypes.float8_e5m2], ids=str)
+def test_eight_bit_floats(dtype: dtypes.DType) -> None:
+    source = leaf(TensorType((256,), dtype, "cpu"))
+    doubled = cast(mul(cast(source, dtypes.float32), cast(source, dtypes.float32)), dtype)
+    (scheduled,) = schedule([doubled], [source], H200)
+    assert all(compile_all([generate(scheduled.kernel).text], "sm_90a"))
 
 
 def test_every_function_of_the_scalar_table_compiles() -> None:

@@ -7,9 +7,10 @@ scalar access, a contiguous vector, lanes picked out of a wider one, or a gather
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.float8 import decode, encode, is_float8
 from ridgeline.codegen.llvm.lanes import Offsets, over_lanes, steady
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import (
@@ -310,6 +311,8 @@ class MemoryEmitter(ScalarEmitter):
         if buffer.dtype is dtypes.bool_:
             zero = "0" if lanes == 1 else "zeroinitializer"
             return self.instruction(f"icmp ne {kind} {raw.name}, {zero}", dtypes.bool_, flat)
+        if is_float8(buffer.dtype):
+            return decode(self, replace(flat, dtype=dtypes.uint8), buffer.dtype)
         half = vector(memory_type(buffer.dtype), lanes)
         as_float = self.instruction(f"bitcast {kind} {raw.name} to {half}", buffer.dtype, flat)
         return self.instruction(f"fpext {half} {as_float.name} to {target}", buffer.dtype, as_float)
@@ -411,6 +414,8 @@ class MemoryEmitter(ScalarEmitter):
         if buffer.dtype is dtypes.bool_:
             text = f"zext {value.type} {value.name} to {kind}"
             return self.instruction(text, buffer.dtype, value)
+        if is_float8(buffer.dtype):
+            return encode(self, value, buffer.dtype)
         half = vector(memory_type(buffer.dtype), value.lanes)
         text = f"fptrunc {value.type} {value.name} to {half}"
         rounded = self.instruction(text, buffer.dtype, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.float8 import decode, encode, is_float8
 from ridgeline.codegen.llvm.types import (
     literal,
     mangled,
@@ -369,9 +370,11 @@ class ScalarEmitter:
         return self.rounded(number, dtype)
 
     def rounded(self, a: Value, dtype: DType) -> Value:
-        """A float32 register rounded to the precision of a half type."""
+        """A float32 register rounded to the precision of a narrow type."""
         if register_dtype(dtype) is dtype:
             return a
+        if is_float8(dtype):
+            return decode(self, encode(self, a, dtype), dtype)
         narrow = vector(memory_type(dtype), a.lanes)
         small = self.instruction(f"fptrunc {a.type} {a.name} to {narrow}", dtype, a)
         return self.instruction(f"fpext {narrow} {small.name} to {a.type}", dtype, a, small)

@@ -1,6 +1,6 @@
 """LLVM's spelling of our element types, literals and scalar operations.
 
-Half-precision floats live in registers as float32 and are rounded when they are stored or cast;
+Narrow floats live in registers as float32 and are rounded when they are stored or cast;
 booleans live in registers as i1 and in memory as bytes.
 """
 
@@ -29,7 +29,8 @@ def memory_type(dtype: DType) -> str:
 
 def register_dtype(dtype: DType) -> DType:
     """The type an element is computed in."""
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+    narrow = dtype.kind == "float" and dtype.itemsize < 4
+    return dtypes.float32 if narrow else dtype
 
 
 @lru_cache(maxsize=64)
