@@ -86,12 +86,13 @@ class Lifted:
     because `math.sqrt` and the like would read a float's value without anybody noticing.
     """
 
-    __slots__ = ("derived", "getter", "value")
+    __slots__ = ("asked", "derived", "getter", "value")
 
     def __init__(self, getter: Callable[[], float], value: float) -> None:
         self.getter, self.value = getter, value
         # what was computed from it and constants: the same expression is one input of a program
         self.derived: dict[tuple[Any, ...], Lifted] = {}
+        self.asked: set[tuple[int, str]] = set()  # what captures (by id) have written down
 
     def node(self, dtype: DType) -> Node:
         """The leaf through which a capture reads this number."""
@@ -105,7 +106,8 @@ class Lifted:
     def _answer(self, question: Callable[[float], Any], text: str) -> Any:
         """What holds of the number now; the capture is valid while the answer is the same."""
         answer = question(self.value)
-        if modes.capture is not None:
+        if modes.capture is not None and (id(modes.capture), text) not in self.asked:
+            self.asked.add((id(modes.capture), text))
             getter = self.getter
             modes.capture.require(
                 lambda: bool(_same(question(getter()), answer)), f"{text} is {answer!r}"
@@ -147,7 +149,9 @@ def _comparison(name: str, symbol: str) -> Callable[[Lifted, Any], bool]:
 
     def method(self: Lifted, other: Any) -> bool:
         right = _reader(other)
-        return bool(self._answer(lambda v: compare(v, right()), f"a number {symbol} {other!r}"))
+        which = f"{id(other)} " if isinstance(other, Lifted) else ""
+        text = f"a number {symbol} {which}{other!r}"
+        return bool(self._answer(lambda v: compare(v, right()), text))
 
     return method
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import bindings, call, failure, function
-from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
+from ridgeline.runtime.cuda.steps import KernelStep, Step
 from ridgeline.runtime.cuda.stream import Stream
 
 MOST_GRAPHS = 6
@@ -77,26 +77,35 @@ def _last_node(stream: Stream) -> Any:
 class Graphs:
     """The graphs of one plan on one stream, by the addresses they hold."""
 
-    def __init__(self, steps: Sequence[Step], words: Words) -> None:
-        self._steps, self._words = steps, words
-        self._graphs: OrderedDict[tuple[int, ...], Graph] = OrderedDict()
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self._graphs: OrderedDict[tuple[int, ...], tuple[Graph, tuple[int, ...]]] = OrderedDict()
+        self._last: tuple[tuple[int, ...], Graph] | None = None
         self.captured = self.updated = 0
 
-    def launch(self, addresses: Sequence[int], stream: Stream) -> None:
-        """Launch the plan over these addresses; the words hold them already."""
-        key = tuple(addresses)
+    def find(self, key: tuple[int, ...]) -> Graph | None:
+        """The graph over the addresses that a key stands for."""
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
         found = self._graphs.get(key)
         if found is None:
-            found = self._adapted(key, stream)
-            self._graphs[key] = found
-        else:
-            self._graphs.move_to_end(key)
-        found.launch(stream)
+            return None
+        self._graphs.move_to_end(key)
+        self._last = (key, found[0])
+        return found[0]
 
-    def _adapted(self, key: tuple[int, ...], stream: Stream) -> Graph:
+    def make(self, key: tuple[int, ...], addresses: tuple[int, ...], stream: Stream) -> Graph:
+        """A graph over the addresses of all slots, which the plan's words hold already."""
+        made = self._adapted(addresses, stream)
+        self._graphs[key] = made, addresses
+        self._last = (key, made)
+        return made
+
+    def _adapted(self, addresses: tuple[int, ...], stream: Stream) -> Graph:
         if len(self._graphs) >= MOST_GRAPHS:
-            before, oldest = self._graphs.popitem(last=False)
-            changed = {n for n, (old, new) in enumerate(zip(before, key)) if old != new}
+            _, (oldest, before) = self._graphs.popitem(last=False)
+            changed = {n for n, (old, new) in enumerate(zip(before, addresses)) if old != new}
             numbers = oldest.changes(changed)
             if numbers is not None:
                 oldest.update(numbers)

@@ -86,8 +86,15 @@ class Plan:
         with self._lock:
             held, addresses, scratch = self._bind(inputs, reused, stream)
             if self._captures and self._ran:
-                self._graphs(stream).launch(addresses, stream)
+                graphs = self._graphs(stream)
+                key = (*addresses, scratch.address)
+                graph = graphs.find(key)
+                if graph is None:
+                    self._fill(addresses, scratch)
+                    graph = graphs.make(key, self._words.all(), stream)
+                graph.launch(stream)
             else:
+                self._fill(addresses, scratch)
                 for step in self.steps:
                     if isinstance(step, HostStep):
                         step.run(held)
@@ -106,7 +113,8 @@ class Plan:
         stream = self.device.stream
         self.device.activate()
         with self._lock:
-            held, _, _ = self._bind(inputs, _NOTHING, stream)
+            held, addresses, scratch = self._bind(inputs, _NOTHING, stream)
+            self._fill(addresses, scratch)
             return [self._seconds(step, held, stream) for step in self.steps]
 
     def _seconds(self, step: Step, held: Sequence[Any], stream: Stream) -> float:
@@ -128,33 +136,39 @@ class Plan:
     def _bind(
         self, inputs: Sequence[Any], reused: Mapping[int, Any], stream: Stream
     ) -> tuple[list[Any], list[int], DeviceBuffer]:
-        """Memory for all slots, and their addresses where kernels read them."""
+        """Memory for all slots; the addresses of what is given and made, and the arena."""
         slots, name = self._slots, self.device.name
-        numbers = [n for n, m in enumerate(inputs) if m.device == "cpu" and m.nbytes <= NUMBER]
         scratch = arena(stream, slots.arena_bytes + slots.workspace_bytes)
-        base = scratch.address
-        held = [self._present(m, name, stream) for m in inputs]
-        held += [
-            m if (m := reused.get(n)) and m.writable_on(stream) else allocate(stream, size)
-            for n, size in enumerate(slots.made)
-        ]
-        addresses = [m.address for m in held]
+        held: list[Any] = []
+        numbers: list[int] = []
+        for memory in inputs:
+            if memory.device is not name or memory.stream is not stream:
+                if memory.device == "cpu" and memory.nbytes <= NUMBER:
+                    numbers.append(len(held))
+                else:
+                    memory = self._present(memory, stream)
+            held.append(memory)
+        for number, size in enumerate(slots.made):
+            memory = reused.get(number) if reused else None
+            fits = memory is not None and memory.writable_on(stream)
+            held.append(memory if fits else allocate(stream, size))
+        addresses = [memory.address for memory in held]
         if numbers:
             start = self._numbers(b"".join([_padded(inputs[n]) for n in numbers]), stream)
             for place, number in enumerate(numbers):
                 addresses[number] = start + place * NUMBER
-        addresses += [base + offset for _, offset in slots.arena]
-        addresses.append(base + slots.arena_bytes)
-        self._words.fill(addresses)
         return held, addresses, scratch
 
-    def _present(self, memory: Any, name: str, stream: Stream) -> Any:
-        """Memory on this device in the stream's order; a copy of what is too large to be packed."""
-        if memory.device == name:
-            if memory.stream is not stream:
-                memory.used_on(stream)
-            return memory
-        if memory.device == "cpu" and memory.nbytes <= NUMBER:
+    def _fill(self, addresses: Sequence[int], scratch: DeviceBuffer) -> None:
+        """Put the addresses of all slots where kernels read them."""
+        base, slots = scratch.address, self._slots
+        placed = [base + offset for _, offset in slots.arena]
+        self._words.fill([*addresses, *placed, base + slots.arena_bytes])
+
+    def _present(self, memory: Any, stream: Stream) -> Any:
+        """Memory on this device in the stream's order; a copy of what lies elsewhere."""
+        if memory.device == self.device.name:
+            memory.used_on(stream)
             return memory
         from ridgeline.runtime.cuda.space import DeviceSpace
 
@@ -177,7 +191,7 @@ class Plan:
         if found is None:
             if len(self.graphs) >= _MOST_STREAMS:
                 self.graphs.clear()
-            found = self.graphs[id(stream)] = Graphs(self.steps, self._words)
+            found = self.graphs[id(stream)] = Graphs(self.steps)
         return found
 
 

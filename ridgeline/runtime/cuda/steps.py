@@ -32,6 +32,10 @@ class Words:
     def __getitem__(self, slot: int) -> int:
         return self._words[slot]
 
+    def all(self) -> tuple[int, ...]:
+        """The addresses of all slots."""
+        return tuple(self._words)
+
     def fill(self, addresses: Sequence[int]) -> None:
         """The addresses of all slots from the first on."""
         self._words[: len(addresses)] = array("Q", addresses)
