@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.fuzz.agree import judge
 from tests.fuzz.generate import generate
 from tests.fuzz.shrink import fails_like, shrink
@@ -18,16 +20,24 @@ def ways_for(seed: int, place: str = "cpu") -> tuple[str, ...]:
     return (*plain, "eager") if seed % _COMPILE_EACH_OP == 0 else plain
 
 
-def examine(seed: int, size: int = 8, place: str = "cpu") -> str | None:
-    """What is wrong with the program of a seed and a short program that shows it, or None."""
+def find(seed: int, size: int = 8, place: str = "cpu") -> tuple[str, Callable[[], str]] | None:
+    """What is wrong with the program of a seed, and how to get a short one that shows it."""
     try:
         program = generate(seed, size)
         finding = judge(program, ways_for(seed, place), place)
     except Rejected:
         return None
     except AssertionError as error:  # the interpreter refuses a statement
-        return f"{error}\n{error.__cause__!r}"
+        said = f"{error}\n{error.__cause__!r}"
+        return said, lambda: ""
     if finding is None:
         return None
-    smallest = shrink(program, fails_like(finding, place))
-    return f"{finding}\n{smallest.text('cuda' if place == 'cuda' else 'cpu')}"
+    fails = fails_like(finding, place)
+    device = "cuda" if place == "cuda" else "cpu"
+    return str(finding), lambda: shrink(program, fails).text(device)
+
+
+def examine(seed: int, size: int = 8, place: str = "cpu") -> str | None:
+    """What is wrong with the program of a seed and a short program that shows it, or None."""
+    found = find(seed, size, place)
+    return None if found is None else f"{found[0]}\n{found[1]()}"

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 BATCH = 100
 LONGEST = 300  # seconds a program may take, shrinking included
+_GRACE = 5  # seconds after the end of a search that a program at work has
 
 
 class Search:
@@ -52,10 +53,16 @@ class Search:
         """One worker's life; the seed to go on with."""
         words, variables = self.command(first, end), self._environment()
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=variables) as child:
+            left = self.deadline + _GRACE - time.monotonic()
+            watch = threading.Timer(min(left, threading.TIMEOUT_MAX), child.terminate)
+            watch.start()
             at, lines = self._listen(child)
+            watch.cancel()
         if at is None:
             raise SystemExit(f"a worker did not start: {child.returncode}")
         if child.returncode == -signal.SIGTERM and time.monotonic() >= self.deadline:
+            if lines:  # a fault that was not shrunk any more
+                self._settle(at, lines)
             return end
         if child.returncode:
             lines.append(f"fault: seed {at} ended its process with {child.returncode}")
@@ -109,13 +116,15 @@ class Search:
 
 def run_batch(first: int, count: int, size: int, place: str) -> int:
     """Judge programs one after another, saying which before each."""
-    from tests.fuzz.search import examine
+    from tests.fuzz.search import find
 
     for seed in range(first, first + count):
         print(f"seed {seed}", flush=True)
         faulthandler.dump_traceback_later(LONGEST, exit=True)  # a program that hangs is a fault
-        fault = examine(seed, size, place)
+        found = find(seed, size, place)
+        if found is not None:
+            said, shrunk = found
+            print(f"fault: seed {seed}, {said}", flush=True)
+            print(shrunk(), flush=True)
         faulthandler.cancel_dump_traceback_later()
-        if fault is not None:
-            print(f"fault: seed {seed}, {fault}", flush=True)
     return 0
