@@ -7,12 +7,13 @@ are, two kernels that read the same memory are many times faster than one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Alloc, Buffer, For, Load, Seq, Stmt
 from ridgeline.loops.lower import Lowered
-from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu.machine import GpuMachine
 
@@ -30,10 +31,12 @@ def reason_to_part(lowered: Lowered, gpu: GpuMachine) -> str:
     columns = prod(int(axis.extent) for axis in lowered.inner)
     if columns <= _SHORT or rows >= gpu.multiprocessors * _ROWS_OF_A_BLOCK:
         return ""
+    if not _stages_depend(lowered.body):
+        return ""
     aside = _rows_lie_side_by_side(lowered)
     blocks = rows // _ROWS_OF_A_BLOCK if aside else rows
     kept = columns <= _HELD and not aside
-    if blocks >= gpu.multiprocessors or kept or not _stages_depend(lowered.kernel.body):
+    if blocks >= gpu.multiprocessors or kept:
         return ""
     return f"{rows} rows of {columns} elements, read more than once, would leave the GPU idle"
 
@@ -42,9 +45,21 @@ def _rows_lie_side_by_side(lowered: Lowered) -> bool:
     """True where neighbours in memory belong to different rows."""
     if not lowered.rows:
         return False
-    row, column = lowered.rows[-1].name, lowered.inner[-1].name
-    touched = [a for a in accesses(lowered.kernel) if a.stride(column) != 0]
-    return sum(a.stride(row) == 1 for a in touched) > sum(a.stride(column) == 1 for a in touched)
+    row, columns = lowered.rows[-1].name, {axis.name for axis in lowered.inner}
+    across = along = 0
+    for load in _loads(lowered.body):
+        if load.index and any(columns & free_vars(part) for part in load.index):
+            last = free_vars(load.index[-1])
+            across += row in last
+            along += bool(columns & last)
+    return across > along
+
+
+def _loads(body: Stmt) -> Iterator[Load]:
+    for statement in ir.statements(body):
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(expr, Load):
+                yield expr
 
 
 def _stages_depend(body: Stmt) -> bool:
@@ -56,12 +71,5 @@ def _stages_depend(body: Stmt) -> bool:
         if not isinstance(body, (For, Alloc)):
             return False
         body = body.body
-    return any(
-        isinstance(stage, For)
-        and any(
-            isinstance(e, Load) and e.buffer in scratch
-            for s in ir.statements(stage)
-            for e in ir.subexpressions(*ir.expressions(s))
-        )
-        for stage in body.body
-    )
+    loops = [stage for stage in body.body if isinstance(stage, For)]
+    return any(load.buffer in scratch for stage in loops for load in _loads(stage))
