@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 
@@ -41,7 +42,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     dot = best_dot(kernel, touched, row_sizes, inner_sizes, machine)
     if dot is not None and dot.cycles < cycles:
         return [*fused, *dot_steps(dot, row_sizes)]
-    chosen = _tile_steps(tile, panel, row_sizes, inner_sizes)
+    streamed_by = _beyond_cache(touched, row_sizes | inner_sizes, machine)
+    chosen = _tile_steps(tile, panel, row_sizes, inner_sizes, streamed_by)
     return [*fused, *chosen, *_unrolled_sum(tile, touched, inner_sizes, machine)]
 
 
@@ -95,9 +97,25 @@ def best_tile(
     return best
 
 
+def _beyond_cache(touched: list[Access], sizes: dict[str, int], machine: Machine) -> list[str]:
+    """The axes of the largest operand or result, if the last cache is soon full of it."""
+
+    def footprint(access: Access) -> int:
+        return prod(n for a, n in sizes.items() if access.stride(a)) * access.buffer.dtype.itemsize
+
+    largest = max(touched, key=footprint)
+    soon = footprint(largest) > machine.l3_bytes // 4
+    return [n for n in sizes if largest.stride(n)] if soon else []
+
+
 def _tile_steps(
-    tile: Tile, panel: Panel | None, rows: dict[str, int], inner: dict[str, int]
+    tile: Tile,
+    panel: Panel | None,
+    rows: dict[str, int],
+    inner: dict[str, int],
+    streamed: Collection[str] = (),
 ) -> list[Step]:
+    """Steps for a tile; what `streamed` axes index is read once, by all tiles that need it."""
     chosen: list[Step] = []
     if panel is not None and panel.block < rows[panel.shared_by[0]]:
         chosen = [Split(panel.shared_by[0], panel.block)]
@@ -106,8 +124,9 @@ def _tile_steps(
     cut = {n: f for n, f in factors.items() if n in rows and f < rows[n]}
     whole = [n for n in factors if n in rows and n not in cut]
     ragged = [n for n in cut if rows[n] % cut[n]]
+    first = sorted(rows, key=lambda n: bool(streamed) and n not in streamed)
     # a ragged loop has two bodies, so the loops around it must be outside before it is cut
-    order = [n for n in rows if n not in ragged] + ragged
+    order = [n for n in first if n not in ragged] + [n for n in first if n in ragged]
     if panel is not None:  # tiles that share the packed strip run one after another
         late = [n for n in rows if n in panel.shared_by or n in whole]
         order = [n for n in rows if n not in late and n != tile.vector] + [tile.vector, *late]

@@ -21,6 +21,7 @@ from ridgeline.loops.build import add
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Alloc, For, Load, Store, Var, statements
 from ridgeline.loops.printer import print_kernel
+from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.schedules import panels
 from ridgeline.schedules.machine import Machine
 
@@ -182,3 +183,26 @@ def test_every_line_of_a_step_is_asked_for_once() -> None:
     assert found.offsets == (0, 64, 128, 156)
     assert found.load.index == (add(k, ir.index(AHEAD)), ir.index(3))
     assert not list(ahead_of(replace(loop, extent=ir.index(100), body=lanes), 1 << 20))
+
+
+@pytest.mark.parametrize("channels,result,order", [
+    (256, 64, ("b", "p", "n")), (64, 256, ("b", "n", "p")),
+])  # fmt: skip
+def test_what_no_cache_holds_is_read_once(
+    channels: int, result: int, order: tuple[str, ...]
+) -> None:
+    """Images under a 1×1 window: the larger of operand and result decides what runs outside."""
+    given = [
+        leaf(TensorType(shape, dtypes.float32))
+        for shape in ((8, channels, 3136), (result, channels))
+    ]
+    maps = tuple(map(axis, (0, 3, 2))), tuple(map(axis, (1, 3)))
+    product = contract(*given, ContractAttrs((8, result, 3136, channels), (0, 1, 2), *maps))
+    (compiled,) = lower_graph([product], given, WIDE).kernels
+    tasks = []
+    body = compiled.kernel.body
+    while isinstance(body, For) and body.kind == "parallel":
+        tasks.append(body.name.partition(".")[0])
+        body = body.body
+    names = {"m0": "b", "m1": "p", "n": "n"}
+    assert tuple(names[t] for t in tasks) == order
