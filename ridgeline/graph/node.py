@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from weakref import ref
 
 from ridgeline.dtypes import DType
@@ -37,9 +37,30 @@ class TensorType:
         return f"{self.dtype.name}[{', '.join(map(str, self.shape))}]{place}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Attrs:
     """Base of the typed attributes of an op, compared by value; ops without any have `NO_ATTRS`."""
+
+    __slots__ = ("hashed",)
+
+
+A = TypeVar("A", bound=Attrs)
+
+
+def hashed_once(kind: type[A]) -> type[A]:
+    """Attributes that many nodes share keep their hash: every node asks for it three times."""
+    compute = kind.__hash__
+
+    def hashed(self: A) -> int:
+        try:
+            return self.hashed  # type: ignore[attr-defined, no-any-return]
+        except AttributeError:
+            value = compute(self)
+            object.__setattr__(self, "hashed", value)
+            return value
+
+    kind.__hash__ = hashed  # type: ignore[assignment]
+    return kind
 
 
 Infer: TypeAlias = Callable[[Sequence[TensorType], Any], tuple[TensorType, ...]]
@@ -129,22 +150,30 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
     operands = tuple(inputs)
     key = (op, operands, attrs)
     entry = _table.get(key)
-    found = None if entry is None else entry()
-    if found is None:
-        types = [i.types[0] for i in operands]
-        if len(types) > 1 and not op.mixes_devices:
-            home = types[0].device
-            for kind in types:
-                if kind.device is not home and kind.device != home:
-                    from ridgeline.graph.placement import together
+    if entry is not None:
+        found = entry()
+        if found is not None:
+            return found
+    types: Sequence[TensorType]
+    if len(operands) == 1:  # spelled out, since a comprehension is a call
+        types = operands[0].types[:1]
+    elif len(operands) == 2:
+        types = operands[0].types[0], operands[1].types[0]
+    else:
+        types = [operand.types[0] for operand in operands]
+    if len(types) > 1 and not op.mixes_devices:
+        home = types[0].device
+        for kind in types:
+            if kind.device is not home and kind.device != home:
+                from ridgeline.graph.placement import together
 
-                    return node(op, together(op.name, operands), attrs)
-        made = op.infer(types, attrs)
-        if len(made) == 1 and operands and made[0] is types[-1]:
-            made = operands[-1].types[:1]  # which is that tuple itself where there is one output
-        found = _new(op, operands, attrs, made)
-        _remember(key, found)
-    return found
+                return node(op, together(op.name, operands), attrs)
+    made = op.infer(types, attrs)
+    if len(made) == 1 and operands and made[0] is types[-1]:
+        made = operands[-1].types[:1]  # which is that tuple itself where there is one output
+    fresh = _new(op, operands, attrs, made)
+    _remember(key, fresh)
+    return fresh
 
 
 def _new(op: Op, inputs: tuple[Node, ...], attrs: Any, types: tuple[TensorType, ...]) -> Node:

@@ -9,7 +9,7 @@ axis of the output gradient gives a contraction again, over a padded gradient.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from ridgeline import scalars
 from ridgeline.errors import DTypeError, ShapeError
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, hashed_once, leaf, node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add
@@ -46,6 +46,7 @@ class AxisMap:
         return self.terms[0][0] if single else None
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class ContractAttrs(Attrs):
     """Sizes of the iteration axes, which of them the output has, and the operands' index maps."""
@@ -54,15 +55,6 @@ class ContractAttrs(Attrs):
     output: tuple[int, ...]
     left: tuple[AxisMap, ...]
     right: tuple[AxisMap, ...]
-    # graphs look nodes up by their attributes, and these are the largest: hashed once
-    hashed: int = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        value = hash((self.extents, self.output, self.left, self.right))
-        object.__setattr__(self, "hashed", value)
-
-    def __hash__(self) -> int:
-        return self.hashed
 
 
 def axis(number: int) -> AxisMap:

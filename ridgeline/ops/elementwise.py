@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -77,17 +78,19 @@ def _infer(row: ScalarOp, types: Sequence[TensorType], attrs: Attrs) -> tuple[Te
     if alike and row.result == "same" and last.dtype.kind in row.kinds:
         return (last,)  # the common case, without a search
     shape, device = last.shape, last.device
-    if any(t.shape != shape for t in types):
-        shapes = " and ".join(str(list(t.shape)) for t in types)
-        raise ShapeError(f"{row.name} needs operands of one shape, got {shapes}")
+    for kind in types:
+        if kind.shape is not shape and kind.shape != shape:
+            shapes = " and ".join(str(list(t.shape)) for t in types)
+            raise ShapeError(f"{row.name} needs operands of one shape, got {shapes}")
     operands = types[1:] if row.name == "select" else types
-    if any(t.dtype is not operands[0].dtype for t in operands):
-        names = ", ".join(t.dtype.name for t in operands)
-        raise DTypeError(f"{row.name} needs operands of one element type, got {names}")
-    if operands[0].dtype.kind not in row.kinds:
-        raise DTypeError(f"{row.name} is not defined for {operands[0].dtype.name}")
-    dtype = scalars.result_type(row, tuple(t.dtype for t in types))
-    return (TensorType(shape, dtype, device),)
+    for kind in operands:
+        if kind.dtype is not last.dtype:
+            names = ", ".join(t.dtype.name for t in operands)
+            raise DTypeError(f"{row.name} needs operands of one element type, got {names}")
+    if last.dtype.kind not in row.kinds:
+        raise DTypeError(f"{row.name} is not defined for {last.dtype.name}")
+    dtype = scalars.result_type(row, tuple([t.dtype for t in types]))
+    return (last if dtype is last.dtype else TensorType(shape, dtype, device),)
 
 
 def vjp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[Node | None]]:
@@ -133,7 +136,7 @@ def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
     return Op(
         row.name,
         "pointwise",
-        lambda types, attrs: _infer(row, types, attrs),
+        partial(_infer, row),
         value,
         vjp_from(conjugated(derivative)) if derivative else None,
         jvp_from(derivative) if derivative else None,
@@ -154,6 +157,12 @@ def constant(
     else:
         assert not isinstance(value, complex)
         text = repr(float(value)) if dtype.kind == "float" else str(int(value))
+    return _literal(text, dtype, device)
+
+
+@lru_cache(maxsize=1024)
+def _literal(text: str, dtype: DType, device: str) -> Node:
+    # kept, since most graphs are made of the same few
     return node(CONSTANT, (), ConstantAttrs(text, dtype, device))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, DTypeError, ShapeError
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, hashed_once, node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.scalars import Array
 
@@ -38,6 +38,7 @@ class PermuteAttrs(Attrs):
     order: tuple[int, ...]
 
 
+@hashed_once
 @dataclass(frozen=True, slots=True)
 class BroadcastAttrs(Attrs):
     """Input axis i lies along output axis `axes[i]`; it has that size, or size 1."""
@@ -92,18 +93,16 @@ def broadcast(a: Node, shape: tuple[Size, ...], axes: tuple[int, ...]) -> Node:
     """Repeat along new axes and along axes of size 1."""
     if axes == tuple(range(len(shape))) and a.shape == shape:
         return a
-    return node(BROADCAST, (a,), BroadcastAttrs(shape, axes))
+    return node(BROADCAST, (a,), _broadcast_attrs(shape, axes))
 
 
 def broadcast_scalar(a: Node, shape: tuple[Size, ...]) -> Node:
     """Repeat a zero-dimensional node over a shape."""
-    return node(BROADCAST, (a,), _over(shape)) if shape else a
+    return node(BROADCAST, (a,), _broadcast_attrs(shape, ())) if shape else a
 
 
-@lru_cache(maxsize=1024)
-def _over(shape: tuple[Size, ...]) -> BroadcastAttrs:
-    # numbers are repeated so often that even making the attributes would count
-    return BroadcastAttrs(shape, ())
+# made so often that even making the attributes would count
+_broadcast_attrs = lru_cache(maxsize=4096)(BroadcastAttrs)
 
 
 def broadcast_to(a: Node, shape: tuple[Size, ...]) -> Node:

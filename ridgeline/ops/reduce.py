@@ -71,7 +71,7 @@ def arg_reduce(a: Node, monoid: str, axis: int, index: DType = dtypes.int64) -> 
 
 def kept_axes(rank: int, axes: Sequence[int]) -> tuple[int, ...]:
     """The axes that a reduction leaves."""
-    return tuple(axis for axis in range(rank) if axis not in axes)
+    return tuple([axis for axis in range(rank) if axis not in axes])
 
 
 def expand_back(reduced: Node, shape: tuple[Size, ...], axes: Sequence[int]) -> Node:
@@ -83,7 +83,7 @@ def _infer(types: Sequence[TensorType], attrs: ReduceAttrs) -> tuple[TensorType,
     source = types[0]
     if source.dtype.kind not in _KINDS[attrs.monoid]:
         raise DTypeError(f"{attrs.monoid} is not defined for {source.dtype.name}")
-    shape = tuple(source.shape[a] for a in kept_axes(len(source.shape), attrs.axes))
+    shape = tuple([source.shape[a] for a in kept_axes(len(source.shape), attrs.axes)])
     return (TensorType(shape, source.dtype, source.device),)
 
 
