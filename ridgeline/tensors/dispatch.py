@@ -45,6 +45,7 @@ from ridgeline.tensors.tensor import Tensor, as_view, check_device, owned, read,
 from ridgeline.tracing.guards import Lifted
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
+_SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
 _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
 
 
@@ -89,8 +90,10 @@ class Operands:
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with nodes in place of tensors."""
-        values = [self.take(a) for a in args]
-        named = {k: self.take(v) for k, v in kwargs.items()} if kwargs else kwargs
+        values = [a if type(a) in _SIMPLE else self.take(a) for a in args]
+        named = kwargs
+        if kwargs:
+            named = {k: v if type(v) in _SIMPLE else self.take(v) for k, v in kwargs.items()}
         if self.mode >= GRAPH:
             self.mode = GRAPH
             if not modes.gradients:
@@ -177,7 +180,7 @@ def check_dtype(dtype: Any) -> None:
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`; dtype= checked."""
     check_dtype(kwargs.get("dtype"))
-    if not any(k in _SPELLINGS and k not in names for k in kwargs):
+    if kwargs.keys().isdisjoint(_SPELLINGS):
         return kwargs
     return {_spelling(k, names): v for k, v in kwargs.items()}
 
@@ -414,9 +417,10 @@ def _ordinary(first: Tensor, second: Any) -> tuple[Any, Any, int]:
         if second._track is not cell2 or cell2.rare is not None or cell2.capture is not capture:
             return None, None, -1
         if cell2.mode != mode:
-            if CUT in (mode, cell2.mode):
+            highest = max(mode, cell2.mode)
+            if highest == GRAPH and CUT in (mode, cell2.mode):  # one of them is to be cut off
                 return None, None, -1
-            mode = max(mode, cell2.mode)
+            mode = highest
         other = read(second) if second._steps else cell2.node
     elif kind is not float and kind is not int:
         return None, None, -1
