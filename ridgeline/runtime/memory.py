@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -119,10 +120,16 @@ class Pool:
                 self._peak = self._in_use
         return address, size
 
-    def give_back(self, address: int, size: int) -> None:
+    def give_back(
+        self,
+        address: int,
+        size: int,
+        large: int = LARGE,  # bound here: when the interpreter ends, the module's names go first
+        ending: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
         """Return a block. Large ones are sorted in at once, so that the cap holds."""
         self._returned.append((address, size))
-        if size >= LARGE and self._lock.acquire(blocking=False):
+        if size >= large and not ending() and self._lock.acquire(blocking=False):
             try:
                 self._sort_returned()
             finally:
