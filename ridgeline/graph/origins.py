@@ -98,8 +98,9 @@ def stamp(node: Node, mark: Mark | None) -> None:
     if mark is None:
         return
     if node.origins:
-        if mark not in node.origins and len(node.origins) < MOST_ORIGINS:
-            node.origins = (*node.origins, mark)
+        if node.origins[0] != mark:  # the last place comes first: errors are about that one
+            others = [known for known in node.origins if known != mark]
+            node.origins = (mark, *others[: MOST_ORIGINS - 1])
         return
     marks = (mark,)
     node.origins = marks

@@ -142,6 +142,14 @@ def test_nodes_remember_where_they_were_made():
         assert origin.file == __file__ and "softmax" in origin.source
 
 
+def test_errors_name_the_place_where_an_equal_tensor_was_made_last():
+    earlier = [rl.ones(2), rl.ones(3)]
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.raises(rl.RidgelineError) as caught:
+        rl.ones(2) + rl.ones(3)
+    assert f"test_surface.py:{line}" in caught.value.note and len(earlier) == 2
+
+
 def test_gradients_inherit_origins():
     w = rl.ones(2, requires_grad=True)
     y = (w.exp() * 3).sum()
