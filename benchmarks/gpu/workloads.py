@@ -104,6 +104,24 @@ def _heads(*shape: int) -> list[Any]:
     return [_normal(*shape) for _ in range(3)]
 
 
+def _convolutions(lib: Any) -> Function:
+    """Two 3×3 convolutions with a ReLU between them; inputs and results have channels first."""
+
+    def run(x: Any, v: Any, w: Any) -> Any:
+        functional = lib.nn.functional
+        if lib.__name__ == "torch":  # its best setting
+            x = x.contiguous(memory_format=lib.channels_last)
+        inner = functional.relu(functional.conv2d(x, v, padding=1))
+        return functional.conv2d(inner, w, padding=1)
+
+    return run
+
+
+def _image_and_filters() -> list[Any]:
+    filters = [_normal(128, 128, 3, 3) / np.float32(1152**0.5) for _ in range(2)]
+    return [_normal(128, 128, 56, 56), *filters]
+
+
 def _lenet_inference(lib: Any) -> Function:
     model = lenet_step.network(lib.nn)
     weights = lenet_step.inputs()
@@ -187,6 +205,16 @@ _ALL = [
         "attention_backward", lambda: [*_heads(16, 12, 1024, 64), _normal(16, 12, 1024, 64)],
         _gradients(_attention, 3),
         flops=3.5 * 2 * 2 * 16 * 12 * 1024 * 1024 * 64 / 2,
+    ),
+    Workload(
+        "convolutions", _image_and_filters, _convolutions,
+        flops=2.0 * 2 * 128 * 128 * 56 * 56 * 1152,
+    ),
+    Workload(
+        "convolutions_backward",
+        lambda: [*_image_and_filters(), _normal(128, 128, 56, 56)],
+        _gradients(_convolutions, 3),
+        flops=3.0 * 2 * 2 * 128 * 128 * 56 * 56 * 1152,
     ),
     Workload(
         "lenet_inference", lambda: [_normal(1, 1, 32, 32)], _lenet_inference, "float32",
