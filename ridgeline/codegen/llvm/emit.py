@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.across import lies_across, store_across
 from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
+from ridgeline.codegen.llvm.far import emit_far, library_call
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.prefetch import ahead_of
@@ -415,6 +416,9 @@ class KernelEmitter(MemoryEmitter):
 
     def _operands(self, expr: Expr, guard: Expr | None) -> list[tuple[Expr, Expr | None]]:
         if isinstance(expr, Op):
+            called = library_call(expr)
+            if called is not None:
+                return [(a, guard) for a in (expr.args[0], *called.args, expr.args[2])]
             if expr.name == "guarded":
                 condition, chosen, other = expr.args
                 inner = condition if guard is None else logical_and(guard, condition)
@@ -464,6 +468,9 @@ class KernelEmitter(MemoryEmitter):
         if isinstance(expr, Load):
             return self._load(expr, guard)
         assert isinstance(expr, Op)
+        called = library_call(expr)
+        if called is not None:
+            return emit_far(self, called.name, *operands)
         return self.apply(expr.name, expr.dtype, *operands)
 
     def _load(self, load: Load, guard: Expr | None) -> Value:
