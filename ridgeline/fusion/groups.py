@@ -14,11 +14,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from ridgeline.dtypes import float64
 from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.replacing import Replacing, kernel_order, store_order
-from ridgeline.fusion.sizes import elements, nbytes
+from ridgeline.fusion.sizes import elements, is_costly, nbytes
 from ridgeline.fusion.values import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
@@ -34,6 +35,7 @@ from ridgeline.scalars import COSTLY
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
 _LOOKED_FOR = 8  # operations to find out whether an element of what is spread out is there
+_PER_ELEMENT = 128  # operations, where every thread computes an `_is_number` before its elements
 _OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(COSTLY, 8)}
 
 
@@ -187,7 +189,7 @@ class Fuser:
         several = any(_source(v) is not source for v in ordered)
         inside = set(ordered)
         read: set[Node] = set()
-        work = 0.0
+        work = before = 0.0
         seen: set[Node] = set()
         folds: list[Node] = []
         stack = list(ordered)
@@ -206,6 +208,8 @@ class Fuser:
             if several and (node.op in ORDERED or self.apart(node)):
                 raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
+            if self.roofline.recompute and _is_number(node):
+                before += _PER_ELEMENT * max(map(elements, ordered))
             stack.extend(node.inputs)
         folds.sort(key=self.position.__getitem__)
         name = _name(ordered, folds)
@@ -221,7 +225,8 @@ class Fuser:
             if reason:
                 raise NotFusable(reason)
         moved = sum(map(nbytes, read)) + sum(map(nbytes, stored))
-        seconds = self.roofline.launch_seconds + max(
+        seconds = self.roofline.launch_seconds + before / self.roofline.flops_per_second
+        seconds += max(
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
         )
         return Group(next(self.numbers), ordered, frozenset(read), seconds, lowered)
@@ -348,6 +353,11 @@ class Fuser:
 def _source(value: Node) -> Node:
     """The node that computes a value."""
     return value.inputs[0] if value.op is PROJ else value
+
+
+def _is_number(node: Node) -> bool:
+    """True for a function of one number in float64, such as an optimizer's corrections."""
+    return elements(node) == 1 and node.dtype is float64 and is_costly(node)
 
 
 def _work(node: Node) -> float:

@@ -20,8 +20,9 @@ from ridgeline.codegen.cuda import generate
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, overlaid
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.groups import Roofline
-from ridgeline.fusion.sizes import nbytes
+from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.graph.node import Node
+from ridgeline.loops.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
@@ -159,3 +160,10 @@ def test_attention_reads_and_writes_projections_where_they_lie(traced: Any) -> N
     assert out.shape == (BATCH, LENGTH, 6, WIDTH // 6) and ct.shape == (BATCH, LENGTH, WIDTH)
     copies = [g.name for g in stages.fusion.groups if g.name in ("copy", "reshape", "permute")]
     assert not copies
+
+
+def test_corrections_of_the_optimizer_are_computed_once(traced: Any) -> None:
+    stages, _ = laid_out(traced(narrow=True, dropout=0.0, words=8192), StatedGpu())
+    powers = [k for k in stages.kernels if "pow(" in print_kernel(k.kernel)]
+    largest = max(max(map(elements, k.group.values)) for k in powers)
+    assert largest < 8192 * WIDTH  # for the embedding a kernel of one thread computes them
