@@ -22,6 +22,7 @@ from ridgeline.errors import OutOfMemoryError
 LARGE = 1 << 20  # from here on blocks are mapped, aligned to huge pages
 HUGE_PAGE = 2 << 20
 ALIGNMENT = 64
+_LITTLE = 6  # one part in so many of a block may be lost to have it in whole huge pages
 SLACK = 64  # vector code may read (never write) this far past the end of a block
 _PAGE = mmap.PAGESIZE
 
@@ -181,14 +182,19 @@ class Pool:
 
 @lru_cache(maxsize=4096)
 def block_bytes(nbytes: int) -> int:
-    """The size class for `nbytes`: eight classes to an octave; large ones in whole huge pages."""
-    if nbytes >= LARGE:
-        step = max(HUGE_PAGE, 1 << (nbytes.bit_length() - 4))
-    elif nbytes < 0:
+    """The size class for `nbytes`: eight classes to an octave.
+
+    Large ones are whole huge pages where that wastes little; otherwise their end is small pages.
+    """
+    if nbytes < 0:
         raise ValueError(f"cannot allocate {nbytes} bytes")
+    if nbytes >= LARGE:
+        whole = (nbytes + HUGE_PAGE - 1) & -HUGE_PAGE
+        if (whole - nbytes) * _LITTLE <= nbytes:
+            nbytes = whole
     else:
         nbytes += SLACK
-        step = max(ALIGNMENT, 1 << max(nbytes.bit_length() - 4, 0))
+    step = max(ALIGNMENT, 1 << max(nbytes.bit_length() - 4, 0))
     return (nbytes + step - 1) & -step
 
 

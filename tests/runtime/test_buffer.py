@@ -198,3 +198,12 @@ sys.kept = [Buffer.allocate(7 << 20), view]
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_size_classes_waste_little() -> None:
+    before = 0
+    for nbytes in range(LARGE, 40 << 20, 37_001):
+        size = block_bytes(nbytes)
+        assert max(nbytes, before) <= size <= nbytes * 7 / 6 + (nbytes >> 3)
+        assert size % 4096 == 0
+        before = size
