@@ -52,7 +52,7 @@ FAULTS = (
     Fault("memory is reused one step early", "runtime.arena", "plan_arena",
           "own.first <= ranges[i].last", "own.first < ranges[i].last"),
     Fault("a transposed value is taken for its memory", "fusion.values", "in_memory",
-          "while node.op in (RESHAPE, STOP_GRADIENT)",
+          "while node.op in (RESHAPE, STOP_GRADIENT, ALIAS)",
           'while node.op.name in ("reshape", "stop_gradient", "permute")'),
     Fault("programs are known without their attributes", "compiler", "structure",
           "(node.op.name, node.attrs, tuple", "(node.op.name, tuple"),
