@@ -145,6 +145,12 @@ def explain_program(program: Program, detail: str = "loops") -> str:
         f"temporaries: {quantity(layout.arena_bytes, 'B')} of arena for "
         f"{quantity(layout.peak_live, 'B')} alive at the peak",
     ]
+    if layout.in_place:
+        replaced = sum(layout.made[number] for number, _ in layout.in_place)
+        text.append(
+            "results that may lie over the inputs they replace: "
+            f"{len(layout.in_place)}, {quantity(replaced, 'B')}"
+        )
     for call in layout.calls:
         if isinstance(call, JoinedCall):
             names = Counter(call.parts)

@@ -49,6 +49,13 @@ def test_memory_is_kept_from_call_to_call() -> None:
     np.testing.assert_array_equal(x.numpy(), np.arange(64) * 32.0)
 
 
+def test_explain_says_what_is_overwritten() -> None:
+    x = state()
+    step = doubler(x)
+    step()
+    assert "results that may lie over the inputs they replace: 1, 256 B" in step.explanation()
+
+
 def test_a_second_tensor_with_the_same_buffer() -> None:
     a = rl.arange(64, dtype=rl.float32)
     x, y = a + 1, a + 1  # equal expressions are one node and share its memory
