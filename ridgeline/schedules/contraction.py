@@ -6,8 +6,18 @@ from collections.abc import Collection
 from dataclasses import replace
 from math import prod
 
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Reduce
 from ridgeline.loops.lower import Lowered
-from ridgeline.loops.schedule import CacheRead, Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.loops.schedule import (
+    CacheRead,
+    CacheWrite,
+    Reorder,
+    Rfactor,
+    SetKind,
+    Split,
+    Step,
+)
 from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.dots import best_dot, dot_steps
@@ -43,7 +53,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     if dot is not None and dot.cycles < cycles:
         return [*fused, *dot_steps(dot, row_sizes)]
     streamed_by = _beyond_cache(touched, row_sizes | inner_sizes, machine)
-    chosen = _tile_steps(tile, panel, row_sizes, inner_sizes, streamed_by)
+    (sums,) = (s.buffers[0].name for s in ir.statements(kernel.body) if isinstance(s, Reduce))
+    chosen = _tile_steps(tile, panel, row_sizes, inner_sizes, streamed_by, sums)
     return [*fused, *chosen, *_unrolled_sum(tile, touched, inner_sizes, machine)]
 
 
@@ -114,8 +125,12 @@ def _tile_steps(
     rows: dict[str, int],
     inner: dict[str, int],
     streamed: Collection[str] = (),
+    sums: str = "",
 ) -> list[Step]:
-    """Steps for a tile; what `streamed` axes index is read once, by all tiles that need it."""
+    """Steps for a tile; what `streamed` axes index is read once, by all tiles that need it.
+
+    `sums` is where the kernel sums up.
+    """
     chosen: list[Step] = []
     if panel is not None and panel.block < rows[panel.shared_by[0]]:
         chosen = [Split(panel.shared_by[0], panel.block)]
@@ -139,15 +154,22 @@ def _tile_steps(
     if tile.vector in inner:
         vector, inner_names, split = _vector_inner(tile, inner)
         chosen += split
-    chosen.append(Reorder((*outer, *inner_names, *unrolled, vector)))
-    chosen += [SetKind(name, "unroll") for name in unrolled]
-    chosen.append(SetKind(vector, "vector"))
     tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
     if panel is not None:
         tasks = outer[: outer.index(f"{tile.vector}.0") + 1]
-        chosen.append(
-            CacheRead(panel.buffer, outer[len(tasks)], (*panel.axes, vector), panel.square)
-        )
+    shared, pieces = outer[len(tasks) :], list[str]()
+    if panel is not None and panel.pieces is not None:
+        name = panel.pieces.axis
+        chosen.append(Split(name, panel.pieces.length))
+        pieces = [*panel.pieces.around, f"{name}.0"]
+        inner_names = [f"{name}.1" if n == name else n for n in inner_names if n not in pieces]
+    chosen.append(Reorder((*tasks, *pieces, *shared, *inner_names, *unrolled, vector)))
+    if pieces:
+        chosen.append(CacheWrite(sums, inner_names[0], (*unrolled, vector)))
+    chosen += [SetKind(name, "unroll") for name in unrolled]
+    chosen.append(SetKind(vector, "vector"))
+    if panel is not None:
+        chosen.append(CacheRead(panel.buffer, shared[0], (*panel.axes, vector), panel.square))
     return [*chosen, *(SetKind(name, "parallel") for name in tasks)]
 
 

@@ -13,6 +13,8 @@ from ridgeline.schedules.tiles import Tile, imbalance
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
 _LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
+_LEAST_PIECE = 128  # products of a sum between two times that it waits in scratch
+_WAITING = 6.0  # cycles to put a register of sums aside and to take it up again
 _COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how it is read
 
 
@@ -20,7 +22,8 @@ _COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how
 class Panel:
     """An operand to pack: the rows that share one packed copy, and the summed axes it holds.
 
-    `block` rows of the first shared axis make one task where there would be too few tasks.
+    `block` rows of the first shared axis make one task where there would be too few tasks. Where
+    no cache holds the strip, it is packed in `pieces`, and sums wait in scratch between them.
     """
 
     buffer: str
@@ -30,6 +33,16 @@ class Panel:
     block: int
     cycles: float  # packing, per useful multiplication
     tasks: int
+    pieces: Pieces | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """A summed axis cut into pieces of a length, and the summed axes around it."""
+
+    axis: str
+    length: int
+    around: tuple[str, ...]
 
 
 def choose_panel(
@@ -54,18 +67,58 @@ def choose_panel(
     axes = sorted((n for n in inner if operand.stride(n) != 0), key=_unit_last(operand))
     strip = prod(inner[n] for n in axes) * tile.lanes * operand.buffer.dtype.itemsize
     reuse = prod(ceil(rows[n] / factors.get(n, 1)) for n in shared)
-    fits = _LEAST_STRIP <= strip <= machine.l2_bytes // 2 and not any(n in factors for n in apart)
-    if not fits or reuse < _LEAST_REUSE:
+    if strip < _LEAST_STRIP or any(n in factors for n in apart) or reuse < _LEAST_REUSE:
         return None
     strips = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
     together = prod(rows[n] for n in shared)
     block, blocks = share_blocks(shared[0], together, strips, factors, rows, machine)
     square, cycles = _packing(operand, tile, axes, inner, machine)
     uses = prod(rows[n] for n in others if operand.stride(n) == 0)
+    cycles *= blocks / uses
+    pieces = None
+    if strip > machine.l2_bytes // 2:
+        pieces = _pieces(tile, operand, together // blocks, rows, inner, machine)
+        if pieces is None:
+            return None
+        inside = pieces.length * prod(inner[n] for n in axes if n not in _around(pieces))
+        cycles += _WAITING / (inside * machine.lanes(operand.buffer.dtype.itemsize))
+        axes = [f"{n}.1" if n == pieces.axis else n for n in axes if n not in pieces.around]
     return Panel(
         operand.buffer.name, tuple(shared), tuple(axes), square, block,
-        cycles * blocks / uses, strips * blocks,
+        cycles, strips * blocks, pieces,
     )  # fmt: skip
+
+
+def _around(pieces: Pieces) -> tuple[str, ...]:
+    return (*pieces.around, pieces.axis)
+
+
+def _pieces(
+    tile: Tile,
+    operand: Access,
+    together: int,
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> Pieces | None:
+    """The longest equal pieces of a sum whose strip takes a quarter of a core's cache."""
+    itemsize = operand.buffer.dtype.itemsize
+    room = machine.l2_bytes // 4 // (tile.lanes * itemsize)
+    waiting = together * tile.lanes * max(itemsize, 4)
+    if waiting > machine.l2_bytes // 2 or rows[tile.vector] % tile.lanes:
+        return None
+    names = list(inner)
+    if any(operand.stride(n) == 0 for n in names):
+        return None
+    for place in reversed(range(len(names))):
+        length = inner[names[place]]
+        if length <= room:
+            room //= length
+            continue
+        whole = next((d for d in range(room, 0, -1) if length % d == 0), 0)
+        inside = whole * prod(inner[n] for n in names[place + 1 :])
+        return Pieces(names[place], whole, tuple(names[:place])) if inside >= _LEAST_PIECE else None
+    return None
 
 
 def _unit_last(operand: Access) -> Callable[[str], bool]:

@@ -19,6 +19,7 @@ _COLLISION = 1.0  # cycles of a load whose line was pushed out
 _SCATTERED = 6.0  # cycles to store an element on a line of its own
 _TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cycles an element
 _NEAR = 4  # elements between lanes that are still read by whole vectors
+_FAR = 0.25  # cycles to read a byte that no cache holds
 _GATHERED = 2.5  # cycles to read one
 
 
@@ -76,7 +77,35 @@ def cost(
     cycles = per_tile / useful * waste * (1 + 0.03 * ragged)
     if panel is not None:
         cycles += panel.cycles
+    cycles += _read_again(tile, panel, loads, rows, inner, machine)
     return cycles * imbalance(tasks, machine)
+
+
+def _read_again(
+    tile: Tile,
+    panel: Panel | None,
+    loads: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> float:
+    """Cycles per multiplication for operands that the last cache does not hold, read repeatedly."""
+    sizes, factors = {**rows, **inner}, {**dict(tile.unroll), tile.vector: tile.lanes}
+
+    def size(load: Access) -> int:
+        return prod(n for a, n in sizes.items() if load.stride(a)) * load.buffer.dtype.itemsize
+
+    total, largest = 0.0, max(loads, key=size)
+    for load in loads:
+        if size(load) <= machine.l3_bytes // 4 or (panel and panel.buffer == load.buffer.name):
+            continue
+        own = [n for n in rows if load.stride(n)]
+        outside = load is largest and not any(rows[n] % factors.get(n, 1) for n in own)
+        if panel is None and outside:  # its loops stand around all others
+            continue
+        others = [tile.vector] if panel is not None else [n for n in rows if n not in own]
+        total += size(load) * prod(ceil(rows[n] / factors.get(n, 1)) for n in others if n in rows)
+    return _FAR * total / prod(sizes.values())
 
 
 def _pieces(size: int, lanes: int, width: int, machine: Machine) -> float:

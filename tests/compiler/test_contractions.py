@@ -24,6 +24,7 @@ from ridgeline.loops.printer import print_kernel
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.schedules import panels
 from ridgeline.schedules.machine import Machine
+from tests.loops.validation import run_native
 
 WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
 NARROW = Machine(32, 16, 2, 32 << 10, 512 << 10, 16 << 20)
@@ -206,3 +207,27 @@ def test_what_no_cache_holds_is_read_once(
         body = body.body
     names = {"m0": "b", "m1": "p", "n": "n"}
     assert tuple(names[t] for t in tasks) == order
+
+
+@pytest.mark.parametrize("kind,m,n,k", [("NT", 26, 64, 96), ("NT", 24, 64, 80)])
+def test_strips_that_no_cache_holds_are_packed_in_pieces(
+    kind: str, m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("STRIP", 64), ("REUSE", 2), ("BLOCK", 8), ("PIECE", 8)):
+        monkeypatch.setattr(panels, f"_LEAST_{name}", value)
+    small = replace(WIDE, l2_bytes=8 << 10)
+    left, right = shapes(FORMS[kind], m, n, k)
+    compiled, inputs = scheduled(FORMS[kind], left, right, small)
+    text = print_kernel(compiled.kernel)
+    assert "_read[" in text and "acc0_write[" in text
+    source = np.random.default_rng(0)
+    arrays = [source.integers(-4, 5, shape).astype(np.float32) for shape in (left, right)]
+    order = dict(zip(inputs, arrays))
+    result = np.zeros((m, n), np.float32)
+    memory = {i: order.get(node, result) for i, node in enumerate(compiled.group.loops.slots)}
+    native = run_native(compiled.kernel, memory)
+    interpret(compiled.kernel, memory, {}, order="shuffled")
+    wanted = np.einsum(FORMS[kind], *arrays)
+    np.testing.assert_array_equal(result, wanted)
+    slot = next(i for i, node in enumerate(compiled.group.loops.slots) if node not in order)
+    np.testing.assert_array_equal(native[slot], wanted)
