@@ -287,7 +287,7 @@ class Export:
 class Shared:
     """Memory that somebody outside may read and write: an array of theirs, or our own, exported."""
 
-    __slots__ = ("array", "buffer", "export", "type")
+    __slots__ = ("array", "buffer", "export", "leaves", "type")
 
     def __init__(
         self, type: TensorType, array: Array | None = None, export: Export | None = None
@@ -296,6 +296,7 @@ class Shared:
         # an export lives as long as somebody outside holds an array made from it
         self.buffer = None if export is None else export.buffer
         self.export = None if export is None else weakref.ref(export)
+        self.leaves: weakref.WeakSet[Node] = weakref.WeakSet()
 
     def memory(self) -> Array | None:
         """The memory, or None when nobody outside holds it any more."""
@@ -310,11 +311,23 @@ class Shared:
     def leaf(self) -> Node:
         """A fresh leaf over the memory, whose contents may have changed since the last one."""
         if self.array is not None:
-            return leaf_over(self.array, self.type.dtype)
-        assert self.buffer is not None
-        exported = self.export is not None and self.export() is not None
-        memory = self.buffer.again() if exported else self.buffer.renewed()
-        return filled_leaf(self.type, memory)
+            made = leaf_over(self.array, self.type.dtype)
+        else:
+            assert self.buffer is not None
+            exported = self.export is not None and self.export() is not None
+            memory = self.buffer.again() if exported else self.buffer.renewed()
+            made = filled_leaf(self.type, memory)
+        self.leaves.add(made)
+        return made
+
+    def write(self, memory: Array, value: Array) -> None:
+        """Change the memory; graphs that still read it, for gradients, keep what it was."""
+        readers = list(self.leaves)
+        if readers:
+            before = adopt(memory)
+            for reader in readers:
+                reader.buffer = before
+        np.copyto(memory, value)
 
 
 def leaf_over(array: Array, dtype: DType) -> Node:
@@ -345,7 +358,7 @@ def written(cell: Cell) -> None:
             if not memory.flags.writeable:
                 raise RidgelineError("the NumPy array under this tensor is read-only")
             realize([cell])  # and whatever still reads the memory as it was
-            np.copyto(memory, _array(cell.node))
+            cell.rare.shared.write(memory, _array(cell.node))
             refresh(cell)
             return
         cell.rare.shared = None

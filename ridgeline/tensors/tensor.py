@@ -639,6 +639,8 @@ def _special(cell: Cell, track: Track) -> Node:
         value = apply_steps(cell.node, details.steps)
         if value.buffer is not None:
             details.key = filled_leaf(value.types[0], value.buffer)
+            if cell.rare is not None and cell.rare.shared is not None:
+                cell.rare.shared.leaves.add(details.key)
         else:
             details.key = variable(value)
         details.key_version = cell.version

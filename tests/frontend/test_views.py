@@ -303,3 +303,30 @@ def test_a_clone_does_not_see_an_export_of_its_source() -> None:
     source.numpy()[0] = 50
     assert made.tolist() == [0, 1, 2, 3]
     assert source.tolist() == [50, 1, 2, 3]
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("viewed", [False, True])
+def test_gradients_read_what_exported_memory_was(computed: bool, viewed: bool) -> None:
+    p = rl.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    seen = p.detach().numpy()
+    used = p[1:] if viewed else p
+    y = (used * used).sum()
+    if computed:
+        y.item()
+    with rl.no_grad():
+        p.add_(10)
+    np.testing.assert_array_equal(seen, [11, 12, 13])
+    y.backward()
+    np.testing.assert_array_equal(p.grad.numpy(), [0, 4, 6] if viewed else [2, 4, 6])
+
+
+def test_gradients_read_what_an_array_of_somebody_elses_was() -> None:
+    theirs = np.array([1.0, 2.0], np.float32)
+    p = rl.from_numpy(theirs).requires_grad_()
+    y = (p * p).sum()
+    with rl.no_grad():
+        p.mul_(5)
+    y.backward()
+    np.testing.assert_array_equal(theirs, [5, 10])
+    np.testing.assert_array_equal(p.grad.numpy(), [2, 4])
