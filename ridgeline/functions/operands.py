@@ -7,6 +7,7 @@ from step to step never changes the graph's structure; ints and bools are part o
 
 from __future__ import annotations
 
+import threading
 from cmath import isfinite
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
@@ -143,10 +144,27 @@ def floating(dtype: DType) -> DType:
 
 
 _SCALAR_TYPES: dict[DType, TensorType] = {}
-MOST_LIFTED = 64
-# The last lifted numbers, by identity: one learning rate is one input for all parameters, while
-# two numbers that happen to be equal stay two, or the structure would depend on their values.
-_lifted: dict[int, Node] = {}
+_MOST_LIFTED = 8192
+
+
+class _Lifted(threading.local):
+    """Numbers lifted since this thread's last flush, by identity.
+
+    One learning rate is one input for all parameters, while two numbers that happen to be equal
+    stay two, or the structure would depend on their values. It would also depend on when numbers
+    are forgotten, were that not at the flush: every step must record what the one before did.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, Node] = {}
+
+
+_lifted = _Lifted()
+
+
+def forget_lifted() -> None:
+    """What was recorded is computed: numbers that come now are new inputs."""
+    _lifted.nodes.clear()
 
 
 class Number0d:
@@ -187,7 +205,8 @@ def lift(value: float | Lifted, dtype: DType) -> Node:
         return value.node(dtype)
     if not isfinite(value):  # a mark, such as of a mask, and not a number that varies
         return constant(value, dtype)
-    known = _lifted.get(id(value))
+    numbers = _lifted.nodes
+    known = numbers.get(id(value))
     if known is not None and known.buffer.value is value and known.buffer.dtype is dtype:
         return known
     kind = _SCALAR_TYPES.get(dtype)
@@ -195,9 +214,9 @@ def lift(value: float | Lifted, dtype: DType) -> Node:
         kind = _SCALAR_TYPES[dtype] = TensorType((), dtype)
     made = leaf(kind)
     made.buffer = Number0d(value, dtype)
-    if len(_lifted) >= MOST_LIFTED:
-        _lifted.clear()
-    _lifted[id(value)] = made
+    if len(numbers) >= _MOST_LIFTED:
+        numbers.clear()
+    numbers[id(value)] = made
     return made
 
 

@@ -21,7 +21,7 @@ from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DeviceError, DTypeError, RidgelineError
-from ridgeline.functions.operands import defaults
+from ridgeline.functions.operands import defaults, forget_lifted
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType
 from ridgeline.graph.origins import Origin, origins_of, user_frame
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
@@ -152,6 +152,7 @@ def realize(cells: Sequence[Cell]) -> None:
     waiting = modes.pending
     modes.pending = []
     modes.held_bytes = modes.recorded = 0
+    forget_lifted()
     live = {cell: None for ref in waiting if (cell := ref()) is not None}
     live.update(dict.fromkeys(cells))
     with _lock:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
+from ridgeline import nn, optim
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.printer import format_graph
 from ridgeline.runtime.buffer import pool
@@ -271,6 +272,20 @@ def test_one_number_is_one_input_and_equal_ones_are_two():
     assert len(leaves) == 2
     assert read(x.double() * rate).inputs[1].inputs[0] not in leaves, "of another type"
     assert ((x * rate) + x.double() * rate).tolist() == [0.5] * 3
+
+
+def test_every_step_of_a_model_with_many_numbers_is_recorded_alike():
+    layers = [nn.Linear(3, 3) for _ in range(20)]
+    model = nn.Sequential(*layers)
+    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+    x = rl.ones(2, 3)
+    known = []
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        known.append(len(tiers._pieces))
+    assert known[2:] == known[2:3] * 4
 
 
 def test_import_is_light():
