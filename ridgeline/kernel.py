@@ -29,7 +29,7 @@ from ridgeline.explain import quantity
 from ridgeline.fusion.groups import Fusion, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.node import Node, shows_constant, topological
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lower import Lowered
@@ -55,7 +55,6 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
-from ridgeline.ops.elementwise import CONSTANT
 from ridgeline.tensors.cells import PLAIN, filled_leaf
 from ridgeline.tensors.tensor import Tensor, read, wrap
 from ridgeline.tracing.effects import settled
@@ -346,7 +345,7 @@ def _ceilings(place: str, lowered: Lowered) -> tuple[float, float]:
 
 def _is_given(node: Node) -> bool:
     """True for a value that lies in memory; a constant stays part of the expression."""
-    return node.buffer is not None and node.op is not CONSTANT
+    return node.buffer is not None and not shows_constant(node)
 
 
 def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:

@@ -210,6 +210,13 @@ def leaf(type: TensorType) -> Node:
     return _new(LEAF, (), LeafAttrs(type), (type,))
 
 
+def shows_constant(node: Node) -> bool:
+    """True for a value that no input goes into: a constant, or a view of one."""
+    while node.op.family == "movement" and len(node.inputs) == 1:
+        node = node.inputs[0]
+    return not node.inputs and node.op is not LEAF
+
+
 @dataclass(frozen=True, slots=True)
 class ProjAttrs(Attrs):
     """Which output of a node with several outputs."""

@@ -95,7 +95,7 @@ def _read_again(
     def size(load: Access) -> int:
         return prod(n for a, n in sizes.items() if load.stride(a)) * load.buffer.dtype.itemsize
 
-    total, largest = 0.0, max(loads, key=size)
+    total, largest = 0.0, max(loads, key=size, default=None)  # constants alone are not read
     for load in loads:
         if size(load) <= machine.l3_bytes // 4 or (panel and panel.buffer == load.buffer.name):
             continue

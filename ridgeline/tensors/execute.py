@@ -22,7 +22,7 @@ from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults, forget_lifted
-from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant
 from ridgeline.graph.origins import Origin, origins_of, user_frame
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
@@ -166,7 +166,7 @@ def realize(cells: Sequence[Cell]) -> None:
         # a constant is one node for all who use it, and stays structure for them
         kept = {cell.node for cell in live}
         for node in wanted.values():
-            if not node.inputs and node.op is not LEAF_OP and node not in kept:
+            if node not in kept and shows_constant(node):
                 node.buffer = None
 
 

@@ -97,3 +97,13 @@ def test_views_constants_and_several_results() -> None:
     shown = w.T
     only = rl.loops(lambda w: w - 1, shown)
     np.testing.assert_allclose(only(shown).numpy(), shown.numpy() - 1)  # type: ignore[union-attr]
+
+
+def test_constants_that_somebody_read_stay_constants() -> None:
+    x = rl.tensor(np.ones((5, 4), np.float32))
+    before = str(rl.loops(lambda x: x.sum(1) * rl.zeros(5), x))
+    held = rl.zeros(5)
+    shown = held + 0  # a graph that keeps the constant's node
+    assert held.tolist() == [0.0] * 5
+    assert str(rl.loops(lambda x: x.sum(1) * rl.zeros(5), x)) == before
+    assert shown.tolist() == [0.0] * 5

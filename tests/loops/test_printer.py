@@ -126,7 +126,7 @@ def test_a_buffer_out_of_scope_is_refused() -> None:
         "kernel f()\nx[0] = 1.0",
         "kernel f(x: float32[4] @0)\nx[0] = 1.0 +",
         "kernel f(x: float32[4] @0)\nx[0] = (1.0",
-        "kernel f(x: float32[4] @0)\nx[0] = sinh(x[1])",
+        "kernel f(x: float32[4] @0)\nx[0] = cosecant(x[1])",
         "kernel f(x: float32[4] @0)\nfor i < 4:",
         "kernel f(x: float32[4] @0)\nfor i < 4 sideways:\n  x[i] = 1.0",
         "kernel f(x: float32[4] @0)\nx[0] = 1.0 2.0",
