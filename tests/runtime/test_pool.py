@@ -181,26 +181,18 @@ def test_a_forked_child_runs_plans() -> None:
 def test_a_fork_by_native_code_while_others_run_plans() -> None:
     done = run_script(
         """
-        stop = threading.Event()
-        def keep_running():
-            mine = np.zeros(1000, np.int64)
-            while not stop.is_set():
-                plan.run((Buffer.borrow(mine).address,))
-        others = [threading.Thread(target=keep_running) for _ in range(2)]
-        for other in others:
-            other.start()
+        # inside native code, so that none waits for the GIL: Python itself, told of no fork,
+        # could not let go of one that another thread waited for
+        threading.Thread(target=slow.run, args=((),), daemon=True).start()
+        time.sleep(0.02)
         fork = ctypes.PyDLL(None).fork  # holds the GIL, and tells Python nothing
         for round in range(10):
-            time.sleep(0.002)
             child = fork()
             if child == 0:
                 counts[:] = 0
                 plan.run((address,))
                 os._exit(0 if (counts == 20).all() else 1)
             assert os.waitpid(child, 0)[1] == 0, round
-        stop.set()
-        for other in others:
-            other.join()
         """
     )
     assert (done.returncode, done.stderr) == (0, "")
