@@ -24,7 +24,7 @@ from ridgeline.ops.elementwise import apply
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
 from ridgeline.tracing import trace
-from tests.cuda.test_training_step import StatedGpu
+from tests.cuda.stated import StatedGpu
 
 
 @st.composite

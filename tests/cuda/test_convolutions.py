@@ -28,7 +28,7 @@ from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import H200
 from tests.compiler.test_fusion import traced
 from tests.cuda.lowering import SMALL_GPU
-from tests.cuda.test_training_step import StatedGpu
+from tests.cuda.stated import StatedGpu
 
 
 class WithCudnn(StatedGpu):

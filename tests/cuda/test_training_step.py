@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from ridgeline import nn
 from ridgeline.codegen.cuda import generate
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, overlaid
 from ridgeline.compiler.cuda import CudaBackend
-from ridgeline.fusion.groups import Roofline
 from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.graph.node import Node
 from ridgeline.loops.printer import print_kernel
@@ -27,22 +25,11 @@ from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
 from ridgeline.tensors.tensor import read
+from tests.cuda.stated import StatedGpu
 
 BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65
 Pairs = Sequence[tuple[int, int]]
 Graph = tuple[Sequence[Node], Sequence[Node], Pairs]
-
-
-class StatedGpu(CudaBackend):
-    """The backend of a GPU that is not there: nothing is loaded or run."""
-
-    def __init__(self, recompute: bool = True) -> None:
-        self._facts = H200
-        self._keys: dict[str, Any] = {}
-        self._recompute = recompute
-
-    def roofline(self) -> Roofline:
-        return replace(super().roofline(), recompute=self._recompute)
 
 
 class Traced(Exception):

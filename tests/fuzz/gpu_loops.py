@@ -13,25 +13,17 @@ from typing import Any
 import numpy as np
 
 from ridgeline.codegen.cuda import compile_all, generate
-from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.compiler.stages import CompiledKernel, lower_graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.loops.interpret import interpret
-from ridgeline.schedules.gpu.machine import H200, GpuMachine
+from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.tensors.tiers import Fresh, as_buffer
+from tests.cuda.stated import StatedGpu
 from tests.fuzz.program import Array
 
 # few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
 _FEW = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8)
-
-
-class StatedGpu(CudaBackend):
-    """The backend of a GPU that is not there: nothing is loaded or run."""
-
-    def __init__(self, facts: GpuMachine = H200) -> None:
-        self._facts = facts
-        self._keys: dict[str, Any] = {}
 
 
 @dataclass

@@ -20,6 +20,7 @@ from ridgeline.loops.ir import For, If, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.tracing import trace
 from tests.cuda.lowering import SMALL_GPU
+from tests.cuda.stated import StatedGpu
 from tests.loops.kernels import at, c, param, register, v
 from tests.loops.validation import memory_for, run_native
 
@@ -135,21 +136,6 @@ def step_kernels(
     state = [number for number in dict(pairs).values() if number >= 0]
     assert len(stages.in_place) == len(state)  # all of it
     return [k for k in stages.kernels if len({p.slot for p in k.kernel.params}) < len(k.values)]
-
-
-class StatedGpu(CpuBackend):
-    """Schedules for a GPU that is not there."""
-
-    def __init__(self, facts: GpuMachine) -> None:
-        self._facts = facts
-
-    def facts(self) -> Any:
-        return self._facts
-
-    def schedule(self, lowered: Any, facts: Any) -> Any:
-        from ridgeline.schedules.gpu.default import steps
-
-        return steps(lowered, facts)
 
 
 @pytest.mark.parametrize("facts", [None, SMALL_GPU], ids=["cpu", "gpu"])

@@ -13,7 +13,16 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import (
+    add as _add,
+    apply,
+    cast,
+    div as _div,
+    full_like,
+    mul as _mul,
+    select,
+    sub as _sub,
+)
 
 _HALF_RANGE = 700.0  # e**x is finite for all smaller x
 _TANH_FLAT = 22.0  # from here on the real part of tanh is 1 in float64
@@ -24,22 +33,6 @@ class Pair(NamedTuple):
 
     real: Node
     imaginary: Node
-
-
-def _add(a: Node, b: Node) -> Node:
-    return apply("add", a, b)
-
-
-def _sub(a: Node, b: Node) -> Node:
-    return apply("sub", a, b)
-
-
-def _mul(a: Node, b: Node) -> Node:
-    return apply("mul", a, b)
-
-
-def _div(a: Node, b: Node) -> Node:
-    return apply("div", a, b)
 
 
 def _below(a: Node, b: Node) -> Node:

@@ -1,0 +1,22 @@
+"""A GPU that is stated and not there, for tests of what would be compiled for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ridgeline.compiler.cuda import CudaBackend
+from ridgeline.fusion.groups import Roofline
+from ridgeline.schedules.gpu.machine import H200, GpuMachine
+
+
+class StatedGpu(CudaBackend):
+    """The backend of such a GPU: nothing is loaded or run."""
+
+    def __init__(self, facts: GpuMachine = H200, recompute: bool = True) -> None:
+        self._facts, self._recompute = facts, recompute
+        self._keys: dict[str, Any] = {}
+
+    def roofline(self) -> Roofline:
+        """As the backend has it; without `recompute`, kernels read what others wrote."""
+        return replace(super().roofline(), recompute=self._recompute)
