@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from ridgeline.errors import RidgelineError
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten
@@ -42,6 +43,8 @@ Dynamic: TypeAlias = (
 )
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_TRACES = 32
+# What user code or ours raises at a size that is no number; anything else is a fault, and is shown.
+REFUSALS = (RidgelineError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 _NONE: frozenset[int] = frozenset()
 _DETAILS = ("kernels", "loops", "code")
 
@@ -136,7 +139,7 @@ class JitFunction:
                 try:
                     traced = Trace(self.function, args, kwargs, changing, shape, donated)
                     template = Template(traced, shape)
-                except Exception as error:  # the call is wrong, or cannot take symbolic sizes
+                except REFUSALS as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
                 else:
                     return self._keep(self._described(template, reason).at(None, lifted))

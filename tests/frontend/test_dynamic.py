@@ -295,3 +295,19 @@ def test_decisions_are_those_of_the_values(n, m, a, b, data):
         here, there = evaluate(left, other), evaluate(right, other)
         with facts.deciding():
             assert (left < right) is (here < there) and (left == right) is (here == there)
+
+
+def test_an_exception_of_the_users_own_ends_the_only_trace() -> None:
+    class Odd(Exception):
+        pass
+
+    calls = []
+
+    @rl.jit(dynamic={"x": 0})
+    def raising(x: rl.Tensor) -> rl.Tensor:
+        calls.append(x.shape)
+        raise Odd
+
+    with pytest.raises(Odd):
+        raising(rl.ones(3))
+    assert len(calls) == 1
