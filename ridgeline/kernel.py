@@ -286,9 +286,9 @@ class Loops:
             raise LoopsError(f"this kernel takes {self.arguments} tensors, not {len(tensors)}")
         memory = []
         for given, node in zip(tensors, self.graph.inputs):
+            memory.append(_memory(given))
             if read(given).type != node.type:
                 raise ShapeError(f"this kernel was made for {node.type}, not {read(given).type}")
-            memory.append(_memory(given))
         made = self._program.run([*memory, *self.constants])
         values = [wrap(filled_leaf(n.type, m), PLAIN) for n, m in zip(self.graph.outputs, made)]
         return values[0] if len(values) == 1 else tuple(values)
@@ -325,6 +325,11 @@ class Loops:
 
 def _memory(given: Tensor) -> Any:
     """The memory of a tensor's values, dense."""
+    if not isinstance(given, Tensor):
+        raise LoopsError(
+            f"a kernel is made for tensors and takes tensors, not {type(given).__name__}",
+            help="numbers are part of the expression: rl.loops(lambda x: x * 2, x)",
+        )
     whole = given.detach().clone() if given._steps else given
     return settled(whole._resolved()[0])
 

@@ -25,8 +25,8 @@ class Donation:
 
     def __init__(self, function: Callable[..., Any], donate: Donate) -> None:
         self._function, self._everything = function, donate is True
-        chosen = (donate,) if isinstance(donate, str | int) else tuple(donate)
-        self._named = () if isinstance(donate, bool) else chosen
+        chosen = donate if isinstance(donate, list | tuple) else (donate,)
+        self._named: tuple[Any, ...] = () if isinstance(donate, bool) else tuple(chosen)
         if not all(isinstance(name, str | int) for name in self._named):
             raise ArgumentError(
                 f"jit: donate is {donate!r}", help='give True, "x", 0 or ("x", "y"): arguments'

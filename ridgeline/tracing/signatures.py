@@ -106,16 +106,21 @@ def argument_value(
     function: Callable[..., Any], argument: str | int, args: Any, kwargs: Any, option: str
 ) -> Any:
     """The value of an argument that an option of jit names by its name or place."""
-    if isinstance(argument, int):
-        return args[argument] if -len(args) <= argument < len(args) else None
+    if isinstance(argument, int) and -len(args) <= argument < len(args):
+        return args[argument]
     if argument in kwargs:
         return kwargs[argument]
     called = getattr(function, "forward", function)  # a module's own names
-    names = list(inspect.signature(called).parameters)
-    if argument not in names:
-        raise ArgumentError(
-            f"jit: {option} names the argument {argument!r}, which the function does not have",
-            help=f"its arguments are {', '.join(names)}",
-        )
-    place = names.index(argument)
-    return args[place] if place < len(args) else None
+    parameters = inspect.signature(called).parameters
+    names = list(parameters)
+    if isinstance(argument, int):
+        several = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+        if several or -len(names) <= argument < len(names):
+            return None if several else kwargs.get(names[argument])
+    elif argument in names:
+        place = names.index(argument)
+        return args[place] if place < len(args) else None
+    raise ArgumentError(
+        f"jit: {option} names the argument {argument!r}, which the function does not have",
+        help=f"its arguments are {', '.join(names)}",
+    )

@@ -10,6 +10,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import Tensor, nn
+from ridgeline.errors import ArgumentError
 from ridgeline.runtime.buffer import pool
 
 
@@ -369,3 +370,18 @@ def test_what_cannot_be_donated() -> None:
         rl.jit(lambda x: x + 1, donate="z")(state())
     with pytest.raises(rl.RidgelineError, match="donate is"):
         rl.jit(lambda x: x + 1, donate=(1.5,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("donate", ["y", 1, -2])
+def test_donated_arguments_that_a_function_does_not_have(donate: str | int) -> None:
+    with pytest.raises(ArgumentError, match="which the function does not have"):
+        rl.jit(lambda x: x + 1, donate=donate)(rl.ones(3))
+
+
+def test_donate_is_a_name_or_a_place() -> None:
+    with pytest.raises(ArgumentError, match=r"donate is 1\.5"):
+        rl.jit(lambda x: x + 1, donate=1.5)
+    moved = rl.ones(3) + 0
+    assert rl.jit(lambda x: x + 1, donate=0)(x=moved).tolist() == [2.0] * 3
+    with pytest.raises(rl.RidgelineError, match="was donated"):
+        moved.tolist()

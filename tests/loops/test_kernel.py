@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
+from ridgeline.errors import ShapeError
 from ridgeline.kernel import LoopsError
 from ridgeline.loops.schedule import ScheduleError
 
@@ -107,3 +108,16 @@ def test_constants_that_somebody_read_stay_constants() -> None:
     assert held.tolist() == [0.0] * 5
     assert str(rl.loops(lambda x: x.sum(1) * rl.zeros(5), x)) == before
     assert shown.tolist() == [0.0] * 5
+
+
+def test_wrong_arguments_are_named() -> None:
+    x = operands(4, 4, 4)[0]
+    k = rl.loops(lambda x: x + 1, x)
+    with pytest.raises(ScheduleError, match="not to 'blocks'"):
+        k.bind("i0", "blocks")  # type: ignore[arg-type]
+    with pytest.raises(LoopsError, match="not int"):
+        k(1)  # type: ignore[arg-type]
+    with pytest.raises(LoopsError, match="not float"):
+        rl.loops(lambda x: x + 1, 3.0)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match=r"made for float32\[4, 4\], not float32\[3\]"):
+        k(rl.ones(3))

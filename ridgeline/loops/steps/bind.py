@@ -29,6 +29,11 @@ class Bind(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Check what the binding needs, and set it."""
+        if self.kind not in ("grid", "thread"):
+            raise ScheduleError(
+                f"a loop is bound to the grid or to threads, not to {self.kind!r}",
+                help='bind(axis, "grid") or bind(axis, "thread")',
+            )
         for loop in loops_named(kernel, self.axis):
             if loop.axis == "carried":
                 _check_only_joins(loop)
