@@ -53,9 +53,10 @@ def machine() -> Machine:
     threads = config.threads or host.threads
     registers = 32 if wide else 16
     halves = wide and host.cpu == "znver4"
-    dots = frozenset(n for n, row in INSTRUCTIONS.items() if row.depth > 1 and has_instruction(n))
+    dots = (name for name, row in INSTRUCTIONS.items() if row.depth > 1 and has_instruction(name))
     return Machine(
-        host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves, dots
+        host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves,
+        tuple(sorted(dots)),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ class Machine:
     l2_bytes: int
     l3_bytes: int
     half_units: bool = False
-    instructions: frozenset[str] = frozenset()
+    instructions: tuple[str, ...] = ()  # sorted: a machine is printed into keys of the disk cache
 
     def lanes(self, itemsize: int) -> int:
         """Elements of one vector register."""

@@ -19,7 +19,7 @@ from ridgeline.schedules.machine import Machine
 from tests.loops.validation import same_results
 
 PLAIN = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
-DOTS = replace(PLAIN, instructions=frozenset({"vdpbf16ps"}))
+DOTS = replace(PLAIN, instructions=("vdpbf16ps",))
 MANY = replace(DOTS, threads=16)
 
 
