@@ -55,6 +55,12 @@ from ridgeline.tensors.autocast import (
     get_autocast_dtype as get_autocast_dtype,
     is_autocast_enabled as is_autocast_enabled,
 )
+from ridgeline.tensors.handle import Size as Size
+from ridgeline.tensors.making import (
+    as_tensor as as_tensor,
+    from_numpy as from_numpy,
+    tensor as tensor,
+)
 from ridgeline.tensors.modes import (
     eager as eager,
     enable_grad as enable_grad,
@@ -69,13 +75,7 @@ from ridgeline.tensors.namespace import (
     result_type as result_type,
     set_default_dtype as set_default_dtype,
 )
-from ridgeline.tensors.tensor import (
-    Size as Size,
-    Tensor as Tensor,
-    as_tensor as as_tensor,
-    from_numpy as from_numpy,
-    tensor as tensor,
-)
+from ridgeline.tensors.tensor import Tensor as Tensor
 from ridgeline.tracing.control_flow import (
     cond as cond,
     scan as scan,

@@ -17,8 +17,9 @@ from ridgeline.tensors.autocast import (
     get_autocast_dtype as get_autocast_dtype,
     is_autocast_enabled as is_autocast_enabled,
 )
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 __all__ = ["GradScaler", "autocast", "get_autocast_dtype", "is_autocast_enabled"]
 

@@ -56,7 +56,8 @@ from ridgeline.loops.schedule import (
     to_json,
 )
 from ridgeline.tensors.cells import PLAIN, filled_leaf
-from ridgeline.tensors.tensor import Tensor, read, wrap
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.values import read
 from ridgeline.tracing.effects import settled
 
 

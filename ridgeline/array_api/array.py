@@ -13,7 +13,8 @@ from ridgeline.array_api.types import KindError, is_number, promote, require, we
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.tensor import Tensor, wrap_operand
+from ridgeline.tensors.making import wrap_operand
+from ridgeline.tensors.tensor import Tensor
 
 
 class IndexingError(AxisError, IndexError):

@@ -20,7 +20,8 @@ from ridgeline.array_api.types import (
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
 from ridgeline.interop import arrays, dlpack
-from ridgeline.tensors.tensor import Tensor, check_device
+from ridgeline.runtime.spaces import check_device
+from ridgeline.tensors.tensor import Tensor
 
 Shape = int | tuple[int, ...]
 

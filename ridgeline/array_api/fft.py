@@ -9,8 +9,9 @@ from ridgeline.array_api.array import Array, SizeError, as_array, need_array
 from ridgeline.array_api.types import ANY, FLOATING, REAL_FLOATING, require
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
+from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors import dispatch
-from ridgeline.tensors.tensor import Tensor, check_device
+from ridgeline.tensors.tensor import Tensor
 
 Norm = Literal["backward", "ortho", "forward"]
 _LIBRARY = dispatch.namespace("fft")

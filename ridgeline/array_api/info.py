@@ -8,7 +8,7 @@ from ridgeline import dtypes as rows
 from ridgeline.array_api.types import STANDARD, isdtype
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
-from ridgeline.tensors.tensor import check_device
+from ridgeline.runtime.spaces import check_device
 
 
 class Info:

@@ -30,7 +30,8 @@ from ridgeline.array_api.types import (
 from ridgeline.scalars import Array as Values
 from ridgeline.tensors import execute
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.making import tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def _extreme(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Array:

@@ -15,11 +15,13 @@ from ridgeline.graph.passes.gradients import awaited, gradients
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
+from ridgeline.tensors.differentiable import observed
 from ridgeline.tensors.modes import (
     modes,
     no_grad,
 )
-from ridgeline.tensors.tensor import Tensor, observed, owned, read, wrap, write
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.values import owned, read, write
 
 
 class HookHandle:

@@ -17,7 +17,8 @@ from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import custom
 from ridgeline.tensors.cells import CUT, GRAPH
 from ridgeline.tensors.modes import GradientMode, modes
-from ridgeline.tensors.tensor import Tensor, alias, read, wrap
+from ridgeline.tensors.tensor import Tensor, alias, wrap
+from ridgeline.tensors.values import read
 
 
 class FunctionContext:

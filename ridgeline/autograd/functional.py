@@ -14,7 +14,8 @@ from ridgeline.errors import GradientError
 from ridgeline.ops.elementwise import full_like
 from ridgeline.tensors.cells import PLAIN
 from ridgeline.tensors.pytree import flatten, tree_map
-from ridgeline.tensors.tensor import Tensor, read, wrap
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.values import read
 
 Function = Callable[..., Any]
 

@@ -19,7 +19,8 @@ from ridgeline.ops.tracking import tag
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN
 from ridgeline.tensors.modes import GradientMode
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tensor import Tensor, read, wrap
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.values import read
 
 
 class _Inputs:

@@ -19,7 +19,8 @@ from ridgeline.ops.movement import permute
 from ridgeline.tensors import dispatch
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tensor import Tensor, read, wrap, write
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.values import read, write
 
 Dims = Any  # an int, None, or a structure of them that the values' structure begins with
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.making import tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def collate_arrays(samples: Sequence[Any]) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 from ridgeline.dtypes import DType, from_numpy as row_of
 from ridgeline.interop.dlpack import ExchangeError, from_dlpack
 from ridgeline.scalars import Array
-from ridgeline.tensors.tensor import Tensor, from_numpy, tensor
+from ridgeline.tensors.making import from_numpy, tensor
+from ridgeline.tensors.tensor import Tensor
 
 _NUMBERS = (bool, int, float, complex, list, tuple)
 

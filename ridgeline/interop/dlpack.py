@@ -195,7 +195,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     `copy=True` gives memory of its own, `copy=False` refuses to copy. Read-only memory is
     respected: writing to such a tensor raises.
     """
-    from ridgeline.tensors.tensor import check_device, from_numpy, tensor
+    from ridgeline.runtime.spaces import check_device
+    from ridgeline.tensors.making import from_numpy, tensor
 
     check_device(device)
     check_producer(x)

@@ -9,8 +9,9 @@ import numpy as np
 
 from ridgeline import dtypes, unique
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.tensors.making import as_tensor
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor, as_tensor
+from ridgeline.tensors.tensor import Tensor
 
 E = TypeVar("E", bound="Estimator")
 

@@ -11,8 +11,9 @@ from ridgeline.errors import RidgelineError
 from ridgeline.learn.base import Estimator, matrix
 from ridgeline.learn.cluster import KMeans
 from ridgeline.nn.functional import one_hot
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit
 
 LOG_2PI = math.log(2 * math.pi)

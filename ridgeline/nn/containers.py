@@ -7,7 +7,8 @@ from typing import Any, overload
 
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensors.tensor import Tensor, as_tensor
+from ridgeline.tensors.making import as_tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 class _Indexed(Module):

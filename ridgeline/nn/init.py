@@ -13,9 +13,10 @@ import numpy as np
 
 from ridgeline import linalg
 from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.tensors.making import as_tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rand
-from ridgeline.tensors.tensor import Tensor, as_tensor
+from ridgeline.tensors.tensor import Tensor
 
 _GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0,

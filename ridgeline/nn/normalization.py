@@ -14,8 +14,9 @@ from ridgeline.nn import functional, init
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.public import arange, pad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 class LayerNorm(Module):

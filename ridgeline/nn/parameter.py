@@ -10,9 +10,11 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.functions.operands import defaults
+from ridgeline.runtime.spaces import check_device
+from ridgeline.tensors.making import as_tensor, tensor
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.public import zeros
-from ridgeline.tensors.tensor import Tensor, as_tensor, check_device, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
 

@@ -19,8 +19,9 @@ from ridgeline.nn.state_hooks import (
     before_loading,
     before_saving,
 )
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     from ridgeline.nn.module import Module

@@ -15,8 +15,9 @@ import numpy as np
 from ridgeline.optim.line_search import Point, Vector, strong_wolfe
 from ridgeline.optim.optimizer import Optimizer, OptimizerError
 from ridgeline.tensors.execute import read_array
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import enable_grad, no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import ParamGroup
 
 

@@ -18,8 +18,9 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.tensors.execute import flush
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import enable_grad, modes, no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import ParamGroup
 

@@ -20,8 +20,9 @@ from ridgeline.optim.optimizer import (
     scalar,
     zeros,
 )
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.public import clamp, matmul
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import ParamGroup
 
 

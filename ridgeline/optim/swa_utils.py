@@ -13,8 +13,9 @@ from ridgeline.nn import Module
 from ridgeline.nn.normalization import _BatchNorm
 from ridgeline.optim.lr_scheduler import LRScheduler
 from ridgeline.optim.optimizer import Optimizer
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 # From averages and new values, and how many came before, the next averages in place.
 MultiAverage = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ridgeline.devices import device
+from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType, uint8
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import Array
@@ -92,3 +92,8 @@ def require(name: str) -> device:
     if place.type != "cpu":
         space(place)
     return place
+
+
+def check_device(name: Any) -> device:
+    """The device under a name; an error where this machine does not have it."""
+    return CPU if name is None or name == CPU else require(name)

@@ -36,12 +36,14 @@ from ridgeline.graph.sizes import SizeExpr
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
+from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors import execute
 from ridgeline.tensors.arguments import SLIPS, check_sizes, explained
 from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
 from ridgeline.tensors.modes import modes
-from ridgeline.tensors.tensor import Tensor, as_view, check_device, owned, read, wrap, write
+from ridgeline.tensors.tensor import Tensor, as_view, wrap
+from ridgeline.tensors.values import owned, read, write
 from ridgeline.tracing.guards import Lifted
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
@@ -435,7 +437,7 @@ def _from_array(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        from ridgeline.tensors.tensor import tensor
+        from ridgeline.tensors.making import tensor
 
         return tensor(value)
     return NotImplemented

@@ -215,7 +215,7 @@ def read_array(source: Tensor, what: str) -> Array:
 def _constant_value(source: Tensor, what: str) -> Array:
     """Inside a capture only values that do not depend on its inputs can be read."""
     from ridgeline.graph.interpreter import evaluate
-    from ridgeline.tensors.tensor import read
+    from ridgeline.tensors.values import read
 
     capture = modes.capture
     assert capture is not None

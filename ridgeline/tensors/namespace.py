@@ -8,7 +8,8 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError
 from ridgeline.functions import operands
 from ridgeline.functions.operands import defaults
-from ridgeline.tensors.tensor import Tensor, read
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.values import read
 
 
 def get_default_dtype() -> DType:

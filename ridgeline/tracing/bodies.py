@@ -13,9 +13,11 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul, stop_gradient, sub
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell
+from ridgeline.tensors.making import as_tensor
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tensor import Tensor, as_tensor, read, wrap
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.values import read
 from ridgeline.tracing.enclosure import Enclosure
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import cast
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
-from ridgeline.tensors.tensor import Tensor, alias, read, wrap
+from ridgeline.tensors.tensor import Tensor, alias, wrap
+from ridgeline.tensors.values import read
 from ridgeline.tracing.capture import (
     ArgumentInput,
     ArrayInput,

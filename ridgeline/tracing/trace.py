@@ -22,8 +22,9 @@ from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, objects, unflatten
-from ridgeline.tensors.tensor import Tensor, _special, filled
+from ridgeline.tensors.tensor import Tensor, filled
 from ridgeline.tensors.tiers import Runnable, computes, program_for
+from ridgeline.tensors.values import special
 from ridgeline.tracing import guards
 from ridgeline.tracing.capture import (
     ArgumentInput,
@@ -522,7 +523,7 @@ class Trace:
         for key, source, track in tracked.keys:
             cell = live_cell(source, leaves)
             own = leaves[source.place]._track if isinstance(source, ArgumentInput) else track
-            replacements[key] = _special(cell, own)
+            replacements[key] = special(cell, own)
         numbers = [*tracked.outputs, *tracked.saved]
         graphs = [*tracked.outputs.values(), *tracked.saved.values()]
         return dict(zip(numbers, substitute(graphs, replacements)))

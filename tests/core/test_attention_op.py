@@ -17,7 +17,7 @@ from ridgeline.graph.passes.differentiate import reverse, saved_for_backward
 from ridgeline.graph.passes.spell import spell
 from ridgeline.nn.functional import scaled_dot_product_attention as attend
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention, attention_gradient
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 
 torch = pytest.importorskip("torch")
 torch_attend = torch.nn.functional.scaled_dot_product_attention

@@ -17,7 +17,7 @@ from ridgeline.functions.registry import TABLE
 from ridgeline.graph.node import Op, topological
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.tensors.pytree import flatten
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 from tests.core.gradient_cases import (
     BINARY,
     CASES,

@@ -14,7 +14,7 @@ from ridgeline.graph.placement import together
 from ridgeline.ops.elementwise import add
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.tensors import tiers
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 
 
 def test_literals_move_also_when_somebody_read_them() -> None:

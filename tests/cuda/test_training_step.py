@@ -24,7 +24,7 @@ from ridgeline.loops.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 from tests.cuda.stated import StatedGpu
 
 BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65

@@ -18,7 +18,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.printer import format_graph
 from ridgeline.runtime.buffer import pool
 from ridgeline.tensors import execute, tiers
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 
 
 def program(x):

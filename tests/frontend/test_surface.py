@@ -14,7 +14,7 @@ from ridgeline.functions import stubs
 from ridgeline.functions.registry import TABLE
 from ridgeline.graph.origins import origins_of
 from ridgeline.ops.random import philox
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 
 SHOWN = [
     [1, 2, 3], [1.0, 2.5, -3.25], [[1.0, 2.0], [3.0, 4.5]], [True, False], 3.5, 7, [],

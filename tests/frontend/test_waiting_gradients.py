@@ -12,7 +12,7 @@ from ridgeline.autograd import engine
 from ridgeline.errors import GradientError
 from ridgeline.graph.passes.gradients import GRADIENTS
 from ridgeline.tensors import tiers
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 
 
 def losses() -> tuple[list[rl.Tensor], rl.Tensor]:

@@ -15,7 +15,8 @@ import torch
 
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.making import tensor
+from ridgeline.tensors.tensor import Tensor
 
 torch.set_num_threads(1)  # the layers are tiny; spinning threads only disturb other tests
 ULP = float(np.finfo(np.float32).eps)

@@ -9,7 +9,7 @@ import torch
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.graph.node import topological
-from ridgeline.tensors.tensor import read
+from ridgeline.tensors.values import read
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])

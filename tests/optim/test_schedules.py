@@ -9,7 +9,7 @@ import torch
 
 from ridgeline import nn, optim
 from ridgeline.errors import RidgelineError
-from ridgeline.tensors.tensor import tensor
+from ridgeline.tensors.making import tensor
 
 STEPS = 25
 

@@ -11,7 +11,8 @@ from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import widened
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.public import arange, einsum, matmul, softmax
-from ridgeline.tensors.tensor import Tensor, narrow_gradient, read
+from ridgeline.tensors.tensor import Tensor, narrow_gradient
+from ridgeline.tensors.values import read
 
 
 def scaled_dot_product_attention(

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.precision import in_float32
 from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.public import matmul
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _A = -0.75  # the slope of torch's cubic

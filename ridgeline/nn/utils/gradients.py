@@ -8,9 +8,10 @@ from typing import Any
 
 from ridgeline.errors import RidgelineError
 from ridgeline.nn.functional.losses import p_norm
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import clamp, stack
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 def _gradients(parameters: Any) -> list[Tensor]:

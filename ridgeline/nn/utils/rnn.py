@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline.errors import ArgumentError, ShapeError
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.public import cat, full, stack
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 
 
 class PackedSequence(NamedTuple):

@@ -14,8 +14,9 @@ from ridgeline.errors import RidgelineError
 from ridgeline.models import GAN, VAE, DenoisingAutoencoder
 from ridgeline.optim import Adam
 from ridgeline.random import manual_seed
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit
 from ridgeline.train.loop import Run
 from ridgeline.train.pictures import grid, save_png

@@ -11,9 +11,10 @@ from ridgeline.models import BERT
 from ridgeline.models.bert import MASKED
 from ridgeline.nn.functional import cross_entropy
 from ridgeline.random import manual_seed
+from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rand, where
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor
 from ridgeline.train.objectives import Objective
 from ridgeline.train.recipes.base import Options, Prepared, Recipe, Settings
 from ridgeline.train.recipes.text import Text, mean_loss, open_text, text_run

@@ -1,0 +1,169 @@
+"""How a tensor takes part in differentiation: variables, their gradients, hooks, backward()."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from ridgeline.errors import GradientError
+from ridgeline.graph.node import Node
+from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
+from ridgeline.tensors.handle import Handle
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.values import read
+
+if TYPE_CHECKING:
+    from ridgeline.autograd.engine import HookHandle
+    from ridgeline.tensors.tensor import Tensor
+
+
+class Extra:
+    """What only some tensors have: a gradient, hooks, a retained gradient."""
+
+    __slots__ = ("after", "grad", "hooks", "retains")
+
+    def __init__(self) -> None:
+        self.grad: Tensor | None = None
+        self.hooks: dict[int, Callable[[Tensor], Tensor | None]] = {}
+        self.after: dict[int, Callable[[Tensor], None]] = {}  # called once .grad is there
+        self.retains = False
+
+
+# Tensors inside graphs whose gradients somebody wants to see: hooks and retain_grad().
+observed: weakref.WeakKeyDictionary[Node, list[weakref.ref[Tensor]]] = weakref.WeakKeyDictionary()
+
+
+class Differentiable(Handle):
+    """Base of Tensor: what concerns gradients."""
+
+    __slots__ = ()
+
+    @property
+    def _tensor(self) -> Tensor:
+        """This handle: every one that is made is a tensor."""
+        return cast("Tensor", self)
+
+    @property
+    def requires_grad(self) -> bool:
+        """True where gradients flow to or through this tensor."""
+        return self._resolved()[1].mode >= GRAPH
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    @property
+    def is_leaf(self) -> bool:
+        """True unless the tensor is the result of a tracked operation."""
+        track = self._resolved()[1]
+        if track.mode != LEAF:
+            return track.mode != GRAPH
+        return len(self._steps) == len(rare(track).steps)
+
+    @property
+    def grad_fn(self) -> Any:
+        """The op whose gradient rule leads on, or None for leaves."""
+        return None if self.is_leaf else read(self).op
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Make this tensor a variable, or stop it from being one."""
+        track = self._resolved()[1]
+        if not requires_grad:
+            if track.mode == GRAPH:
+                raise GradientError(
+                    "only a leaf tensor can stop requiring gradients",
+                    help="use detach() to get a tensor without a gradient",
+                )
+            track.mode = CUT if track.mode == LEAF else track.mode
+            return self
+        if not self.dtype.is_differentiable:
+            raise GradientError(
+                f"only floating tensors can require gradients, this one is {self.dtype.name}",
+                help="convert it first, such as with .float()",
+            )
+        if track.mode >= GRAPH:
+            return self
+        if self._steps:  # the view alone is a variable, not the memory under it
+            self._track = track = Track(PLAIN, modes.capture)
+        track.mode = LEAF
+        details = rare(track)
+        details.owner, details.key, details.steps = weakref.ref(self), None, self._steps
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward() left, or None."""
+        if modes.capture is not None:
+            return modes.capture.read_grad(self._tensor)
+        return self._extra.grad if self._extra is not None else None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Handle):
+                raise GradientError(f"a gradient is a tensor or None, not {type(value).__name__}")
+            if value.shape != self.shape or value.dtype is not self.dtype:
+                raise GradientError(
+                    f"the gradient of {self._type} cannot be {value._type}",
+                    help="shapes and element types must be equal",
+                )
+        if modes.capture is not None:
+            modes.capture.write_grad(self._tensor, value)
+        elif value is not None or self._extra is not None:
+            self._details().grad = value
+
+    def _details(self) -> Extra:
+        if self._extra is None:
+            self._extra = Extra()
+        return self._extra
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a tensor that is not a leaf."""
+        if not self.requires_grad:
+            raise GradientError("retain_grad() needs a tensor that requires gradients")
+        if not self.is_leaf:
+            self._details().retains = True
+            observe(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """True where backward() keeps the gradient of a tensor that is not a leaf."""
+        return self._extra is not None and self._extra.retains
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+        """Call `hook(gradient)` in every backward pass; what it returns replaces the gradient."""
+        from ridgeline.autograd.engine import HookHandle
+
+        if not self.requires_grad:
+            raise GradientError("a hook needs a tensor that requires gradients")
+        if not self.is_leaf:
+            observe(self)
+        return HookHandle(self._details().hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
+        """Call `hook(tensor)` whenever a backward pass has added to the `.grad` of this leaf."""
+        from ridgeline.autograd.engine import HookHandle
+
+        if not (self.is_leaf and self.requires_grad):
+            raise GradientError("this hook needs a leaf that requires gradients")
+        return HookHandle(self._details().after, hook)
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradients of this tensor to the `.grad` of the leaves it depends on."""
+        from ridgeline.autograd.engine import backward
+
+        backward(self._tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def observe(source: Differentiable) -> None:
+    """Let backward() report the gradient of a tensor inside the graph."""
+    watching = observed.setdefault(read(source), [])
+    if not any(known() is source for known in watching):
+        watching.append(weakref.ref(source._tensor))

@@ -1,0 +1,135 @@
+"""Values in and out of handles: the node a tensor stands for now, and writing another one."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ridgeline.errors import GradientError, ShapeError
+from ridgeline.functions.operands import broadcast_shapes, stretch
+from ridgeline.graph.node import Node
+from ridgeline.graph.origins import here, stamp
+from ridgeline.graph.placement import placed
+from ridgeline.ops.elementwise import stop_gradient
+from ridgeline.ops.tracking import variable
+from ridgeline.runtime.spaces import space
+from ridgeline.tensors import execute
+from ridgeline.tensors.cells import (
+    CUT,
+    GRAPH,
+    LEAF,
+    PLAIN,
+    Cell,
+    Track,
+    apply_steps,
+    filled_leaf,
+    rare,
+    write_steps,
+)
+from ridgeline.tensors.handle import Handle
+from ridgeline.tensors.modes import modes
+
+H = TypeVar("H", bound=Handle)
+
+
+def read(source: Handle) -> Node:
+    """The node that stands for a tensor's value now."""
+    cell, track, capture = source._cell, source._track, modes.capture
+    if cell.capture is not capture or track.capture is not capture:
+        cell, track = execute.foreign(cell, track, capture)
+    base = cell.node if cell.rare is None and track.rare is None else special(cell, track)
+    steps = source._steps
+    if steps and track.mode == LEAF:
+        steps = steps[len(rare(track).steps) :]  # the base is the variable, itself a view
+    if not steps:
+        return base
+    seen = source._seen
+    if seen is not None and seen[0] is base:
+        return seen[1]
+    result = apply_steps(base, steps)
+    if capture is None or cell is source._cell or not capture.symbolic:
+        source._seen = (base, result)
+    return result
+
+
+def special(cell: Cell, track: Track) -> Node:
+    """The base node of a variable, or of memory that others may write to."""
+    if cell.rare is not None and cell.rare.shared is not None:
+        execute.refresh(cell)
+    if track.mode != LEAF:
+        return cell.node
+    details = rare(track)
+    if details.key is None or details.key_version != cell.version:
+        value = apply_steps(cell.node, details.steps)
+        if value.buffer is not None:
+            details.key = filled_leaf(value.types[0], value.buffer)
+            if cell.rare is not None and cell.rare.shared is not None:
+                cell.rare.shared.leaves.add(details.key)
+        else:
+            details.key = variable(value)
+        details.key_version = cell.version
+        details.key.origins = value.origins
+        details.key.owner = details.owner  # backward() finds the leaves of a graph by this
+    return details.key
+
+
+def result_mode(highest: int) -> int:
+    """How a result stands to differentiation, given the highest mode of its operands."""
+    if highest >= GRAPH:
+        return GRAPH if modes.gradients else CUT
+    return highest
+
+
+def owned(node: Node) -> Node:
+    """A node for a cell of its own: memory that another cell or NumPy sees is copied."""
+    if node.buffer is None or modes.capture is not None:
+        return node
+    made = filled_leaf(node.types[0], space(node.types[0].device).copy(node.buffer))
+    execute.hold(node.buffer.nbytes)
+    made.origins = node.origins
+    return made
+
+
+def write(target: H, value: Node, mode: int, what: str) -> H:
+    """Write a value (broadcast to the target's shape) through to the target's cell."""
+    cell, track = target._resolved()
+    if track.mode == LEAF and modes.gradients:
+        raise GradientError(
+            f"{what} would overwrite a leaf tensor that requires gradients",
+            help="wrap it in `with no_grad():`, or write to x.data",
+        )
+    shape = target._type.shape
+    if value.shape != shape:
+        if not _fits(value.shape, shape):
+            raise ShapeError(
+                f"{what}: a value of shape {list(value.shape)} does not fit into {list(shape)}",
+                help="sizes, aligned from the right, must be equal or 1 in the value",
+            )
+        value = stretch(value, shape)
+    tracked = modes.gradients and (mode >= GRAPH or track.mode == GRAPH)
+    base = cell.node if cell.rare is None else special(cell, cell)
+    value = placed(value, base.types[0].device)
+    if tracked:  # what must not let gradients pass is cut off before it is mixed in
+        value = stop_gradient(value) if mode == CUT else value
+        base = stop_gradient(base) if track.mode == CUT else base
+    if target._steps:
+        written = write_steps(base, target._steps, value)
+    else:
+        written = value if tracked else owned(value)
+    stamp(written, here(3))
+    cell.set(written)
+    if tracked:
+        track.mode = GRAPH
+    elif track.mode == PLAIN and mode > PLAIN:
+        track.mode = CUT
+    if track is not cell and cell.mode == PLAIN and mode > PLAIN:
+        cell.mode = CUT
+    execute.written(cell)
+    return target
+
+
+def _fits(shape: tuple[Any, ...], into: tuple[Any, ...]) -> bool:
+    """True where a value of a shape can be repeated into another, which stays as it is."""
+    try:
+        return broadcast_shapes(shape, into) == into
+    except ShapeError:
+        return False
