@@ -17,10 +17,9 @@ from ridgeline.compiler.layout import HostCall, JoinedCall, KernelCall, whole_na
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.body import bodies
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import Node, outputs_of
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.counts import compulsory_bytes, useful
-from ridgeline.loops.lower import outputs_of
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import describe
 from ridgeline.ops.attention import products

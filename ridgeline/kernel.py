@@ -32,7 +32,7 @@ from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, shows_constant, topological
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import (
     Bind,

@@ -17,7 +17,7 @@ from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from ridgeline.graph.strides import View, itself
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.printer import named
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index

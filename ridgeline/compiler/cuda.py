@@ -24,7 +24,8 @@ from ridgeline.graph.passes.layout import convolutions_last, is_product
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lower import Lowered, widens
+from ridgeline.loops.lowered import Lowered
+from ridgeline.loops.reading import widens
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.ops.index_checks import index_inputs, report_index

@@ -20,7 +20,7 @@ from ridgeline.graph.node import Node, Op, topological
 from ridgeline.graph.strides import View
 from ridgeline.loops.in_place import in_place
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.schedules.attempts import LeftOut, noted

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.graph.node import Node
-from ridgeline.loops.lower import NotFusable
+from ridgeline.loops.spaces import NotFusable
 from ridgeline.ops.contract import CONTRACT
 
 if TYPE_CHECKING:

@@ -25,8 +25,10 @@ from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
 from ridgeline.loops.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
-from ridgeline.loops.lower import GroupLowering, Lowered, NotFusable
+from ridgeline.loops.lower import GroupLowering
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.ordered import ORDERED, lower_ordered
+from ridgeline.loops.spaces import NotFusable
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import PAD
 from ridgeline.ops.random import RANDOM_BITS
@@ -219,8 +221,12 @@ class Fuser:
             lowering = GroupLowering
             if self.roofline.chains and is_chain(folds):
                 lowering = ChainLowering
-            ordered_stores = store_order(stored, self.replacing, read.__contains__)
-            lowered = lowering(folds, ordered_stores, read.__contains__, name).lower()
+            lowered = lowering(
+                folds=folds,
+                stored=store_order(stored, self.replacing, read.__contains__),
+                external=read.__contains__,
+                name=name,
+            ).lower()
             reason = self.parts(lowered) if several else ""
             if reason:
                 raise NotFusable(reason)

@@ -17,7 +17,7 @@ from ridgeline.fusion.sizes import nbytes, work_bytes
 from ridgeline.fusion.values import Values
 from ridgeline.graph.node import Node, node
 from ridgeline.graph.passes.rebuild import rebuild
-from ridgeline.loops.lower import widens
+from ridgeline.loops.reading import widens
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.tracking import tag
 

@@ -22,9 +22,9 @@ from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
-from ridgeline.loops.lower import is_bitcast, widens
 from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
+from ridgeline.loops.reading import is_bitcast, widens
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT

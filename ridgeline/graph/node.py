@@ -270,3 +270,8 @@ def topological(
                 if source not in seen:
                     stack.append(source)
     return order
+
+
+def outputs_of(node: Node) -> list[Node]:
+    """The values a node produces, one node each."""
+    return [proj(node, i) for i in range(len(node.types))]

@@ -24,19 +24,10 @@ from ridgeline.graph.sizes import bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, mul
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lower import (
-    Axis,
-    Chain,
-    ChainStage,
-    GroupLowering,
-    Lowered,
-    NotFusable,
-    Space,
-    accumulator_type,
-    mapped,
-    reduced_axes,
-)
+from ridgeline.loops.lower import GroupLowering, accumulator_type, mapped
+from ridgeline.loops.lowered import Chain, ChainStage, Lowered
 from ridgeline.loops.rewrite import sequence
+from ridgeline.loops.spaces import Axis, NotFusable, Space, reduced_axes
 from ridgeline.loops.views import Index, size_expr, through_reshape
 from ridgeline.ops.contract import CONTRACT, AxisMap
 

@@ -8,141 +8,48 @@ contraction has its output axes as rows and its summed axes as inner axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import PROJ, Node, Op, proj
-from ridgeline.graph.sizes import Size, bounds, symbols
+from ridgeline.graph.node import PROJ, Node, Op
+from ridgeline.graph.sizes import bounds, symbols
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, bitcast, cast, free_vars, lt, maximum, minimum, mul, op, sub
-from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.build import add, cast, mul
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.rewrite import map_buffers, sequence
-from ridgeline.loops.sorting import key
-from ridgeline.loops.views import (
-    Index,
-    size_expr,
-    through_broadcast,
-    through_pad,
-    through_permute,
-    through_reshape,
-    through_slice,
-)  # fmt: skip
+from ridgeline.loops.reading import Reading, widens
+from ridgeline.loops.rewrite import sequence
+from ridgeline.loops.spaces import NotFusable, Space, part_shape, same, space_of
+from ridgeline.loops.views import Index, size_expr
 from ridgeline.ops.contract import CONTRACT
-from ridgeline.ops.elementwise import CAST, CONSTANT, EXTENT, IOTA, STOP_GRADIENT
-from ridgeline.ops.gather import GATHER
-from ridgeline.ops.index_checks import stays_below
-from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
-from ridgeline.ops.radix import SORT_KEY
+from ridgeline.ops.movement import CONCAT, PAD
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
-from ridgeline.ops.reinterpret import ALIAS, REINTERPRET
 
 _LOCAL_LIMIT = 128 * 1024  # scratch a row may use, so that it stays in a core's own cache
 
 
-class NotFusable(Exception):
-    """A group that one kernel cannot hold; the message is the reason shown to users."""
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A loop of the kernel: its name and length."""
-
-    name: str
-    extent: Size
-
-    @property
-    def var(self) -> Var:
-        """The loop's variable."""
-        return Var.make(self.name)
-
-
-@dataclass(frozen=True, slots=True)
-class ChainStage:
-    """A contraction of a chain: its loop over columns, and the other loops."""
-
-    columns: str
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """What a schedule needs to know of a chain: its loops by name."""
-
-    columns: str  # a loop over all columns
-    scores: tuple[ChainStage, ...]  # contractions before the folds, with what each sums over
-    folded: tuple[str, ...]  # columns of the row stages, one name each
-    weighted: tuple[ChainStage, ...]  # contractions that sum over columns, with their own axes
-
-
-@dataclass(frozen=True, eq=False)
-class Lowered:
-    """The loops of a group, and the node that each slot holds: first those read, then written."""
-
-    name: str
-    body: Stmt  # over `views`, which are not yet parameters
-    views: Mapping[Buffer, Buffer]  # the parameter that each becomes
-    sizes: tuple[str, ...]  # of shapes; the kernel has those of places as well
-    slots: tuple[Node, ...]
-    reads: int
-    rows: tuple[Axis, ...]
-    inner: tuple[Axis, ...]
-    anchor: Op | None  # the op of the first fold, which decides the kernel's family
-    chain: Chain | None = None  # the stages of a chain of contractions
-
-    @cached_property
-    def kernel(self) -> Kernel:
-        """The kernel; made only when asked for, since most groups merge into larger ones."""
-        params = tuple(sorted(self.views.values(), key=lambda b: (b.slot, b.name)))
-        final = map_buffers(self.body, lambda buffer: self.views.get(buffer, buffer))
-        names = {*self.sizes, *_free_names(final)}
-        return Kernel(self.name, params, tuple(sorted(names)), final)
-
-
-@dataclass(slots=True)
-class Space:
-    """The loops of the group, and the index that every full-space node is read at."""
-
-    rows: tuple[Axis, ...]
-    inner: tuple[Axis, ...]
-    row_shape: tuple[Size, ...]
-    full_shape: tuple[Size, ...]
-    full_index: Index
-    iteration: Index = ()  # of a contraction: one variable per iteration axis
-
-
-@dataclass(slots=True)
-class GroupLowering:
-    """Lowers one group: its folds in order and the values it stores.
-
-    `external(node)` says whether a node's value lies in memory when the kernel starts.
-    """
+@dataclass(slots=True, kw_only=True)
+class GroupLowering(Reading):
+    """Lowers one group: its folds in order and the values it stores."""
 
     folds: Sequence[Node]
     stored: Sequence[Node]
-    external: Callable[[Node], bool]
     name: str
-    slots: dict[Node, int] = field(default_factory=dict)
-    views: dict[tuple[Node, tuple[Size, ...], DType], Buffer] = field(default_factory=dict)
-    accumulators: dict[Node, tuple[Buffer, ...]] = field(default_factory=dict)
-    staged: dict[Node, Buffer] = field(default_factory=dict)
-    memo: dict[tuple[Node, Index], Expr] = field(default_factory=dict)
-    seen: set[Node] = field(default_factory=set)
-    written: set[Node] = field(default_factory=set)
-    early: set[Node] = field(default_factory=set)
-    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    staged: dict[Node, Buffer] = field(default_factory=dict)  # rows kept in scratch
+    written: set[Node] = field(default_factory=set)  # of those, what an earlier stage left there
+    early: set[Node] = field(default_factory=set)  # stored by the first fold already
 
     def lower(self) -> Lowered:
         """The kernel of the group."""
         folds = self.folds
-        space = self._space(folds)
+        space = space_of(folds, self.stored)
         for axis in (*space.rows, *space.inner):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         if folds and folds[0].op is not CONTRACT:
-            full = [n for n in self.stored if _same(n.shape, space.full_shape) and n not in folds]
+            full = [n for n in self.stored if same(n.shape, space.full_shape) and n not in folds]
             tails = [n for n in full if self._needs_fold(n)]
             first = [folds[0].inputs[0], *(n for n in full if n not in tails)]
             self.plan_staging([first, *([f.inputs[0]] for f in folds[1:]), tails], space)
@@ -173,33 +80,6 @@ class GroupLowering:
         rows, inner = space.rows, space.inner
         return Lowered(self.name, body, renamed, names, order, len(reads), rows, inner, anchor)
 
-    # ---- the space ----------------------------------------------------------------------------
-
-    def _space(self, folds: Sequence[Node]) -> Space:
-        if not folds:
-            shape = _shape_of_loops(self.stored)
-            rows = tuple(Axis(f"i{a}", size) for a, size in enumerate(shape))
-            index = tuple(a.var for a in rows)
-            return Space(rows, (), shape, shape, index)
-        first = folds[0]
-        if first.op is CONTRACT:
-            if len(folds) > 1:
-                raise NotFusable("a contraction shares a kernel with pointwise work only")
-            return _contraction_space(first)
-        shape, axes = first.inputs[0].shape, reduced_axes(first)
-        for fold in folds[1:]:
-            if fold.op is CONTRACT:
-                raise NotFusable("a contraction shares a kernel with pointwise work only")
-            if fold.inputs[0].shape != shape or reduced_axes(fold) != axes:
-                raise NotFusable("reductions over different rows or columns")
-        kept = [a for a in range(len(shape)) if a not in axes]
-        rows = tuple(Axis(_numbered("r", i, len(kept)), shape[a]) for i, a in enumerate(kept))
-        inner = tuple(Axis(_numbered("c", i, len(axes)), shape[a]) for i, a in enumerate(axes))
-        place = {a: rows[i].var for i, a in enumerate(kept)}
-        place |= {a: inner[i].var for i, a in enumerate(axes)}
-        full = tuple(place[a] for a in range(len(shape)))
-        return Space(rows, inner, tuple(shape[a] for a in kept), shape, full)
-
     # ---- stages -------------------------------------------------------------------------------
 
     def _fold(self, fold: Node, space: Space) -> Stmt:
@@ -228,7 +108,7 @@ class GroupLowering:
         """Results that need no fold are stored by the first loop that passes their elements."""
         stores: list[Stmt] = []
         for node in self.stored:
-            if not _same(node.shape, space.full_shape) or _same(node.shape, space.row_shape):
+            if not same(node.shape, space.full_shape) or same(node.shape, space.row_shape):
                 continue
             if not self._needs_fold(node):
                 value = self.read(node, space.full_index, space)
@@ -301,7 +181,7 @@ class GroupLowering:
         left = _LOCAL_LIMIT
         for node, count in uses.items():
             size = elements * node.dtype.itemsize
-            costly = node.op.name in scalars.COSTLY and _same(node.shape, space.full_shape)
+            costly = node.op.name in scalars.COSTLY and same(node.shape, space.full_shape)
             if count > 1 and costly and size <= left and node not in self.staged:
                 left -= size
                 shape = tuple(size_expr(a.extent) for a in space.inner)
@@ -329,10 +209,10 @@ class GroupLowering:
         for node in self.stored:
             if node in self.early:
                 continue
-            whole = any(_same(node.shape, s) for s in (space.row_shape, space.full_shape))
-            shape = node.shape if whole else _part_shape(node)
-            at_rows = _same(shape, space.row_shape)
-            if not at_rows and not _same(shape, space.full_shape):
+            whole = any(same(node.shape, s) for s in (space.row_shape, space.full_shape))
+            shape = node.shape if whole else part_shape(node)
+            at_rows = same(shape, space.row_shape)
+            if not at_rows and not same(shape, space.full_shape):
                 raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
             index = row_index if at_rows else space.full_index
             level = row_level if at_rows else full_level
@@ -350,7 +230,7 @@ class GroupLowering:
 
     def _store_parts(self, node: Node, index: Index, space: Space) -> list[Stmt]:
         """Joined parts, each stored in its place by loops over one part."""
-        axis, shape = node.attrs.axis, _part_shape(node)
+        axis, shape = node.attrs.axis, part_shape(node)
         target = self.view(node, (*shape[:axis], len(node.inputs), *shape[axis:]))
         return [
             Store(
@@ -361,209 +241,10 @@ class GroupLowering:
             for number, part in enumerate(node.inputs)
         ]
 
-    # ---- reading ------------------------------------------------------------------------------
-
-    def view(self, node: Node, shape: tuple[Size, ...], dtype: DType | None = None) -> Buffer:
-        """A buffer over a node's memory under some shape, and as some type of the same memory."""
-        dtype = dtype or node.dtype
-        key = (node, shape, dtype)
-        if key not in self.views:
-            self.slots.setdefault(node, len(self.slots))
-            count = len(self.views)
-            self.views[key] = Buffer(
-                f"b{count}", tuple(size_expr(s) for s in shape), dtype, "global",
-                self.slots[node],
-            )  # fmt: skip
-        return self.views[key]
-
-    def read(self, node: Node, index: Index, space: Space) -> Expr:
-        """The value of a node at an index, as an expression over this kernel's memory."""
-        stack: list[tuple[Node, Index]] = [(node, index)]
-        while stack:
-            current = stack[-1]
-            if current in self.memo:
-                if current[1] == space.full_index:
-                    self.seen.add(current[0])
-                stack.pop()
-                continue
-            needed = self._needed(*current)
-            missing = [n for n in needed if n not in self.memo]
-            if missing:
-                stack.extend(missing)
-                continue
-            stack.pop()
-            if current[1] == space.full_index:
-                self.seen.add(current[0])
-            self.memo[current] = self._value(*current, [self.memo[n] for n in needed], space)
-        return self.memo[node, index]
-
-    def _needed(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
-        """The elements of other nodes that an element is computed from."""
-        inputs = node.inputs
-        if self.external(node) or node.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
-            return []
-        if node.op in (RESHAPE, ALIAS):
-            base = self._same_memory(node)
-            if self.external(base):
-                return []
-            if base.op is ALIAS:
-                raise NotFusable("parts of complex numbers are read from memory")
-            inner = through_reshape(base.shape, node.shape, index, self.ranges)
-            return [(base, inner)]
-        if node.op is PERMUTE:
-            return [(inputs[0], through_permute(node, index))]
-        if node.op is BROADCAST:
-            return [(inputs[0], through_broadcast(node, index))]
-        if node.op is SLICE:
-            return [(inputs[0], through_slice(node, index))]
-        if node.op is PAD:
-            return [(inputs[0], through_pad(node, index, self.ranges)[0])]
-        if node.op is CONCAT:
-            return [(i, at) for i, at, _ in self._pieces(node, index)]
-        if node.op is GATHER:
-            return self._gathered(node, index)
-        return [(i, index) for i in inputs]
-
-    def _same_memory(self, node: Node) -> Node:
-        """The node in memory that a node is another shape or type of, else what is reshaped."""
-        base = node
-        while base.op in (RESHAPE, ALIAS) and not self.external(base):
-            base = base.inputs[0]
-        if self.external(base):
-            return base
-        base = node
-        while base.op is RESHAPE:
-            base = base.inputs[0]
-        return base
-
-    def _gathered(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
-        """The index elements, and once those are known, the element they name."""
-        source, axes = node.inputs[0], node.attrs.axes
-        rank = len(node.inputs[1].shape)
-        pointers = [(i, index[:rank]) for i in node.inputs[1:]]
-        if any(p not in self.memo for p in pointers):
-            return pointers
-        places: dict[int, Expr] = {}
-        for axis, pointer in zip(axes, pointers):
-            place = self.memo[pointer]
-            if not stays_below(pointer[0], source.shape[axis]):
-                # a wrong index is reported after the run, and must not touch foreign memory
-                last = sub(size_expr(source.shape[axis]), ir.index(1))
-                place = maximum(minimum(place, last), ir.index(0))
-            places[axis] = place
-        rest = iter(index[rank:])
-        return [
-            *pointers,
-            (
-                source,
-                tuple(places[a] if a in places else next(rest) for a in range(len(source.shape))),
-            ),
-        ]
-
-    def _pieces(self, node: Node, index: Index) -> list[tuple[Node, Index, Expr]]:
-        axis = node.attrs.axis
-        start: Expr = ir.index(0)
-        pieces = []
-        for part in node.inputs:
-            end = add(start, size_expr(part.shape[axis]))
-            place = (*index[:axis], sub(index[axis], start), *index[axis + 1 :])
-            pieces.append((part, place, lt(index[axis], end)))
-            start = end
-        return pieces
-
-    def _value(self, node: Node, index: Index, operands: list[Expr], space: Space) -> Expr:
-        if self.external(node):
-            return Load.make(self.view(node, node.shape), index)
-        if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
-            return self._accumulated(node, index, space)
-        if node.op in (RESHAPE, ALIAS) and not operands:
-            return Load.make(self.view(self._same_memory(node), node.shape, node.dtype), index)
-        if node.op is PAD:
-            condition = through_pad(node, index, self.ranges)[1]
-            fill = ir.const(node.attrs.value, node.dtype)
-            return operands[0] if condition is None else op("guarded", condition, operands[0], fill)
-        if node.op is CONCAT:
-            pieces = self._pieces(node, index)
-            result = operands[-1]
-            for (_, _, here), value in zip(reversed(pieces[:-1]), reversed(operands[:-1])):
-                result = op("guarded", here, value, _only_where_not(here, result))
-            return result
-        if node.op is GATHER:
-            return operands[-1]
-        if node.op.family == "movement" or node.op is STOP_GRADIENT:
-            return operands[0]
-        if node.op is CONSTANT:
-            return ir.const(node.attrs.value, node.dtype)
-        if node.op is EXTENT:
-            return cast(size_expr(node.attrs.size), node.dtype)
-        if node.op is IOTA:
-            return cast(index[node.attrs.axis], node.dtype)
-        if node.op is CAST:
-            return cast(operands[0], node.dtype)
-        if is_bitcast(node):
-            return bitcast(operands[0], node.dtype)
-        if node.op is SORT_KEY:
-            return key(operands[0], node.attrs.descending)
-        if node.op.family != "pointwise":
-            raise NotFusable(f"{node.op.name} has no loops")
-        return op(node.op.name, *operands)
-
-    def _accumulated(self, node: Node, index: Index, space: Space) -> Expr:
-        fold = node.inputs[0] if node.op is PROJ else node
-        output = node.attrs.output if node.op is PROJ else 0
-        if fold not in self.accumulators:
-            raise NotFusable(f"{fold.op.name} is needed before it is computed")
-        if index != tuple(a.var for a in space.rows):
-            raise NotFusable(f"the result of {fold.op.name} is read across rows")
-        return cast(Load.make(self.accumulators[fold][output], ()), node.dtype)
-
-
-def _same(a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
-    # shapes of different rank are never compared by size, which might have to be decided
-    return len(a) == len(b) and a == b
-
-
-def _free_names(body: Stmt) -> set[str]:
-    """Variables that no loop of a body binds: sizes."""
-    used: set[str] = set()
-    bound: set[str] = set()
-    for statement in ir.statements(body):
-        if isinstance(statement, For):
-            bound.add(statement.name)
-        for expr in ir.expressions(statement):
-            used |= free_vars(expr)
-    return used - bound
-
-
-def _only_where_not(condition: Expr, value: Expr) -> Expr:
-    """A later piece of a concatenation must not be read where an earlier one is."""
-    return op("guarded", op("not", condition), value, ir.const(0, value.dtype))
-
 
 def accumulator_type(dtype: DType) -> DType:
     narrow = dtype.kind == "float" and dtype.itemsize < 4
     return dtypes.float32 if narrow else dtype
-
-
-def reduced_axes(fold: Node) -> tuple[int, ...]:
-    return (fold.attrs.axis,) if fold.op is ARG_REDUCE else fold.attrs.axes
-
-
-def _part_shape(node: Node) -> tuple[Size, ...]:
-    """The shape of the equal parts that a value is joined from, or its own."""
-    if node.op is not CONCAT or len({part.shape for part in node.inputs}) > 1:
-        return node.shape
-    return node.inputs[0].shape
-
-
-def _shape_of_loops(stored: Sequence[Node]) -> tuple[Size, ...]:
-    """What pointwise loops run over: parts, where every value consists of such parts."""
-    shapes = {_part_shape(node) for node in stored}
-    return shapes.pop() if len(shapes) == 1 else max((n.shape for n in stored), key=len)
-
-
-def _numbered(letter: str, number: int, total: int) -> str:
-    return letter if total == 1 else f"{letter}{number}"
 
 
 def mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> Expr:
@@ -571,52 +252,3 @@ def mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> E
     for number, coefficient in terms:
         total = add(total, mul(iteration[number], ir.index(coefficient)))
     return total
-
-
-def _contraction_space(node: Node) -> Space:
-    """Output axes are rows, summed axes are inner; named by the operands that use them."""
-    attrs = node.attrs
-    used = [{n for m in maps for n, _ in m.terms} for maps in (attrs.left, attrs.right)]
-    letters: dict[int, str] = {}
-    for number in range(len(attrs.extents)):
-        in_both = number in used[0] and number in used[1]
-        if number not in attrs.output:
-            letters[number] = "k"
-        else:
-            letters[number] = "b" if in_both else "m" if number in used[0] else "n"
-    totals = {letter: list(letters.values()).count(letter) for letter in letters.values()}
-    given: dict[str, int] = {}
-    axes: dict[int, Axis] = {}
-    for number, letter in letters.items():
-        position = given.get(letter, 0)
-        given[letter] = position + 1
-        axes[number] = Axis(_numbered(letter, position, totals[letter]), attrs.extents[number])
-    rows = tuple(axes[n] for n in attrs.output)
-    inner = tuple(axes[n] for n in range(len(attrs.extents)) if n not in attrs.output)
-    iteration = tuple(axes[n].var for n in range(len(attrs.extents)))
-    index = tuple(a.var for a in rows)
-    return Space(rows, inner, node.shape, node.shape, index, iteration)
-
-
-def widens(node: Node) -> bool:
-    """True for a conversion of 16-bit floats to float32, which loses nothing and costs little."""
-    if node.op is not CAST or node.dtype is not dtypes.float32:
-        return False
-    return node.inputs[0].dtype in (dtypes.bfloat16, dtypes.float16)
-
-
-def is_bitcast(node: Node) -> bool:
-    """True where bits are read as another type of the same size, as kernels can.
-
-    Narrow floats and bool are not in registers what they are in memory.
-    """
-    if node.op is not REINTERPRET:
-        return False
-    source, target = node.attrs.source, node.attrs.target
-    plain = all(t.kind in ("int", "uint") or t.itemsize >= 4 for t in (source, target))
-    return plain and source.itemsize == target.itemsize and target.kind != "complex"
-
-
-def outputs_of(node: Node) -> list[Node]:
-    """The values a node produces, one node each."""
-    return [proj(node, i) for i in range(len(node.types))]

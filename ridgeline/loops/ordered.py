@@ -16,7 +16,8 @@ from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, cast, eq, maximum, minimum, mul, op, select, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lower import Axis, GroupLowering, Lowered, Space
+from ridgeline.loops.lower import GroupLowering
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.sorting import (
@@ -27,6 +28,7 @@ from ridgeline.loops.sorting import (
     search_body,
     smallest_body,
 )
+from ridgeline.loops.spaces import Axis, Space
 from ridgeline.loops.views import size_expr
 from ridgeline.ops.elementwise import IOTA
 from ridgeline.ops.gather import SCATTER
@@ -52,7 +54,7 @@ def lower_ordered(
     node: Node, stored: Sequence[Node], external: Callable[[Node], bool], name: str
 ) -> Lowered:
     """The kernel of one node; `stored` are those of its results that are wanted."""
-    lowering = GroupLowering((), stored, external, name)
+    lowering = GroupLowering(folds=(), stored=stored, external=external, name=name)
     rules = {SCATTER: _scatter, EXTREME_SCAN: _extreme_scan, RANK: _rank, RADIX: _radix}
     rules |= {SMALLEST: _smallest, SEARCH: _search}
     return rules.get(node.op, _scan)(node, lowering)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.ordered import ORDERED
 from ridgeline.loops.schedule import Step
 from ridgeline.ops.contract import CONTRACT

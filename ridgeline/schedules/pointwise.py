@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeline.loops.ir import For, Kernel
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, Stream
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.attempts import attempt

@@ -48,7 +48,10 @@ def _best(
         return None
     contraction = contract(leaf(left), leaf(right), attrs)
     lowered = GroupLowering(
-        [contraction], [contraction], lambda node: node is not contraction, "weights"
+        folds=[contraction],
+        stored=[contraction],
+        external=lambda node: node is not contraction,
+        name="weights",
     ).lower()
     rows = {a.name: sizes[n] for a, n in zip(lowered.rows, attrs.output)}
     summed = [n for n in range(len(sizes)) if n not in attrs.output]

@@ -13,7 +13,7 @@ from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, topological
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import replay
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine

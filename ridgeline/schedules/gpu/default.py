@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Step
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu import contraction, ordered, pointwise, rows

@@ -6,7 +6,7 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Reduce
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, Split, Step
 from ridgeline.ops.gather import SCATTER
 from ridgeline.schedules.gpu.common import Draft, power_at_least

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.lower import Lowered
+from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, SetKind, Split, Step
 from ridgeline.schedules.gpu.common import Draft, power_at_least, vector_width
 from ridgeline.schedules.gpu.machine import GpuMachine

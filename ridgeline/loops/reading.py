@@ -1,0 +1,231 @@
+"""What an element of a node is, as an expression over the memory of one kernel.
+
+Views become arithmetic on indices, pointwise ops become operations, folds are read from their
+accumulators, and what lies in memory when the kernel starts is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.graph.node import PROJ, Node
+from ridgeline.graph.sizes import Size
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, bitcast, cast, lt, maximum, minimum, op, sub
+from ridgeline.loops.ir import Buffer, Expr, Load
+from ridgeline.loops.sorting import key
+from ridgeline.loops.spaces import NotFusable, Space
+from ridgeline.loops.views import (
+    Index,
+    size_expr,
+    through_broadcast,
+    through_pad,
+    through_permute,
+    through_reshape,
+    through_slice,
+)  # fmt: skip
+from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.elementwise import CAST, CONSTANT, EXTENT, IOTA, STOP_GRADIENT
+from ridgeline.ops.gather import GATHER
+from ridgeline.ops.index_checks import stays_below
+from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLICE
+from ridgeline.ops.radix import SORT_KEY
+from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
+from ridgeline.ops.reinterpret import ALIAS, REINTERPRET
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """The memory of a kernel and the elements that were read so far.
+
+    `external(node)` says whether a node's value lies in memory when the kernel starts.
+    """
+
+    external: Callable[[Node], bool]
+    slots: dict[Node, int] = field(default_factory=dict)
+    views: dict[tuple[Node, tuple[Size, ...], DType], Buffer] = field(default_factory=dict)
+    accumulators: dict[Node, tuple[Buffer, ...]] = field(default_factory=dict)
+    memo: dict[tuple[Node, Index], Expr] = field(default_factory=dict)
+    seen: set[Node] = field(default_factory=set)  # nodes read at the index of the full space
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def view(self, node: Node, shape: tuple[Size, ...], dtype: DType | None = None) -> Buffer:
+        """A buffer over a node's memory under some shape, and as some type of the same memory."""
+        dtype = dtype or node.dtype
+        key = (node, shape, dtype)
+        if key not in self.views:
+            self.slots.setdefault(node, len(self.slots))
+            count = len(self.views)
+            self.views[key] = Buffer(
+                f"b{count}", tuple(size_expr(s) for s in shape), dtype, "global",
+                self.slots[node],
+            )  # fmt: skip
+        return self.views[key]
+
+    def read(self, node: Node, index: Index, space: Space) -> Expr:
+        """The value of a node at an index, as an expression over this kernel's memory."""
+        stack: list[tuple[Node, Index]] = [(node, index)]
+        while stack:
+            current = stack[-1]
+            if current in self.memo:
+                if current[1] == space.full_index:
+                    self.seen.add(current[0])
+                stack.pop()
+                continue
+            needed = self._needed(*current)
+            missing = [n for n in needed if n not in self.memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if current[1] == space.full_index:
+                self.seen.add(current[0])
+            self.memo[current] = self._value(*current, [self.memo[n] for n in needed], space)
+        return self.memo[node, index]
+
+    def _needed(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
+        """The elements of other nodes that an element is computed from."""
+        inputs = node.inputs
+        if self.external(node) or node.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
+            return []
+        if node.op in (RESHAPE, ALIAS):
+            base = self._same_memory(node)
+            if self.external(base):
+                return []
+            if base.op is ALIAS:
+                raise NotFusable("parts of complex numbers are read from memory")
+            inner = through_reshape(base.shape, node.shape, index, self.ranges)
+            return [(base, inner)]
+        if node.op is PERMUTE:
+            return [(inputs[0], through_permute(node, index))]
+        if node.op is BROADCAST:
+            return [(inputs[0], through_broadcast(node, index))]
+        if node.op is SLICE:
+            return [(inputs[0], through_slice(node, index))]
+        if node.op is PAD:
+            return [(inputs[0], through_pad(node, index, self.ranges)[0])]
+        if node.op is CONCAT:
+            return [(i, at) for i, at, _ in self._pieces(node, index)]
+        if node.op is GATHER:
+            return self._gathered(node, index)
+        return [(i, index) for i in inputs]
+
+    def _same_memory(self, node: Node) -> Node:
+        """The node in memory that a node is another shape or type of, else what is reshaped."""
+        base = node
+        while base.op in (RESHAPE, ALIAS) and not self.external(base):
+            base = base.inputs[0]
+        if self.external(base):
+            return base
+        base = node
+        while base.op is RESHAPE:
+            base = base.inputs[0]
+        return base
+
+    def _gathered(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
+        """The index elements, and once those are known, the element they name."""
+        source, axes = node.inputs[0], node.attrs.axes
+        rank = len(node.inputs[1].shape)
+        pointers = [(i, index[:rank]) for i in node.inputs[1:]]
+        if any(p not in self.memo for p in pointers):
+            return pointers
+        places: dict[int, Expr] = {}
+        for axis, pointer in zip(axes, pointers):
+            place = self.memo[pointer]
+            if not stays_below(pointer[0], source.shape[axis]):
+                # a wrong index is reported after the run, and must not touch foreign memory
+                last = sub(size_expr(source.shape[axis]), ir.index(1))
+                place = maximum(minimum(place, last), ir.index(0))
+            places[axis] = place
+        rest = iter(index[rank:])
+        return [
+            *pointers,
+            (
+                source,
+                tuple(places[a] if a in places else next(rest) for a in range(len(source.shape))),
+            ),
+        ]
+
+    def _pieces(self, node: Node, index: Index) -> list[tuple[Node, Index, Expr]]:
+        axis = node.attrs.axis
+        start: Expr = ir.index(0)
+        pieces = []
+        for part in node.inputs:
+            end = add(start, size_expr(part.shape[axis]))
+            place = (*index[:axis], sub(index[axis], start), *index[axis + 1 :])
+            pieces.append((part, place, lt(index[axis], end)))
+            start = end
+        return pieces
+
+    def _value(self, node: Node, index: Index, operands: list[Expr], space: Space) -> Expr:
+        if self.external(node):
+            return Load.make(self.view(node, node.shape), index)
+        if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
+            return self._accumulated(node, index, space)
+        if node.op in (RESHAPE, ALIAS) and not operands:
+            return Load.make(self.view(self._same_memory(node), node.shape, node.dtype), index)
+        if node.op is PAD:
+            condition = through_pad(node, index, self.ranges)[1]
+            fill = ir.const(node.attrs.value, node.dtype)
+            return operands[0] if condition is None else op("guarded", condition, operands[0], fill)
+        if node.op is CONCAT:
+            pieces = self._pieces(node, index)
+            result = operands[-1]
+            for (_, _, here), value in zip(reversed(pieces[:-1]), reversed(operands[:-1])):
+                result = op("guarded", here, value, _only_where_not(here, result))
+            return result
+        if node.op is GATHER:
+            return operands[-1]
+        if node.op.family == "movement" or node.op is STOP_GRADIENT:
+            return operands[0]
+        if node.op is CONSTANT:
+            return ir.const(node.attrs.value, node.dtype)
+        if node.op is EXTENT:
+            return cast(size_expr(node.attrs.size), node.dtype)
+        if node.op is IOTA:
+            return cast(index[node.attrs.axis], node.dtype)
+        if node.op is CAST:
+            return cast(operands[0], node.dtype)
+        if is_bitcast(node):
+            return bitcast(operands[0], node.dtype)
+        if node.op is SORT_KEY:
+            return key(operands[0], node.attrs.descending)
+        if node.op.family != "pointwise":
+            raise NotFusable(f"{node.op.name} has no loops")
+        return op(node.op.name, *operands)
+
+    def _accumulated(self, node: Node, index: Index, space: Space) -> Expr:
+        fold = node.inputs[0] if node.op is PROJ else node
+        output = node.attrs.output if node.op is PROJ else 0
+        if fold not in self.accumulators:
+            raise NotFusable(f"{fold.op.name} is needed before it is computed")
+        if index != tuple(a.var for a in space.rows):
+            raise NotFusable(f"the result of {fold.op.name} is read across rows")
+        return cast(Load.make(self.accumulators[fold][output], ()), node.dtype)
+
+
+def _only_where_not(condition: Expr, value: Expr) -> Expr:
+    """A later piece of a concatenation must not be read where an earlier one is."""
+    return op("guarded", op("not", condition), value, ir.const(0, value.dtype))
+
+
+def widens(node: Node) -> bool:
+    """True for a conversion of 16-bit floats to float32, which loses nothing and costs little."""
+    if node.op is not CAST or node.dtype is not dtypes.float32:
+        return False
+    return node.inputs[0].dtype in (dtypes.bfloat16, dtypes.float16)
+
+
+def is_bitcast(node: Node) -> bool:
+    """True where bits are read as another type of the same size, as kernels can.
+
+    Narrow floats and bool are not in registers what they are in memory.
+    """
+    if node.op is not REINTERPRET:
+        return False
+    source, target = node.attrs.source, node.attrs.target
+    plain = all(t.kind in ("int", "uint") or t.itemsize >= 4 for t in (source, target))
+    return plain and source.itemsize == target.itemsize and target.kind != "complex"
