@@ -7,7 +7,7 @@ twice the reference's, where the reference is the interpreter under several roun
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,8 @@ from tests.fuzz.ways import (
 )
 
 _ROUNDINGS = 3
+_MORE_ROUNDINGS = 15  # where a way disagrees with the first ones
+_LARGE_ROUNDINGS, _LARGER = 8, 16.0  # to find jumps near the inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,10 @@ def _attempt(
         return Finding(way, -1, -1, traceback.format_exc(limit=-4))
 
 
-def difference(got: Array, wanted: Array) -> str:
-    """Where two arrays differ; empty when they are equal, NaN for NaN."""
+def difference(got: Array | None, wanted: Array) -> str:
+    """Where two arrays differ; empty when they are equal, NaN for NaN, or one cannot be read."""
+    if got is None:
+        return ""
     if got.shape != wanted.shape or got.dtype != wanted.dtype:
         return f"{got.dtype}{list(got.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
     same = (got == wanted) | ((got != got) & (wanted != wanted))
@@ -103,29 +107,80 @@ def difference(got: Array, wanted: Array) -> str:
 def _judge_smooth(program: Program, ways: Sequence[str], place: str) -> Finding | None:
     calls = CALLS[place]
     truth = interpreted(program, calls, wide=True)
-    references = [interpreted(program, calls)]
-    for seed in range(_ROUNDINGS):
-        with perturbed(seed):
-            references.append(interpreted(program, calls))
+    references = [interpreted(program, calls), *_rounded(program, calls, range(_ROUNDINGS))]
     for way in ways:
         outcomes = _attempt(program, way, calls, place)
         if isinstance(outcomes, Finding):
             return outcomes
-        for turn, got in enumerate(outcomes):
-            for number, value in enumerate(got):
-                judged = [r[turn][number] for r in references]
-                detail = _excess(value, judged, truth[turn][number])
-                if detail:
-                    return Finding(way, turn, number, detail)
+        found = _worst_excess(way, outcomes, references, truth)
+        if found is not None:
+            references += _rounded(program, calls, range(_ROUNDINGS, _MORE_ROUNDINGS))
+            found = _worst_excess(way, outcomes, references, truth)
+        if found is not None:
+            _require_no_jump(program, calls, references, truth, found)
+            return found
     return None
 
 
-def _excess(got: Array, references: Sequence[Array], truth: Array) -> str:
+def _rounded(
+    program: Program, calls: Sequence[Call], seeds: Iterable[int], scale: float = 1.0
+) -> list[list[Results]]:
+    """What the interpreter gives under other roundings, `scale` times as large."""
+    results = []
+    for seed in seeds:
+        with perturbed(seed, scale):
+            results.append(interpreted(program, calls))
+    return results
+
+
+def _worst_excess(
+    way: str,
+    outcomes: Sequence[Results],
+    references: Sequence[Sequence[Results]],
+    truth: Sequence[Results],
+) -> Finding | None:
+    for turn, got in enumerate(outcomes):
+        for number, value in enumerate(got):
+            judged = [r[turn][number] for r in references]
+            detail = _excess(value, judged, truth[turn][number])
+            if detail:
+                return Finding(way, turn, number, detail)
+    return None
+
+
+def _require_no_jump(
+    program: Program,
+    calls: Sequence[Call],
+    references: Sequence[Sequence[Results]],
+    truth: Sequence[Results],
+    found: Finding,
+) -> None:
+    """Reject a program in which errors grow faster than roundings: a branch hangs on them.
+
+    Next to a jump (a choice among values that are nearly equal, a gradient at a kink) the roundings
+    tried may all have fallen on one side, and the way on the other.
+    """
+
+    def error(results: Sequence[Results]) -> float:
+        value = results[found.call][found.output].astype(np.float64)
+        return float(np.abs(value - truth[found.call][found.output]).max(initial=0.0))
+
+    small = max(error(r) for r in references)
+    large = max(error(r) for r in _rounded(program, calls, range(_LARGE_ROUNDINGS), _LARGER))
+    if large > 4 * _LARGER * small:
+        raise Rejected("the result jumps within roundings of these inputs")
+
+
+def _excess(got: Array | None, references: Sequence[Array], truth: Array) -> str:
     """What is wrong with a float result, measured against the errors of the references."""
+    if got is None:
+        return ""
     first = references[0]
     if got.shape != first.shape or got.dtype != first.dtype:
         return f"{got.dtype}{list(got.shape)} instead of {first.dtype}{list(first.shape)}"
     if got.dtype.kind in "biu":
+        if any(difference(other, first) for other in references):
+            raise Rejected("a whole number hangs on rounding")
         return difference(got, first)
     if not got.size:
         return ""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tests.fuzz.common import COMMON
 from tests.fuzz.generate import Maker, Statement, Var
-
-
-def _bounded(m: Maker, text: str) -> str:
-    return f"({text}) % {m.rng.choice((5, 7))}" if m.rng.random() < 0.6 else text
+from tests.fuzz.layers import LAYERS
+from tests.fuzz.orders import ORDERS
+from tests.fuzz.rare import RARE
 
 
 def _numeric(v: Var) -> bool:
@@ -20,15 +19,19 @@ def unary(m: Maker) -> Statement | None:
         return None
     n = a.name
     forms = [f"rl.abs({n})", f"rl.sign({n})", f"rl.clamp({n}, 0, 3)", f"rl.relu({n})", f"{n} % 3",
-             _bounded(m, f"{n} * {n}"), f"rl.square({n}) % 5", f"rl.clamp({n}, max=2)"]  # fmt: skip
+             m.bounded(f"{n} * {n}"), f"rl.square({n}) % 5", f"rl.clamp({n}, max=2)"]  # fmt: skip
     if not a.tracked:
         forms.append(f"{n} // 2")  # torch has no derivative of it
     if a.dtype != "uint8":
         forms += [f"-{n}", f"1 - {n}", f"rl.where({n} > 0, {n}, -{n})"]
     if a.floating:
         forms += [f"rl.floor({n} / 2)", f"rl.round({n} / 2)", f"rl.ceil({n} / 4)", f"{n} / 2",
-                  f"rl.trunc({n} / 2)", f"rl.isnan({n})", f"rl.fmod({n}, 3)",
+                  f"rl.trunc({n} / 2)", f"rl.isnan({n})", f"rl.fmod({n}, 3)", f"{n} ** 2",
+                  f"rl.isfinite({n})", f"rl.copysign({n}, {n} - 1)", f"rl.signbit({n})",
+                  f"rl.heaviside({n}, {n} * 0 + 1)",
                   f"rl.nan_to_num({n}, 1., 2., 3.)"]  # fmt: skip
+        if a.tracked:
+            forms = [f for f in forms if "copysign" not in f and "heaviside" not in f]
     else:
         forms += [f"~{n}", f"{n} << 1", f"{n} >> 1", f"{n} & 3", f"{n} ^ 5", f"{n} | 1"]
         if a.dtype == "uint8":
@@ -48,11 +51,12 @@ def binary(m: Maker) -> Statement | None:
         forms = [f"{x} & {y}", f"{x} | {y}", f"{x} ^ {y}", f"{x} == {y}"]
     else:
         forms = [f"{x} + {y}", f"rl.maximum({x}, {y})", f"rl.minimum({x}, {y})", f"{x} < {y}",
-                 f"{x} == {y}", f"{x} >= {y}", _bounded(m, f"{x} * {y}"), _bounded(m, f"{x} + {y}"),
+                 f"{x} == {y}", f"{x} >= {y}", m.bounded(f"{x} * {y}"), m.bounded(f"{x} + {y}"),
                  f"rl.where({x} != 0, {x}, {y})", f"{x} // (rl.abs({y} * 1) + 1)",
                  f"{x} % (rl.abs({y} * 1) + 1)"]  # fmt: skip
         if "bool" not in (a.dtype, b.dtype):
             forms.append(f"{x} - {y}")
+            forms.append(f"rl.clamp({x}, {y} - 1, {y} + 1)" if a.dtype == b.dtype else forms[0])
         if a.floating or b.floating:
             forms = [f for f in forms if "//" not in f]
     return m.let(m.rng.choice(forms))
@@ -91,7 +95,7 @@ def convert(m: Maker) -> Statement | None:
     if a is None:
         return None
     kind = m.rng.choice(("f32", "f32", "f32", "f16", "bf16", "rl.float64", "rl.int64", "rl.int32",
-                         "rl.int16", "rl.uint8", "rl.bool"))  # fmt: skip
+                         "rl.int16", "rl.int8", "rl.uint8", "rl.bool"))  # fmt: skip
     name = a.name
     if "int" in kind and a.floating:
         name = f"rl.nan_to_num({name}, 0., 5., -5.)"
@@ -116,7 +120,7 @@ def reduce(m: Maker) -> Statement | None:
             f"{n}.sum({axes[0]})",
         ]
     else:
-        forms = [_bounded(m, f"rl.sum({n}, {rest})"), _bounded(m, f"rl.sum({n}, {rest})"),
+        forms = [m.bounded(f"rl.sum({n}, {rest})"), m.bounded(f"rl.sum({n}, {rest})"),
                  f"{n}.sum()", f"({n} % 3 - 1).prod({axes[0]})",
                  f"rl.count_nonzero({n}, {axes[0]})"]  # fmt: skip
         if not a.tracked:
@@ -179,7 +183,7 @@ def product(m: Maker) -> Statement | None:
     place = b.shape.index(a.shape[-1])
     if a.rank <= 2 and b.rank <= 2:
         other = b.name if place == 0 else f"{b.name}.T"
-        return m.let(_bounded(m, f"{a.name} @ {other}"))
+        return m.let(m.bounded(f"{a.name} @ {other}"))
     if a.rank + b.rank > 6:
         return None
     letters = "abcdef"
@@ -190,7 +194,7 @@ def product(m: Maker) -> Statement | None:
     if _total(shape) > 3000:
         return None
     m.rng.shuffle(kept)
-    return m.let(_bounded(m, f"rl.einsum('{left},{right}->{''.join(kept)}', {a.name}, {b.name})"))
+    return m.let(m.bounded(f"rl.einsum('{left},{right}->{''.join(kept)}', {a.name}, {b.name})"))
 
 
 def _total(shape: list[int]) -> int:
@@ -198,42 +202,6 @@ def _total(shape: list[int]) -> int:
     for size in shape:
         total *= size
     return total
-
-
-def convolution(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 2 and v.dtype in ("float32", "float64") and v.size > 0)
-    if a is None:
-        return None
-    flat = a.rank != 4 or m.rng.random() < 0.3
-    rows = a.size // a.shape[-1]
-    taps = m.rng.randint(1, min(3, a.shape[-1]))
-    options = f"stride={m.rng.randint(1, 2)}, padding={m.rng.randint(0, 1)}"
-    out = m.rng.randint(1, 5)
-    if flat:
-        weight = _weight((out, 1, taps), a)
-        return m.let(f"rl.conv1d({a.name}.reshape({rows}, 1, {a.shape[-1]}), {weight}, {options})")
-    channels = a.shape[1]
-    tall = m.rng.randint(1, min(3, a.shape[2]))
-    weight = _weight((out, channels, tall, taps), a)
-    return m.let(f"rl.conv2d({a.name}, {weight}, {options})")
-
-
-def _weight(shape: tuple[int, ...], like: Var) -> str:
-    """Small whole numbers of a shape, of a variable's type."""
-    count = _total(list(shape))
-    return f"(rl.arange({count}, device=D).reshape({shape}) % 4 - 1).to({like.name}.dtype)"
-
-
-def pool(m: Maker) -> Statement | None:
-    a = m.pick(
-        lambda v: v.rank in (3, 4) and v.dtype == "float32" and min(v.shape[-2:]) >= 2 and v.size
-    )
-    if a is None:
-        return None
-    forms = [f"rl.nn.functional.avg_pool2d({a.name}, 2)"]
-    if not a.tracked:
-        forms.append(f"rl.nn.functional.max_pool2d({a.name}, 2, stride={m.rng.randint(1, 2)})")
-    return m.let(m.rng.choice(forms))
 
 
 def draw(m: Maker) -> Statement | None:
@@ -244,6 +212,10 @@ def draw(m: Maker) -> Statement | None:
         f"rl.randperm({m.rng.randint(1, 20)}, device=D)",
         f"(rl.randn({shape}, device=D) > 0)",
         f"rl.bernoulli(rl.full({shape}, 0.5, device=D))",
+        f"rl.nn.functional.dropout(rl.ones({shape}, device=D), 0.5)",
+        f"rl.randint_like(rl.zeros({shape}, device=D), 5)",
+        f"rl.zeros({shape}, device=D).bernoulli_(0.5)",
+        f"rl.multinomial(rl.ones({shape[-1] + 1}, device=D), 3, replacement=True)",
     ]
     return m.let(m.rng.choice(forms), portable=False)
 
@@ -262,6 +234,7 @@ def overwrite(m: Maker) -> Statement | None:
 
 _OWN = {
     unary: 6, binary: 8, choose: 2, convert: 3, reduce: 8, place_of: 2, scan: 3, sort: 3,
-    product: 5, convolution: 3, pool: 1, pairs: 2, draw: 2, overwrite: 2,
+    product: 5, pairs: 2, draw: 2, overwrite: 2,
 }  # fmt: skip
-MAKERS = ([*COMMON, *_OWN], [*COMMON.values(), *_OWN.values()])
+_ALL = {**COMMON, **LAYERS, **ORDERS, **RARE, **_OWN}
+MAKERS = ([*_ALL], [*_ALL.values()])

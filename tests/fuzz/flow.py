@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.fuzz.generate import Maker, Statement, Var
 
 
@@ -71,10 +73,63 @@ def mapped(m: Maker) -> Statement | None:
     a = m.pick(lambda v: v.rank >= 2 and v.size > 0 and v.dtype not in ("bool", "uint8"))
     if a is None or a.half:
         return None
-    body = m.rng.choice(
-        ("r + r.flip(0)", "r * 2 - 1", "r.reshape(-1)", "rl.cat([r, r], 0)", "r[0] + r")
-    )
+    bodies = ["r + r.flip(0)", "r * 2 - 1", "r.reshape(-1)", "rl.cat([r, r], 0)", "r[0] + r",
+              "r - r.sum(0)", "rl.cumsum(r, 0) - r", "r[[0, 0]] * 2", "rl.where(r > 0, r, r * 2)",
+              f"r * {a.name}[0]", "r.unsqueeze(0) * r.unsqueeze(-1)"]  # fmt: skip
+    body = m.bounded(m.rng.choice(bodies), always=True)
+    if m.rng.random() < 0.3:
+        return m.let(
+            f"rl.vmap(lambda r: {body}, in_dims=-1, out_dims=-1)({a.name})", portable=False
+        )
     return m.let(f"rl.vmap(lambda r: {body})({a.name})")
+
+
+def _smooth_body(m: Maker) -> str:
+    """A function of `r` that has two derivatives everywhere."""
+    bodies = ["r * r * r", "r * r + r.flip(0)", "r * r.sum()", "rl.cumsum(r, 0) * r"]
+    if m.flavour == "smooth":
+        bodies += ["rl.sin(r) * r", "rl.softmax(r, 0)", "rl.tanh(r) * r.mean()", "rl.log1p(r * r)"]
+    return m.rng.choice(bodies)
+
+
+def transformed(m: Maker) -> Statement | None:
+    """A function turned into its derivatives."""
+    a = m.pick(lambda v: v.dtype in ("float32", "float64") and v.rank >= 1 and 0 < v.size <= 64)
+    if a is None:
+        return None
+    n, body = a.name, _smooth_body(m)
+    forms = [f"rl.grad(lambda r: ({body}).sum())({n})",
+             f"rl.jvp(lambda r: {body}, ({n},), ({n} * 0 + 1,))[1]",
+             f"rl.vjp(lambda r: {body}, {n})[1]({n} * 0 + 2)[0]"]  # fmt: skip
+    if a.size <= 17:
+        forms.append(f"rl.jacobian(lambda r: {body})({n})")
+    if a.size <= 8:
+        forms.append(f"rl.hessian(lambda r: ({body}).sum())({n})")
+    return m.let(m.rng.choice(forms), portable=False)
+
+
+def twice_differentiated(m: Maker) -> list[Statement] | None:
+    """A gradient through a gradient."""
+    a = m.pick(lambda v: v.dtype in ("float32", "float64") and v.rank >= 1 and 0 < v.size <= 300)
+    if a is None:
+        return None
+    x = m.let(f"{a.name}.detach().clone().requires_grad_()")
+    loss = re.sub(r"\br\b", str(x.target), _smooth_body(m))
+    first = m.let(f"rl.autograd.grad(({loss}).sum(), [{x.target}], create_graph=True)[0]")
+    squared = f"({first.target} * {first.target}).sum()"
+    second = m.let(f"rl.autograd.grad({squared}, [{x.target}], retain_graph=True)[0]")
+    return [x, first, second]
+
+
+def nested(m: Maker) -> Statement | None:
+    """A jitted function inside, which the other ways run as well."""
+    a = m.pick(lambda v: v.dtype not in ("bool", "uint8") and not v.half and v.rank >= 1)
+    if a is None:
+        return None
+    body = m.bounded(
+        m.rng.choice(("r + r.flip(0)", "r * K", "r - r.sum()", "r * 2 + S[0].to(r.dtype)"))
+    )
+    return m.let(f"rl.jit(lambda r: {body})({a.name})", portable=False)
 
 
 def control_flow(m: Maker) -> Statement | None:
@@ -101,7 +156,7 @@ def _step(m: Maker, a: Var) -> tuple[str, str]:
     """What a scan over a variable carries on from `c` and the row `r`, and what it gives."""
 
     def bounded(text: str) -> str:
-        return f"rl.tanh({text})" if m.flavour == "smooth" else f"({text}) % 5"
+        return m.bounded(text, always=True)
 
     inner = f"rl.scan(lambda d, s: ({bounded('d + s')}, d - s), c, rl.stack([r, r + 1]))"
     steps = [bounded("c + r")] * 3 + [f"{inner}[0]"]

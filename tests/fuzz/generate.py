@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ridgeline as rl
@@ -18,10 +18,13 @@ from tests.fuzz.ways import Rejected, exact_only
 
 MOST_ELEMENTS = 3000
 _SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
-_EXACT_TYPES = ("float32",) * 6 + ("float64", "int32", "int64", "int64", "uint8", "bool",
-                                   "bfloat16", "float16", "int16")  # fmt: skip
+_EXACT_TYPES = ("float32",) * 8 + (
+    "float64", "int32", "int64", "int64", "uint8", "bool", "bool", "bfloat16", "float16", "int16",
+    "int8", "complex64", "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
 _UNDER_GRADIENT = 0.4  # programs that begin with something to differentiate by
 _DIFFERENTIATED = 0.8  # programs that end with the gradient of what is tracked by then
+_STRETCHED = 0.15  # programs that are called with several lengths of an axis
 _SMOOTH_TYPES = ("float32",) * 6 + ("float64", "bfloat16", "float16")
 
 
@@ -53,6 +56,11 @@ class Var:
         return "float" in self.dtype
 
     @property
+    def rare(self) -> bool:
+        """True for element types that only some functions take: complex numbers and bytes."""
+        return self.dtype.startswith(("complex", "float8"))
+
+    @property
     def half(self) -> bool:
         """True for element types of two bytes."""
         return self.dtype in ("bfloat16", "float16")
@@ -67,6 +75,9 @@ class Maker:
     inputs: list[Input] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
     names: dict[str, Any] = field(default_factory=dict)
+    longer: dict[str, Any] = field(
+        default_factory=dict
+    )  # with stretched axes, where there are some
     numbers: int = 0
 
     def fresh(self) -> str:
@@ -83,9 +94,9 @@ class Maker:
                 found.append(Var(name, shape, value.dtype.name, bool(value.requires_grad)))
         return found
 
-    def pick(self, suits: Callable[[Var], bool] = lambda v: True) -> Var | None:
+    def pick(self, suits: Callable[[Var], bool] = lambda v: True, rare: bool = False) -> Var | None:
         """A variable that suits, the newer the likelier, and those under a gradient too."""
-        fitting = [v for v in self.variables() if suits(v)]
+        fitting = [v for v in self.variables() if suits(v) and (rare or not v.rare)]
         if not fitting:
             return None
         tracked = [v for v in fitting if v.tracked]
@@ -97,6 +108,14 @@ class Maker:
     def let(self, text: str, portable: bool = True) -> Statement:
         """A statement that binds a new variable."""
         return Statement(text, self.fresh(), portable)
+
+    def bounded(self, text: str, always: bool = False) -> str:
+        """An expression kept small: by a remainder, or smoothly where numbers are not whole."""
+        if self.flavour == "smooth":
+            return f"rl.tanh({text})"
+        return (
+            f"({text}) % {self.rng.choice((5, 7))}" if always or self.rng.random() < 0.6 else text
+        )
 
     def axis(self, var: Var) -> int:
         """An axis of a variable that has one, counted from either end."""
@@ -124,13 +143,18 @@ def generate(seed: int, size: int = 8) -> Program:
             _add(maker, rng.choices(makers[0], makers[1])[0](maker), seed)
         if rng.random() < _DIFFERENTIATED:
             _add(maker, flow.end_gradient(maker), seed)
-        variables = [v for v in maker.variables() if v.name.startswith("v")]
+        variables = [v for v in maker.variables() if v.name.startswith("v") and _judged(v, flavour)]
     if not variables:
         return generate(seed + 1_000_003, size)
     last = variables[-1].name
     others = [v.name for v in variables[:-1]]
     outputs = sorted({last, *rng.sample(others, min(len(others), rng.randint(0, 3)))})
     return Program(flavour, seed, tuple(maker.inputs), tuple(maker.statements), tuple(outputs))
+
+
+def _judged(var: Var, flavour: Flavour) -> bool:
+    """Errors are measured of real numbers."""
+    return flavour == "exact" or not var.dtype.startswith("complex")
 
 
 def _add_inputs(maker: Maker) -> None:
@@ -147,6 +171,11 @@ def _add_inputs(maker: Maker) -> None:
             maker.flavour == "exact" and dtype in ("float32", "float64") and rng.random() < 0.08
         )
         maker.inputs.append(Input(f"a{number}", shape, dtype, special))
+    if rng.random() < _STRETCHED:
+        place = rng.randrange(len(maker.inputs))
+        given = maker.inputs[place]
+        if given.shape and given.shape[0] > 1:
+            maker.inputs[place] = replace(given, stretched=rng.randrange(len(given.shape)))
 
 
 def _count(shape: tuple[int, ...]) -> int:
@@ -158,12 +187,19 @@ def _count(shape: tuple[int, ...]) -> int:
 
 def _begin(maker: Maker, seed: int) -> None:
     """Run the program so far from its inputs."""
-    maker.names = settings(rl)
+    maker.names = _started(maker, seed, longer=False)
+    stretched = any(given.stretched is not None for given in maker.inputs)
+    maker.longer = _started(maker, seed, longer=True) if stretched else {}
+
+
+def _started(maker: Maker, seed: int, longer: bool) -> dict[str, Any]:
+    names = settings(rl)
     rl.manual_seed(seed)
     for given in maker.inputs:
-        maker.names[given.name] = rl.tensor(given.value(maker.flavour, seed))
+        names[given.name] = rl.tensor(given.value(maker.flavour, seed, longer))
     for statement in maker.statements:
-        exec(statement.line, maker.names)
+        exec(statement.line, names)
+    return names
 
 
 def _add(maker: Maker, made: Statement | list[Statement] | None, seed: int) -> None:
@@ -180,9 +216,20 @@ def _add(maker: Maker, made: Statement | list[Statement] | None, seed: int) -> N
                 # computed now, so that the check sees it
                 for v in maker.variables():
                     maker.names[v.name].detach().numpy()
+        if maker.longer:
+            _run_longer(maker, made)
         maker.statements += made
     except Rejected:
         _begin(maker, seed)
     except Exception as error:
         body = "\n".join(s.line for s in (*maker.statements, *made))
         raise AssertionError(f"seed {seed}: a statement does not run\n{body}") from error
+
+
+def _run_longer(maker: Maker, made: list[Statement]) -> None:
+    """Reject statements that hold for one length only, such as a reshape to given numbers."""
+    try:
+        for statement in made:
+            exec(statement.line, maker.longer)
+    except Exception as error:
+        raise Rejected("it needs the length at hand") from error

@@ -16,6 +16,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Flavour = Literal["exact", "smooth"]
+STRETCH = 3
 _NAME = re.compile(r"\b[av]\d+\b")
 
 
@@ -27,17 +28,23 @@ class Input:
     shape: tuple[int, ...]
     dtype: str
     special: bool = False  # with infinities and NaN among the values
+    stretched: int | None = None  # an axis that is longer in every second call
 
-    def value(self, flavour: Flavour, seed: int) -> Array:
+    def value(self, flavour: Flavour, seed: int, longer: bool = False) -> Array:
         """Small whole numbers for exact programs, numbers away from zero for smooth ones."""
         rng = np.random.default_rng((seed, int(self.name[1:])))
+        shape = list(self.shape)
+        if longer and self.stretched is not None:
+            shape[self.stretched] += STRETCH
         if self.dtype == "bool":
-            return np.asarray(rng.random(self.shape) < 0.5)
+            return np.asarray(rng.random(shape) < 0.5)
         if flavour == "smooth" and self.dtype.startswith(("float", "bfloat")):
-            raw = rng.uniform(0.25, 2.0, self.shape) * rng.choice([-1.0, 1.0], self.shape)
+            raw = rng.uniform(0.25, 2.0, shape) * rng.choice([-1.0, 1.0], shape)
             return np.asarray(raw).astype(self.dtype)
         low = 0 if self.dtype.startswith("u") else -4
-        raw = np.asarray(rng.integers(low, 5, self.shape)).astype(self.dtype)
+        raw = np.asarray(rng.integers(low, 5, shape)).astype(self.dtype)
+        if self.dtype.startswith("complex"):
+            raw = raw + 1j * rng.integers(-4, 5, shape).astype(self.dtype)
         if self.special and raw.size:
             flat = raw.reshape(-1)
             flat[rng.integers(0, raw.size, 2)] = [np.nan, np.inf]
@@ -76,7 +83,7 @@ class Program:
     @property
     def portable(self) -> bool:
         """True where torch can run it; its sign and its remainder treat NaN in their own way."""
-        plain = not any(i.special for i in self.inputs)
+        plain = not any(i.special or i.dtype.startswith("float8") for i in self.inputs)
         return plain and all(s.portable for s in self.statements)
 
     def body(self, outputs: tuple[str, ...] | None = None) -> str:
@@ -88,8 +95,13 @@ class Program:
         return "\n".join([*lines, f"    return [{', '.join(shown)}]"])
 
     def values(self, offset: int = 0) -> list[Array]:
-        """The arguments of a call; another offset gives others of the same shapes."""
-        return [i.value(self.flavour, self.seed + offset) for i in self.inputs]
+        """The arguments of a call; an odd offset gives others, with a stretched axis longer."""
+        return [i.value(self.flavour, self.seed + offset, offset % 2 == 1) for i in self.inputs]
+
+    @property
+    def dynamic(self) -> dict[str, int]:
+        """The axes of arguments that have several lengths."""
+        return {i.name: i.stretched for i in self.inputs if i.stretched is not None}
 
     def text(self, place: str = "cpu") -> str:
         """The whole program, runnable: what the interpreter says and what jit says on a device."""
@@ -104,12 +116,24 @@ class Program:
             "",
             "",
             f"inputs = [{', '.join(map(repr, self.inputs))}]",
-            f"arrays = [i.value({self.flavour!r}, {self.seed}) for i in inputs]",
+            "",
+            "",
+            "def given(longer=False):",
+            f"    arrays = [i.value({self.flavour!r}, {self.seed}, longer) for i in inputs]",
+            "    return [rl.tensor(array, device=D) for array in arrays]",
+            "",
+            "",
             'with rl.config.override(tier="interpreter"), rl.eager():',
-            "    print([r.numpy() for r in program(*[rl.tensor(a, device=D) for a in arrays])])",
-            "jitted = rl.jit(program)",
-            "print([r.numpy() for r in jitted(*[rl.tensor(a, device=D) for a in arrays])])",
+            "    print([r.numpy() for r in program(*given())])",
+            f"jitted = rl.jit(program, dynamic={self.dynamic or False})",
+            "print([r.numpy() for r in jitted(*given())])",
         ]
+        if self.dynamic:
+            lines += [
+                'with rl.config.override(tier="interpreter"), rl.eager():',
+                "    print([r.numpy() for r in program(*given(longer=True))])",
+                "print([r.numpy() for r in jitted(*given(longer=True))])",
+            ]
         return "\n".join(lines)
 
     def with_statements(self, statements: tuple[Statement, ...]) -> Program:

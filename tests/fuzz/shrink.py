@@ -89,7 +89,7 @@ def _returning_operands(program: Program) -> Program:
 def _as_argument(program: Program, place: int) -> Iterator[Program]:
     """The program that gets a variable as an argument instead of computing it."""
     target = program.statements[place].target
-    if target is None:
+    if target is None or program.dynamic:
         return
     before = replace(program, statements=program.statements[: place + 1], outputs=(target,))
     try:

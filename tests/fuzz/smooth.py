@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.fuzz.common import COMMON
-from tests.fuzz.exact import _broadcasts, convolution, product
+from tests.fuzz.exact import _broadcasts, product
 from tests.fuzz.generate import Maker, Statement
+from tests.fuzz.layers import LAYERS
 from tests.fuzz.views import places
 
 
@@ -19,6 +20,11 @@ def unary(m: Maker) -> Statement | None:
         f"rl.rsqrt({n} * {n} + 0.5)", f"rl.nn.functional.gelu({n})", f"rl.nn.functional.silu({n})",
         f"rl.nn.functional.softplus({n})", f"rl.erf({n})",
         f"rl.expm1(rl.sin({n}))", f"{n} * 0.3 - 0.1", f"rl.cos({n})",
+        f"rl.asinh({n})", f"rl.sinh(rl.tanh({n}))", f"rl.nn.functional.mish({n})",
+        f"rl.exp2(rl.sin({n}))", f"rl.nn.functional.elu({n})",
+        f"rl.log(rl.cosh(rl.sin({n})) + 1)", f"rl.erfc({n})", f"rl.lgamma({n} * {n} + 1)",
+        f"rl.nn.functional.logsigmoid({n})", f"rl.acos(rl.tanh({n}) * 0.9)",
+        f"rl.digamma({n} * {n} + 1)", f"rl.i0({n} * 0.5)", f"rl.sinc({n})",
         f"rl.atan({n})", f"(rl.cos({n}) + 1.5) ** 1.7", f"{n} * 1",
     ]  # fmt: skip
     return m.let(m.rng.choice(forms))
@@ -74,6 +80,10 @@ def rows(m: Maker) -> Statement | None:
         f"rl.cumsum({n}, {axis}) * 0.1",
         f"rl.nn.functional.layer_norm({n}, [{last}])" if last > 2 else f"{n}.mean()",
         f"rl.var({n}, {axis}, correction=0)", f"({n} - rl.mean({n}, {axis}, keepdim=True)) * 0.5",
+        f"rl.std({n} + {n} * {n}, {axis}, correction=0) * 0.5" if not a.tracked else f"{n} * 0.9",
+        f"rl.logcumsumexp({n}, {axis}) * 0.2",
+        f"rl.nn.functional.normalize({n}, dim={axis}, eps=0.1)",
+        f"rl.nn.functional.rms_norm({n}, [{last}])" if last > 2 else f"{n}.mean()",
         f"{n}.sum() * 0.01", f"rl.amax({n}, {axis})" if not a.tracked else f"{n} * 0.7",
     ]  # fmt: skip
     return m.let(m.rng.choice(forms))
@@ -109,9 +119,9 @@ def attention(m: Maker) -> Statement | None:
 
 
 _OWN = {
-    unary: 10, binary: 8, convert: 2, rows: 9, loss: 2, product: 4, convolution: 2, attention: 3,
+    unary: 10, binary: 8, convert: 2, rows: 9, loss: 2, product: 4, attention: 3,
     complex_numbers: 2,
 }  # fmt: skip
 _UNSUITED = ("masked_write",)
-_SHARED = {f: w for f, w in COMMON.items() if f.__name__ not in _UNSUITED}
-MAKERS = ([*_SHARED, *_OWN], [*_SHARED.values(), *_OWN.values()])
+_ALL = {f: w for f, w in {**COMMON, **LAYERS, **_OWN}.items() if f.__name__ not in _UNSUITED}
+MAKERS = ([*_ALL], [*_ALL.values()])

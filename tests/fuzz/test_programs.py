@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from tests.fuzz.generate import generate
 from tests.fuzz.program import Input, Program, Statement
 from tests.fuzz.search import examine
 from tests.fuzz.shrink import fails_like, shrink
+from tests.fuzz.ways import Rejected
 from tests.fuzz.workers import Search
 
 
@@ -61,6 +65,35 @@ def test_a_fault_is_shrunk_to_what_it_needs() -> None:
     assert "array" in interpreted and "array" in compiled
 
 
+def test_no_fault_where_a_result_jumps_within_roundings() -> None:
+    """The floor of a number that is whole but for roundings is not judged, and a fault still is."""
+    statements = (Statement("rl.floor(rl.exp(rl.log(rl.abs(a0) * 0 + 8)))", "v1"),)
+    program = Program("smooth", 1, (Input("a0", (9,), "float32"),), statements, ("v1",))
+    with config.override(cache_max_bytes=0):
+        for way in ("deferred", "jit", "eager"):
+            with suppress(Rejected):
+                assert judge(program, (way,)) is None
+        (fault,) = [f for f in FAULTS if f.name == "a permutation is read the other way round"]
+        turned = replace(
+            program,
+            inputs=(Input("a0", (3, 4, 5), "float32"),),
+            statements=(Statement("rl.tanh(a0.permute(1, 2, 0)) * 1.5", "v1"),),
+        )
+        with planted(fault):
+            assert judge(turned, ("jit",)) is not None
+
+
+def test_a_stretched_axis_is_compiled_once_and_judged_at_two_lengths() -> None:
+    given = Input("a0", (5, 4), "float32", stretched=0)
+    statements = (Statement("rl.cumsum(a0, 0) - a0.flip(0)", "v1"),)
+    program = Program("exact", 2, (given,), statements, ("v1",))
+    assert [v.shape for v in (*program.values(0), *program.values(1))] == [(5, 4), (8, 4)]
+    with config.override(cache_max_bytes=0):
+        assert judge(program) is None
+    ran = subprocess.run([sys.executable, "-c", program.text()], capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stdout.count("array(") == 4, ran.stderr
+
+
 class Scripted(Search):
     """A search whose workers find a fault at 3, crash at 5."""
 
@@ -70,7 +103,7 @@ for seed in range(int(sys.argv[1]), int(sys.argv[2])):
     print("seed", seed, flush=True)
     if seed == 3:
         print("fault: seed 3, jit", flush=True)
-        print("a program", flush=True)
+        print("import ridgeline as rl", flush=True)
     if seed == 5:
         os.abort()
 """
@@ -80,12 +113,17 @@ for seed in range(int(sys.argv[1]), int(sys.argv[2])):
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_every_program_is_accounted_for(jobs: int, capfd: pytest.CaptureFixture[str]) -> None:
-    search = Scripted(8, "cpu", jobs)
+def test_every_program_is_accounted_for(
+    jobs: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    search = Scripted(8, "cpu", jobs, folder=tmp_path / "found")
     search.run(0, 12)
     assert search.programs == 12 and sorted(search.faults) == [3, 5]
     said = capfd.readouterr().out
-    assert "fault: seed 3, jit\na program" in said
+    assert "fault: seed 3, jit\nimport ridgeline as rl" in said
+    kept = {file.name: file.read_text() for file in (tmp_path / "found").iterdir()}
+    assert kept["seed_3.py"] == "# fault: seed 3, jit\nimport ridgeline as rl\n"
+    assert kept["seed_5.py"].startswith("# fault: seed 5 ended its process")
     assert f"seed 5 ended its process with {-signal.SIGABRT}" in said
 
 

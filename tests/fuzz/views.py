@@ -6,22 +6,29 @@ from tests.fuzz.generate import Maker, Statement, Var
 
 
 def permute(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 2)
+    a = m.pick(lambda v: v.rank >= 2, rare=True)
     if a is None:
         return None
     order = list(range(a.rank))
     m.rng.shuffle(order)
     forms = [f"{a.name}.permute({', '.join(map(str, order))})", f"{a.name}.transpose(0, -1)"]
+    forms += [f"{a.name}.mT", f"rl.movedim({a.name}, 0, -1)", f"{a.name}.swapaxes(-1, -2)"]
     if a.rank == 2:
         forms.append(f"{a.name}.T")
+        forms.append(f"rl.rot90({a.name}, {m.rng.randint(-1, 3)})")
     return m.let(m.rng.choice(forms))
 
 
 def reshape(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.size > 0)
+    a = m.pick(lambda v: v.size > 0, rare=True)
     if a is None:
         return None
     shape = another_shape(m, a.size)
+    if m.rng.random() < 0.3:
+        forms = [f"{a.name}.squeeze()", f"{a.name}.flatten()", f"{a.name}.reshape(-1)"]
+        if a.rank >= 2:
+            forms.append(f"{a.name}.flatten({m.rng.randint(0, a.rank - 2)}, -1)")
+        return m.let(m.rng.choice(forms))
     if m.rng.random() < 0.3:
         shape[-1] = -1
     return m.let(f"{a.name}.reshape({', '.join(map(str, shape))})")
@@ -37,7 +44,7 @@ def another_shape(m: Maker, size: int) -> list[int]:
 
 
 def unsqueeze(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank <= 3)
+    a = m.pick(lambda v: v.rank <= 3, rare=True)
     if a is None:
         return None
     where = m.rng.randint(-a.rank - 1, a.rank)
@@ -76,12 +83,12 @@ def subscript(m: Maker, a: Var, basic: bool = True) -> str:
 
 
 def index(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 1)
+    a = m.pick(lambda v: v.rank >= 1, rare=True)
     return None if a is None else m.let(f"{a.name}[{subscript(m, a, basic=m.rng.random() < 0.7)}]")
 
 
 def flip(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 1)
+    a = m.pick(lambda v: v.rank >= 1, rare=True)
     if a is None:
         return None
     axis = m.axis(a)
@@ -90,7 +97,7 @@ def flip(m: Maker) -> Statement | None:
 
 
 def join(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 1)
+    a = m.pick(lambda v: v.rank >= 1, rare=True)
     if a is None:
         return None
     axis = m.rng.randrange(a.rank)
@@ -125,11 +132,13 @@ def triangle(m: Maker) -> Statement | None:
         return None
     which = m.rng.choice(("tril", "triu"))
     forms = [f"rl.{which}({a.name}, {m.rng.randint(-2, 2)})", f"rl.diagonal({a.name}, 0, 0, 1)"]
+    if a.rank == 2:
+        forms.append(f"rl.diag_embed({a.name}, {m.rng.randint(-1, 1)})")
     return m.let(m.rng.choice(forms))
 
 
 def split(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 1 and max(v.shape) >= 2)
+    a = m.pick(lambda v: v.rank >= 1 and max(v.shape) >= 2, rare=True)
     if a is None:
         return None
     axis = a.shape.index(max(a.shape))
@@ -139,8 +148,26 @@ def split(m: Maker) -> Statement | None:
         f"{a.name}.unfold({axis}, 2, {m.rng.randint(1, 2)})",
         f"{a.name}.repeat({', '.join(['1'] * (a.rank - 1) + ['2'])})",
         f"{a.name}.narrow({axis}, {part}, {a.shape[axis] - 1})",
+        f"{a.name}.unbind({axis})[{part}]",
+        f"rl.tensor_split({a.name}, 2, {axis})[{part}]",
+        f"{a.name}.repeat_interleave(2, {axis})",
+        f"rl.split({a.name}, {m.rng.randint(1, a.shape[axis])}, {axis})[-1]",
     ]
     return m.let(m.rng.choice(forms))
+
+
+def overlapping(m: Maker) -> Statement | None:
+    """A strided view in which elements come several times, or some never."""
+    a = m.pick(lambda v: v.size >= 2 and not v.tracked, rare=True)
+    if a is None:
+        return None
+    rows = m.rng.randint(1, min(4, a.size))
+    step, inner = m.rng.randint(0, 3), m.rng.randint(1, 2)
+    columns = min(5, (a.size - 1 - (rows - 1) * step) // inner + 1)
+    if columns < 1:
+        return None
+    base = f"{a.name}.clone().contiguous()"
+    return m.let(f"rl.as_strided({base}, ({rows}, {columns}), ({step}, {inner})) * 1")
 
 
 def places(m: Maker, below: int, count: int) -> str:
@@ -150,7 +177,7 @@ def places(m: Maker, below: int, count: int) -> str:
 
 
 def gather(m: Maker) -> Statement | None:
-    a = m.pick(lambda v: v.rank >= 1 and v.size > 0)
+    a = m.pick(lambda v: v.rank >= 1 and v.size > 0, rare=True)
     if a is None:
         return None
     axis, count = m.axis(a), m.rng.randint(1, 9)
@@ -161,6 +188,10 @@ def gather(m: Maker) -> Statement | None:
     lined[axis] = count
     along = f"({picks}).reshape({lined}).expand({shape})"
     forms = [f"rl.index_select({a.name}, {axis}, {picks})", f"rl.gather({a.name}, {axis}, {along})"]
+    if a.rank >= 2:
+        rows, columns = (places(m, a.shape[i], count) for i in (0, -1))
+        forms.append(f"{a.name}[{rows}, ..., {columns}]")
+    forms.append(f"rl.take({a.name}, {places(m, a.size, count)})")
     if a.rank <= 3:
         forms.append(
             f"{a.name}[{', '.join([':'] * (axis % a.rank))}{',' if axis % a.rank else ''}{picks}]"
@@ -190,4 +221,8 @@ def scatter(m: Maker) -> Statement | None:
         forms.append(f"{start}.index_put(({picks},), {a.name}, accumulate=True)")
     if a.tracked:
         forms.pop(2)  # its derivative divides among equals
+    else:
+        mode, keeps = m.rng.choice(("amin", "sum", "amax")), m.rng.random() < 0.5
+        forms.append(f"{start}.scatter_reduce({axis}, {along}, {a.name}, '{mode}', "
+                     f"include_self={keeps})")  # fmt: skip
     return m.let(m.rng.choice(forms))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ try:
 except ImportError:
     torch = None
 
-Results = list[Array]
+Results = list[Array | None]  # None for what cannot be read any more
 Call = tuple[int, int]  # which inputs, which state
 # a plan on a GPU is launched at first, then captured, then replayed
 CALLS: dict[str, tuple[Call, ...]] = {
@@ -55,7 +56,7 @@ def _set_state(names: dict[str, Any], state: int) -> None:
 
 
 def _outcome(results: Sequence[Any], arguments: Sequence[Any]) -> Results:
-    return [np.array(_numpy(t)) for t in (*results, *arguments)]
+    return [None if t is None else np.array(_numpy(t)) for t in (*results, *arguments)]
 
 
 def _numpy(tensor: Any) -> Array:
@@ -63,7 +64,7 @@ def _numpy(tensor: Any) -> Array:
     if torch is not None and isinstance(tensor, torch.Tensor):
         if tensor.dtype is torch.bfloat16:
             return tensor.float().numpy().astype("bfloat16")
-        return np.asarray(tensor.numpy())
+        return np.asarray(tensor.resolve_conj().resolve_neg().numpy())
     return np.asarray(tensor.numpy())
 
 
@@ -73,6 +74,7 @@ def _run(
     around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda f: f,
     wide: bool = False,
     place: str = "cpu",
+    given_away: bool = False,
 ) -> list[Results]:
     function, names = _function(program, rl, wide, place)
     runner = around(function)
@@ -84,9 +86,10 @@ def _run(
         given = [_widened(array, wide) for array in program.values(inputs)]
         arguments = [rl.tensor(array, device=place) for array in given]
         returned = runner(*arguments)
-        outcome = _outcome(returned, [*arguments, *outside])
+        seen: list[Any] = [None] * len(arguments) if given_away else arguments
+        outcome = _outcome(returned, [*seen, *outside])
         outcomes.append([*outcome, np.array(rl.get_rng_state(), np.uint64)])
-        held.append((returned, arguments))
+        held.append((returned, seen))
     later = [_outcome(*pair) for pair in held]
     return [[*outcome, *same] for outcome, same in zip(outcomes, later)]
 
@@ -122,7 +125,18 @@ def deferred(program: Program, calls: Sequence[Call], place: str) -> list[Result
 def jitted(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
     """Captured on the first call, replayed on the second, captured again when state changed."""
     with rl.config.override(tier="compiled"):
-        return _run(program, calls, rl.jit, place=place)
+        return _run(program, calls, _jit(program), place=place)
+
+
+def _jit(program: Program, donate: bool = False) -> Callable[..., Any]:
+    """`rl.jit` with the lengths of stretched axes left open, where there are some."""
+    return partial(rl.jit, dynamic=program.dynamic or False, donate=donate)
+
+
+def donated(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
+    """Captured, and the memory of all arguments given away."""
+    with rl.config.override(tier="compiled"):
+        return _run(program, calls, _jit(program, donate=True), place=place, given_away=True)
 
 
 def gpu_loops(program: Program, calls: Sequence[Call], place: str) -> list[Results]:
@@ -133,7 +147,7 @@ def gpu_loops(program: Program, calls: Sequence[Call], place: str) -> list[Resul
     trace.program_for = LoopProgram  # type: ignore[assignment]
     try:
         with rl.config.override(tier="interpreter"):
-            return _run(program, calls, rl.jit)
+            return _run(program, calls, _jit(program))
     finally:
         trace.program_for = before
 
@@ -161,14 +175,20 @@ WAYS: dict[str, Callable[[Program, Sequence[Call], str], list[Results]]] = {
     "jit": jitted,
     "deferred, interpreted": deferred_interpreted,
     "eager": eager,
+    "donated": donated,
     "GPU loops": gpu_loops,
 }
 
 
 # ---- what arithmetic does to a program ----------------------------------------------------------
 
-_ROOM = {"float64": 2.0**40, "float32": 2.0**20, "float16": 2.0**10, "bfloat16": 2.0**7}
-_GRAIN = {"float64": 16, "float32": 16, "float16": 1, "bfloat16": 1}
+_ROOM = {
+    "float64": 2.0**40, "float32": 2.0**20, "float16": 2.0**10, "bfloat16": 2.0**7,
+    "float8_e4m3fn": 2.0**4, "float8_e5m2": 2.0**3,
+}  # fmt: skip
+_GRAIN = {
+    "float64": 16, "float32": 16, "float16": 1, "bfloat16": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
 _SUMS = {"reduce", "contract", "scan", "scatter"}
 _Computed = Callable[[Node, Sequence[Array]], tuple[Array, ...]]
 
@@ -194,7 +214,7 @@ def exact_only() -> Any:
         def checked(node: Node, operands: Sequence[Array]) -> tuple[Array, ...]:
             values = plain(node, operands)
             for value, made in zip(values, node.types):
-                if made.dtype.kind == "float":
+                if made.dtype.kind in ("float", "complex"):
                     _require_exact(node, value, operands)
             return values
 
@@ -204,6 +224,8 @@ def exact_only() -> Any:
 
 
 def _require_exact(node: Node, value: Array, operands: Sequence[Array]) -> None:
+    if np.iscomplexobj(value):
+        value = np.stack([value.real, value.imag])
     room, grain = _ROOM.get(node.dtype.name, 2.0**20), _GRAIN.get(node.dtype.name, 16)
     wide = value.astype(np.float64)
     finite = wide[np.isfinite(wide)]
@@ -215,7 +237,7 @@ def _require_exact(node: Node, value: Array, operands: Sequence[Array]) -> None:
 
 
 def _sum_bound(node: Node, operands: Sequence[Array]) -> float:
-    sizes = [np.abs(o.astype(np.float64)) for o in operands if o.dtype.kind not in "iub"]
+    sizes = [_magnitude(o) for o in operands if o.dtype.kind not in "iub"]
     if not sizes:
         return 0.0
     tops = [float(s[np.isfinite(s)].max(initial=0.0)) for s in sizes]
@@ -229,8 +251,18 @@ def _sum_bound(node: Node, operands: Sequence[Array]) -> float:
     return max(float(s.sum(where=np.isfinite(s))) for s in sizes)
 
 
-def perturbed(seed: int) -> Any:
-    """Inside, the interpreter rounds every float result anew, up or down: another valid order."""
+def _magnitude(value: Array) -> Array:
+    """At least the size of every part of each element."""
+    if np.iscomplexobj(value):
+        return np.asarray(np.abs(value.real) + np.abs(value.imag), np.float64)
+    return np.abs(value.astype(np.float64))
+
+
+def perturbed(seed: int, scale: float = 1.0) -> Any:
+    """Inside, the interpreter rounds every float result anew, up or down: another valid order.
+
+    A larger scale rounds to so many times the spacing of the numbers.
+    """
     rng = np.random.default_rng(seed)
 
     def wrap(plain: _Computed) -> _Computed:
@@ -244,7 +276,7 @@ def perturbed(seed: int) -> Any:
                     node, [np.abs(o) if o.dtype.kind not in "iub" else o for o in operands]
                 )
             return tuple(
-                _jittered(v, size, t.dtype.name, rng) if t.dtype.kind == "float" else v
+                _jittered(v, size, t.dtype.name, rng, scale) if t.dtype.kind == "float" else v
                 for v, size, t in zip(values, sizes, node.types)
             )
 
@@ -256,6 +288,8 @@ def perturbed(seed: int) -> Any:
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def _jittered(value: Array, size: Array, dtype: str, rng: np.random.Generator) -> Array:
-    noise = rng.uniform(-1, 1, value.shape) * _EPS.get(dtype, 2.0**-23)
+def _jittered(
+    value: Array, size: Array, dtype: str, rng: np.random.Generator, scale: float
+) -> Array:
+    noise = rng.uniform(-scale, scale, value.shape) * _EPS.get(dtype, 2.0**-23)
     return (value.astype(np.float64) + size.astype(np.float64) * noise).astype(value.dtype)

@@ -15,18 +15,28 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 BATCH = 100
 LONGEST = 300  # seconds a program may take, shrinking included
+FIRST_LINE = "import ridgeline as rl"  # of a program written as text
 _GRACE = 5  # seconds after the end of a search that a program at work has
 
 
 class Search:
     """A search under way: how many programs were examined, and the seeds of those at fault."""
 
-    def __init__(self, size: int, place: str, jobs: int, deadline: float = float("inf")) -> None:
+    def __init__(
+        self,
+        size: int,
+        place: str,
+        jobs: int,
+        deadline: float = float("inf"),
+        folder: Path | None = None,
+    ) -> None:
         self.size, self.place, self.jobs, self.deadline = size, place, jobs, deadline
+        self.folder = folder  # where what is found is written, a file for each seed
         self.programs = 0
         self.faults: list[int] = []
         self._lock = threading.Lock()
@@ -96,8 +106,18 @@ class Search:
             self.programs += 1
             if any(line.startswith("fault: ") for line in lines):
                 self.faults.append(seed)
+                self._keep(seed, lines)
             if lines:
                 print("\n".join(lines), flush=True)
+
+    def _keep(self, seed: int, lines: Sequence[str]) -> None:
+        """Write what was said about a program, which is Python after some comments, to a file."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        code = next((n for n, line in enumerate(lines) if line == FIRST_LINE), len(lines))
+        text = [*(f"# {line}".rstrip() for line in lines[:code]), *lines[code:]]
+        (self.folder / f"seed_{seed}.py").write_text("\n".join(text) + "\n")
 
     def _environment(self) -> dict[str, str]:
         """A worker's variables: two threads at least run kernels, and what is compiled is not kept.

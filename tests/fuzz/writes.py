@@ -9,7 +9,7 @@ from tests.fuzz.views import another_shape, places, subscript
 
 
 def _writable(v: Var) -> bool:
-    return v.rank >= 1 and v.size > 0 and v.dtype != "bool"
+    return v.rank >= 1 and v.size > 0 and v.dtype != "bool" and not v.rare
 
 
 def view_of(m: Maker, a: Var) -> str:
@@ -76,3 +76,38 @@ def masked_write(m: Maker) -> list[Statement] | None:
     if m.flavour == "smooth":
         forms = forms[2:]
     return [copy, Statement(m.rng.choice(forms))]
+
+
+def write_at(m: Maker) -> list[Statement] | None:
+    """Changes in place at places that a tensor names, and of a part by another part."""
+    a = m.pick(_writable)
+    if a is None:
+        return None
+    copy = m.let(f"{a.name}.clone().contiguous()")
+    name, first = copy.target, a.shape[0]
+    picks = places(m, first, m.rng.randint(1, 4))
+    once = f"rl.arange({m.rng.randint(1, first)}, device=D)"
+    forms = [
+        f"{name}.index_fill_(0, {picks}, 2)", f"{name}.index_add_(0, {once}, {name}[{once}] * 2)",
+        f"{name}.index_copy_(0, {once}, {name}.flip(0)[{once}])",
+        f"{name}[{once}] = {name}.flip(0)[{once}]", f"{name}[{once}] += 1",
+        f"{name}.clamp_(0, 2)", f"{name}.copy_({name}.flip(0))",
+        f"{name}[...] = {name}.sum() * 0 + 3",
+        f"{name}.index_put_(({once},), {name}[{once}] * 2)",
+    ]  # fmt: skip
+    if a.rank >= 2:
+        column = f"rl.zeros({[first, *[1] * (a.rank - 1)]}, dtype=rl.int64, device=D)"
+        forms += [f"{name}[:, 0] = {name}[:, -1] * 2", f"{name}.scatter_(1, {column}, 3)"]
+    return [copy, Statement(m.rng.choice(forms))]
+
+
+def shifted(m: Maker) -> list[Statement] | None:
+    """A part is set from a part that overlaps it: all is read before anything is written."""
+    a = m.pick(lambda v: _writable(v) and v.shape[0] >= 2)
+    if a is None:
+        return None
+    copy = m.let(f"{a.name}.clone().contiguous()")
+    n = copy.target
+    forms = [f"{n}[1:] = {n}[:-1]", f"{n}[:-1] = {n}[1:] * 2", f"{n}[1:] += {n}[:-1]",
+             f"{n}[:-1].copy_({n}[1:])", f"{n}[1:].add_({n}[:-1])"]  # fmt: skip
+    return [copy, Statement(m.rng.choice(forms), portable=False)]
