@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from ridgeline.loops.counts import compulsory_bytes, useful
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import describe
 from ridgeline.ops.attention import products
+from ridgeline.ops.biased import BIASED
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.runtime.buffer import Buffer
@@ -125,6 +127,8 @@ def _computed_row(node: Node) -> KernelRow:
     """The work of a node that is computed whole; of what a causal mask hides, none."""
     if node.op is CONVOLVE:
         pairs = node.attrs.products
+    elif node.op is BIASED:
+        pairs = prod(node.attrs.extents)
     else:
         pairs = products(node) // (2 if node.attrs.causal else 1)
     moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))

@@ -15,11 +15,20 @@ from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import Call, HostCall, JoinedCall, KernelCall, Layout, shared_values
-from ridgeline.compiler.matmul import Matmul, Matrix, recognise, suits_library
+from ridgeline.compiler.matmul import (
+    Matmul,
+    Matrix,
+    product_of,
+    product_views,
+    recognise,
+    suits_library,
+    takes_bias,
+)
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
+from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.layout import convolutions_last, is_product
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.strides import View, in_order
@@ -27,6 +36,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.reading import widens
 from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.ops.index_checks import index_inputs, report_index
 from ridgeline.runtime.cuda import cublaslt, cudnn, cudnn_api, device as devices
@@ -44,6 +54,8 @@ from ridgeline.schedules.gpu.machine import GpuMachine
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
 _FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the driver
+_ARRANGED = (CONVOLVE, BIASED)  # what libraries compute
+_BIAS = 2  # the place of a bias among the operands of a product
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
 
@@ -86,10 +98,12 @@ class CudaBackend:
         return gpu_steps(lowered, facts)
 
     def arrange(self, roots: Sequence[Node]) -> list[Node]:
-        """Statistics in one reading; convolutions that cuDNN has, with channels last between."""
-        once = one_reading(roots)
-        here = cudnn_api.library() is not None
-        return convolutions_last(once, self._convolves) if here else once
+        """Statistics in one reading; convolutions that cuDNN has, with channels last between;
+        products that take up the vector added to them."""
+        made = one_reading(roots)
+        if cudnn_api.library() is not None:
+            made = convolutions_last(made, self._convolves)
+        return with_biases(made, takes_bias) if cublaslt.library() is not None else made
 
     def _convolves(self, attrs: ConvolveAttrs, node: Node) -> bool:
         """True for convolutions large enough for tensor cores, of which cuDNN has this one."""
@@ -115,13 +129,15 @@ class CudaBackend:
         return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
     def computes(self, node: Node) -> bool:
-        """Attention without a mask, on tensor cores, and what was arranged for cuDNN."""
-        return node.op is CONVOLVE or (self._facts.capability >= 80 and is_attention(node))
+        """Attention without a mask, on tensor cores, and what was arranged for libraries."""
+        return node.op in _ARRANGED or (self._facts.capability >= 80 and is_attention(node))
 
     def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
         """Views at any strides whose rows are dense; for cuDNN memory as it is."""
         if node.op is CONVOLVE:
             return [in_order(operand, is_input) for operand in node.inputs]
+        if node.op is BIASED:
+            return product_views(node, is_input)
         return operand_views(node, is_input)
 
     def runs(self, node: Node) -> bool:
@@ -133,10 +149,14 @@ class CudaBackend:
         if group.apart is not None and group.apart.op is CONVOLVE:
             attrs, dtype = group.apart.attrs, group.apart.dtype.name
             return ("convolution", self.planned(attrs, dtype).workspace, (dtype, *astuple(attrs)))
+        if group.apart is not None and group.apart.op is BIASED:
+            assert group.views is not None
+            found = product_of(group.apart, group.views)
+            return ("matmul", cublaslt.WORKSPACE, (*astuple(found), config.allow_tf32, _BIAS))
         product = None if kernel is None else _product(group)
         if product is not None and kernel is not None:
             found = _in_call(product, group.loops.kernel, kernel)
-            return ("matmul", cublaslt.WORKSPACE, (*astuple(found), config.allow_tf32))
+            return ("matmul", cublaslt.WORKSPACE, (*astuple(found), config.allow_tf32, None))
         source = kernels_of(group) if kernel is None else generate(kernel)
         launches = tuple(
             (one.symbol, one.blocks(), one.block, one.shared_bytes, one.cluster)
@@ -183,7 +203,7 @@ class CudaBackend:
         parts = {id(part) for members in joined for part in members}
         alone = [k for k in kernels if id(k) not in parts and _product(k.group) is None]
         own = {k.kernel.name: k.kernel for k in alone}
-        attentions = [g for g in whole if g.apart is not None and g.apart.op is not CONVOLVE]
+        attentions = [g for g in whole if g.apart is not None and g.apart.op not in _ARRANGED]
         named = {source.name: source for source in map(kernels_of, attentions)}
         made = [*named.values(), *map(_joined, joined), *map(generate, own.values())]
         images = compile_all([source.text for source in made], self.device.architecture)
@@ -253,12 +273,12 @@ class CudaExecutable:
                 yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
 
     def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
-        dtype, result, m, n, k, batch, outer, *matrices, shortened = started
+        dtype, result, m, n, k, batch, outer, *matrices, shortened, bias = started
         operands = [Operand(slots[place], *strides) for place, *strides in matrices]
         number = self._target.device.number
         return MatmulStep(
             number, (dtype, result), (m, n, k, batch), outer, operands, self._workspace, words,
-            shortened,
+            shortened, None if bias is None else slots[bias],
         )  # fmt: skip
 
     def _convolution(

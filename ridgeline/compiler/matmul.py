@@ -7,11 +7,14 @@ N and one K, the others become batches. Kernels of any other form have none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from ridgeline import dtypes
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
+from ridgeline.graph.strides import View, dense, in_order, itself, strided
 from ridgeline.loops.build import add, affine, mul
 from ridgeline.loops.ir import Alloc, Const, Expr, For, Kernel, Load, Op, Reduce, Seq, Store, index
 from ridgeline.ops.contract import CONTRACT
@@ -64,6 +67,52 @@ def suits_library(node: Node) -> bool:
     attrs = node.attrs
     plain = all(index_map.plain is not None for index_map in (*attrs.left, *attrs.right))
     return plain and prod(bounds(e)[1] for e in attrs.extents) >= _LEAST_PRODUCTS
+
+
+def takes_bias(node: Node) -> bool:
+    """True for a contraction that is one product, to whose columns the library can add a vector."""
+    if not suits_library(node) or node.dtype is not dtypes.float32:
+        return False
+    sized = all(isinstance(s, int) for operand in (node, *node.inputs) for s in operand.shape)
+    return sized and _product(node, [itself(operand) for operand in node.inputs]) is not None
+
+
+def product_views(node: Node, is_input: Callable[[Node], bool]) -> list[View]:
+    """The views through which the library reads the operands of a product with a bias."""
+    left, right, bias = node.inputs
+    views = [strided(operand, is_input) for operand in (left, right)]
+    if _product(node, views) is None:
+        views = [itself(left), itself(right)]
+    return [*views, in_order(bias, is_input)]
+
+
+def product_of(node: Node, views: Sequence[View]) -> Matmul:
+    """The product that a node with a bias is; parameters are its operands and the result."""
+    found = _product(node, views)
+    assert found is not None, "a graph holds only products that the library has"
+    return found
+
+
+def _product(node: Node, views: Sequence[View]) -> Matmul | None:
+    """One product whose columns are the last axis of the result."""
+    attrs = node.attrs
+    moved: list[dict[int, int]] = [{}, {}, dict(zip(attrs.output, dense(node.shape)))]
+    for found, maps, view in zip(moved, (attrs.left, attrs.right), views):
+        for index_map, stride in zip(maps, view.strides):
+            axis = index_map.plain
+            assert axis is not None, "the axes are plain"
+            found[axis] = found.get(axis, 0) + stride
+    left, right, result = moved
+    axes = [
+        _Axis(extent, (left.get(n, 0), right.get(n, 0), result.get(n, 0)))
+        for n, extent in enumerate(attrs.extents)
+        if extent != 1
+    ]
+    kind, offsets = node.dtype.name, [views[0].offset, views[1].offset, 0]
+    product = _assembled((kind, kind), axes, [0, 1, 3], offsets)
+    if product is None or product.batch != 1 or product.outer:
+        return None
+    return product if product.result.column == 1 and product.n == node.shape[-1] else None
 
 
 def recognise(kernel: Kernel) -> Matmul | None:

@@ -170,7 +170,7 @@ def plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
 
 @public(method=False)
 def linear(input: Node, weight: Node, bias: Node | None = None) -> Node:
-    """input @ weight.T + bias."""
+    """input @ weight.T + bias, rounded once: a small bias is not lost beside a 16-bit product."""
     same_type(input, weight, "linear")
     if not input.shape or len(weight.shape) not in (1, 2) or input.shape[-1] != weight.shape[-1]:
         raise ShapeError(
@@ -183,8 +183,16 @@ def linear(input: Node, weight: Node, bias: Node | None = None) -> Node:
     k = len(extents) - 1
     right = (k,) if len(weight.shape) == 1 else (rank - 1, k)
     attrs = _contraction(extents, tuple(range(k)), (*range(rank - 1), k), right)
-    result = contract(input, weight, attrs)
-    return result if bias is None else add(result, bias)
+    if bias is None:
+        return contract(input, weight, attrs)
+    if bias.dtype is not input.dtype or not _is_narrow(input.dtype):
+        return add(contract(input, weight, attrs), bias)
+    wide, by, shift = (cast(operand, dtypes.float32) for operand in (input, weight, bias))
+    return cast(add(contract(wide, by, attrs), shift), input.dtype)
+
+
+def _is_narrow(dtype: dtypes.DType) -> bool:
+    return dtype.kind == "float" and dtype.itemsize == 2
 
 
 @public(method=False)

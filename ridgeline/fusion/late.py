@@ -18,6 +18,7 @@ from ridgeline.fusion.values import Values
 from ridgeline.graph.node import Node, node
 from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.loops.reading import widens
+from ridgeline.ops.biased import PRODUCTS
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.tracking import tag
 
@@ -113,7 +114,7 @@ class _Search:
         """True for what several contractions read, and is no result."""
         if value.op.family != "pointwise" or value not in self.values.stored:
             return False
-        several = sum(r.op is CONTRACT for r in self.readers.get(value, ())) > 1
+        several = sum(r.op in PRODUCTS for r in self.readers.get(value, ())) > 1
         return several and value not in self.values.results
 
     def _try(self, value: Node) -> None:

@@ -137,16 +137,19 @@ def _window(
 
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    attrs: ContractAttrs = current.attrs
     narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4
+    operands = [array.astype(np.float32) if narrow else array for array in inputs]
+    return (scalars.cast(summed(current.attrs, operands), current.dtype),)
+
+
+def summed(attrs: ContractAttrs, inputs: Sequence[Array]) -> Array:
+    """The contraction of two arrays in their own type."""
     operands: list[Any] = []
     for array, maps in zip(inputs, (attrs.left, attrs.right)):
-        wide = np.ascontiguousarray(array.astype(np.float32) if narrow else array)
-        view, axes = _window(wide, maps, attrs.extents)  # type: ignore[arg-type]
+        view, axes = _window(np.ascontiguousarray(array), maps, attrs.extents)  # type: ignore[arg-type]
         operands += [view, axes]
     with np.errstate(all="ignore"):
-        result = np.einsum(*operands, list(attrs.output), optimize=True)
-    return (scalars.cast(np.asarray(result), current.dtype),)
+        return np.asarray(np.einsum(*operands, list(attrs.output), optimize=True))
 
 
 def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

@@ -163,6 +163,26 @@ def test_products_in_every_orientation(dtype: Any, left: bool, right: bool) -> N
     assert np.linalg.norm(got - wanted) <= limit * np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16, rl.float32], ids=lambda d: d.name)
+@pytest.mark.parametrize("sizes", [(128, 64, 96), (1, 512, 200), (37, 83, 51), (300, 96, 7)])
+def test_products_with_a_bias(dtype: Any, sizes: tuple[int, int, int]) -> None:
+    """Rounded once, like the sum in float64 to within the sum's own error."""
+    m, k, n = sizes
+    x, w = (RNG.standard_normal(s).astype(dtype.numpy) for s in ((m, k), (n, k)))
+    layer = rl.jit(lambda x, w, b: nn.functional.linear(x, w, b))
+    there = [rl.tensor(a).to("cuda") for a in (x, w)]
+    for _ in range(
+        3
+    ):  # the graph is captured at the second call; the bias lies elsewhere each time
+        b = RNG.standard_normal(n).astype(dtype.numpy)
+        got = layer(*there, rl.tensor(b).to("cuda")).float().cpu().numpy()
+        exact = x.astype(np.float64) @ w.astype(np.float64).T + b.astype(np.float64)
+        step = 2.0 ** -(np.finfo(np.float32).nmant if dtype is rl.float32 else 9)
+        step = 2.0**-12 if dtype is rl.float16 else step
+        bound = step * np.abs(exact) + 2e-6 * np.sqrt(k) * np.abs(exact).max() + 1e-7
+        assert (np.abs(got - exact) <= bound).all()
+
+
 def test_an_index_out_of_range_names_the_line() -> None:
     table = rl.tensor(RNG.normal(size=(10, 4)).astype(np.float32), device="cuda")
     picked = nn.functional.embedding(rl.tensor([1, 99], device="cuda"), table)

@@ -16,6 +16,7 @@ from ridgeline.graph.passes.casts import simplify_casts
 from ridgeline.graph.passes.fold import fold
 from ridgeline.graph.passes.joins import join_parts
 from ridgeline.graph.passes.moves import simplify_moves
+from ridgeline.graph.passes.products import narrow_products
 from ridgeline.graph.passes.rebuild import rebuild, substitute
 from ridgeline.graph.passes.windows import fit_windows, narrow_windows
 from ridgeline.ops.elementwise import IOTA
@@ -53,7 +54,7 @@ def simplify(
 
 
 def _simplified(roots: Sequence[Node], arrange: Arrange) -> list[Node]:
-    narrow = narrow_windows(_rewritten(roots))
+    narrow = narrow_windows(narrow_products(_rewritten(roots)))
     arranged = arrange(narrow)
     return fit_windows(narrow if arranged == narrow else _rewritten(arranged))
 

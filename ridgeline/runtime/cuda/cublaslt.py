@@ -28,7 +28,9 @@ _BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 _FLOAT_32, _FLOAT_64, _FAST_TF32 = 68, 70, 77
 _TRANSPOSE = 1
 # attributes of matmul descriptions, layouts and preferences
-_DESC_TRANSA, _DESC_TRANSB = 3, 4
+_DESC_TRANSA, _DESC_TRANSB, _DESC_EPILOGUE, _DESC_BIAS = 3, 4, 7, 8
+_ADD_BIAS = 4  # of the epilogues: a number for each row of the column-major result
+_ALIGNED = 256  # bytes, at least, that memory begins at a multiple of
 _LAYOUT_BATCH_COUNT, _LAYOUT_BATCH_STRIDE = 5, 6
 _PREF_WORKSPACE = 1
 _PREF_ALIGNMENT = (5, 6, 7, 8)
@@ -95,16 +97,19 @@ class MatmulStep:
         workspace_slot: int,
         words: Words,
         shortened: bool,
+        bias: int | None = None,
     ) -> None:
         left, right, result = operands
         dtype = dtypes[0]
         m, n, k, batch = sizes
-        if result.row != 1 and m != 1:  # row-major: the transposed product, column-major
+        if bias is not None or (result.row != 1 and m != 1):
+            # row-major, or a bias for every column: the transposed product, column-major
             left, right = _turned(right), _turned(left)
             result, m, n = _turned(result), n, m
         self.slots = frozenset(operand.slot for operand in operands) | {workspace_slot}
+        self.slots |= frozenset(() if bias is None else (bias,))
         self._library, self._handle = library(), _handle(device)
-        self._words, self._workspace = words, workspace_slot
+        self._words, self._workspace, self._bias = words, workspace_slot, bias
         self._operands = (left, right, result)
         self._scale = c_double if dtype == "float64" else c_float
         self._one, self._zero = self._scale(1.0), self._scale(0.0)
@@ -125,6 +130,9 @@ class MatmulStep:
         self._description = c_void_p()
         made = self._library.cublasLtMatmulDescCreate(byref(self._description), compute, scale_type)
         _check(made, "cublasLtMatmulDescCreate")
+        if self._bias is not None:
+            self._set(self._description, "Desc", _DESC_EPILOGUE, c_int32(_ADD_BIAS))
+            self._set(self._description, "Desc", _DESC_BIAS, c_uint64(_ALIGNED))
         self._layouts = []
         for operand, rows, columns, attribute in (
             (left, m, k, _DESC_TRANSA),
@@ -186,6 +194,8 @@ class MatmulStep:
         words = self._words
         bases = [words[operand.slot] for operand in self._operands]
         left, right, result = self._layouts
+        if self._bias is not None:
+            self._set(self._description, "Desc", _DESC_BIAS, c_uint64(words[self._bias]))
         for offsets in zip(*self._offsets):
             a, b, c = (c_void_p(base + offset) for base, offset in zip(bases, offsets))
             status = self._library.cublasLtMatmul(

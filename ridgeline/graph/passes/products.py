@@ -1,0 +1,54 @@
+"""Products of 16-bit values: what is rounded right away is a 16-bit product.
+
+%2 = contract (cast %0), (cast %1) : float32     becomes   %3 = contract %0, %1 : bfloat16
+%3 = cast %2 : bfloat16
+
+A contraction of 16-bit values sums in float32 and rounds once, so nothing changes. What is more
+than a product before it is rounded, such as one with a bias, leaves gradients of this form.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.graph.node import Node, node, topological
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.strides import VIEWS
+from ridgeline.ops.contract import CONTRACT, contract
+from ridgeline.ops.elementwise import CAST
+
+NARROW = (dtypes.bfloat16, dtypes.float16)
+
+
+def narrow_products(roots: Sequence[Node]) -> list[Node]:
+    """The graph with products that are only read rounded computed so."""
+    order = topological(roots)
+    if not any(n.op is CAST and n.dtype in NARROW and n.inputs[0].op is CONTRACT for n in order):
+        return list(roots)
+    uses = Counter([*(source for current in order for source in current.inputs), *roots])
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is not CAST or current.dtype not in NARROW or uses[current.inputs[0]] != 1:
+            return None
+        product = inputs[0]
+        if product.op is not CONTRACT or product.dtype is not dtypes.float32:
+            return None
+        operands = [unwidened(operand, current.dtype) for operand in product.inputs]
+        left, right = operands
+        return contract(left, right, product.attrs) if left and right else None
+
+    return rebuild(roots, replace)
+
+
+def unwidened(operand: Node, dtype: DType) -> Node | None:
+    """A value of float32 as views of 16-bit values, where it is that; else None."""
+    if operand.op is CAST:
+        source = operand.inputs[0]
+        return source if operand.dtype is dtypes.float32 and source.dtype is dtype else None
+    if operand.op not in VIEWS:
+        return None
+    below = unwidened(operand.inputs[0], dtype)
+    return None if below is None else node(operand.op, (below,), operand.attrs)
