@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -13,6 +14,7 @@ from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.differentiate import Watcher, ones_like, reverse
 from ridgeline.graph.passes.gradients import awaited, gradients
 from ridgeline.ops.elementwise import add as add_nodes, full_like
+from ridgeline.ops.tracking import CUSTOM
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
 from ridgeline.tensors.differentiable import observed
@@ -22,6 +24,7 @@ from ridgeline.tensors.modes import (
 )
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import owned, read, write
+from ridgeline.tracing.scopes import unobserved
 
 
 class HookHandle:
@@ -175,7 +178,9 @@ def backward(
     made_now = create_graph or watchers or modes.capture is not None or modes.anomaly is not None
     ready = None if made_now else awaited(order, outputs, list(owners))
     if ready is None:
-        parts = reverse(outputs, cotangents, list(owners), watchers, order)
+        plain = not watchers and all(node.op is not CUSTOM for node in order)
+        with unobserved() if plain else nullcontext():
+            parts = reverse(outputs, cotangents, list(owners), watchers, order)
     else:
         found = gradients(outputs, cotangents, ready)
         parts = [found.get(target) for target in owners]

@@ -16,6 +16,7 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from ridgeline.codegen.llvm.native import ObjectCache
+from ridgeline.collector import paused
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import (
@@ -55,8 +56,10 @@ def compile_graph(
     with _lock:
         program = _programs.get(key)
         if program is None:
-            results, leaves = onto_fresh_leaves(outputs, inputs)
-            program = _programs[key] = _load_or_compile(key, target, results, leaves, pairs)
+            with paused:
+                results, leaves = onto_fresh_leaves(outputs, inputs)
+                program = _load_or_compile(key, target, results, leaves, pairs)
+            _programs[key] = program
             while len(_programs) > MOST_PROGRAMS:
                 _programs.popitem(last=False)
         else:

@@ -9,6 +9,7 @@ become guards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypedDict
 
 import numpy as np
@@ -23,6 +24,7 @@ from ridgeline.tensors.modes import enable_grad, modes, no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import ParamGroup
+from ridgeline.tracing.scopes import unobserved
 
 State = dict[str, Any]
 StepHook = Callable[..., Any]  # (optimizer, args, kwargs)
@@ -141,7 +143,8 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad():
+        own = type(self).__module__.startswith("ridgeline.")  # no rule of a user's runs
+        with no_grad(), unobserved() if own else nullcontext():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:

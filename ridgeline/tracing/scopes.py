@@ -33,16 +33,20 @@ _LIBRARIES = tuple(
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
     if (path := sysconfig.get_paths().get(name))
 )
-_users: dict[types.CodeType, bool] = {}
+_users: dict[str, bool] = {}  # by file: code objects are slow to hash
+_ours: set[str] = set()  # the files of this package that were seen
 
 
-def is_users(code: types.CodeType) -> bool:
+def is_users(code: types.CodeType, namespace: dict[str, Any]) -> bool:
     """True for the user's own code: not this package, the standard library or installed ones."""
-    known = _users.get(code)
+    file = code.co_filename
+    if file.startswith("<"):  # made from text, such as a dataclass's methods: for its module
+        file = namespace.get("__file__") or file
+    known = _users.get(file)
     if known is None:
-        file = code.co_filename
-        known = not file.startswith((PACKAGE, *_LIBRARIES, "<frozen"))
-        _users[code] = known
+        known = _users[file] = not file.startswith((PACKAGE, *_LIBRARIES, "<frozen"))
+        if file.startswith(PACKAGE):
+            _ours.add(file)
     return known
 
 
@@ -150,7 +154,7 @@ class Scopes:
                 waiting += [current.func, *current.args, *current.keywords.values()]
             if not isinstance(current, types.FunctionType) or id(current) in self._functions:
                 continue
-            if not is_users(current.__code__):
+            if not is_users(current.__code__, current.__globals__):
                 continue
             self._functions.add(id(current))
             self._held.append(current)
@@ -260,10 +264,19 @@ class Scopes:
                         self._guards[key] = ClassGuard(base, name)
         return found
 
+    def observe(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        """The profile hook."""
+        if frame.f_code.co_filename in _ours:  # almost all of them
+            return
+        if event == "call":
+            self.entered(frame)
+        elif event == "c_call":
+            self.hazards.called(frame, argument)
+
     def entered(self, frame: types.FrameType) -> None:
         """A Python function was entered while tracing."""
         code = frame.f_code
-        if not is_users(code):
+        if not is_users(code, frame.f_globals):
             return
         self.hazards.entered(code)
         for value in self._code(code, frame.f_globals):
@@ -316,18 +329,25 @@ def observing(scopes: Scopes) -> Iterator[None]:
     if before is not None and not callable(before):  # a native profiler, which cannot be put back
         yield
         return
-
-    def hook(frame: types.FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            scopes.entered(frame)
-        elif event == "c_call":
-            scopes.hazards.called(frame, argument)
-
-    sys.setprofile(hook)
+    sys.setprofile(scopes.observe)
     try:
         yield
     finally:
         sys.setprofile(before)
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Work of this package alone, which enters no code of the user's: nothing is reported."""
+    hook = sys.getprofile()
+    if not isinstance(getattr(hook, "__self__", None), Scopes):
+        yield
+        return
+    sys.setprofile(None)
+    try:
+        yield
+    finally:
+        sys.setprofile(hook)
 
 
 def first_broken(guards_list: Iterable[Guard]) -> str | None:

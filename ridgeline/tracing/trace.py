@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 from weakref import ref
 
+from ridgeline.collector import paused
 from ridgeline.config import config
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
@@ -98,7 +99,7 @@ class Trace:
     ) -> None:
         self.donated = donated  # places of tensors that a call is given for good
         self.name = getattr(function, "__qualname__", repr(function))
-        with nullcontext() if pattern is None else pattern.facts.deciding():
+        with paused, nullcontext() if pattern is None else pattern.facts.deciding():
             self._build(function, args, kwargs, changing, pattern)
 
     def _build(
