@@ -41,6 +41,7 @@ from ridgeline.loops.schedule import (
     ComputeAt,
     Fuse,
     Inline,
+    Interleave,
     Online,
     Pipeline,
     Reorder,
@@ -173,6 +174,10 @@ class Loops:
     def cache_read(self, buffer: str, before: str, *axes: str) -> Loops:
         """Pack what a loop reads of a buffer before it, with one scratch axis per named loop."""
         return self.apply(CacheRead(buffer, before, axes))
+
+    def interleave(self, buffer: str, before: str, *axes: str) -> Loops:
+        """Pack as `cache_read` does, with what one instruction sums, the last axis, as words."""
+        return self.apply(Interleave(buffer, before, axes))
 
     def cache_write(self, buffer: str, after: str, *axes: str) -> Loops:
         """Collect what a loop writes to a buffer in scratch, and copy it out after the loop."""

@@ -8,7 +8,7 @@ step applies to all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from ridgeline.loops.ir import Kernel
@@ -19,6 +19,7 @@ from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
 from ridgeline.loops.steps.hold import Hold, Spread
 from ridgeline.loops.steps.inline import Inline
+from ridgeline.loops.steps.interleave import Interleave
 from ridgeline.loops.steps.jam import Jam
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.online import Online
@@ -45,6 +46,7 @@ __all__ = [
     "Fuse",
     "Hold",
     "Inline",
+    "Interleave",
     "Jam",
     "Online",
     "Pad",
@@ -72,7 +74,7 @@ __all__ = [
 
 _STEPS: dict[str, Callable[..., Step]] = {
     "split": Split, "fuse": Fuse, "reorder": Reorder, "tile": Tile, "kind": SetKind,
-    "cache_read": CacheRead, "cache_write": CacheWrite, "stream": Stream,
+    "cache_read": CacheRead, "interleave": Interleave, "cache_write": CacheWrite, "stream": Stream,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
@@ -89,8 +91,8 @@ def replay(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
 
 def describe(step: Step) -> str:
     """A step as people read it: `split(k, 16, guard)`."""
-    fields = [str(getattr(step, field)) for field in step.__slots__]  # type: ignore[attr-defined]
-    return f"{step.name}({', '.join(fields)})"
+    values = [str(getattr(step, field.name)) for field in fields(step)]  # type: ignore[arg-type]
+    return f"{step.name}({', '.join(values)})"
 
 
 def to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
@@ -102,8 +104,8 @@ def from_json(data: Sequence[dict[str, Any]]) -> list[Step]:
     """Steps from plain data."""
     steps = []
     for entry in data:
-        fields = {
+        values = {
             k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "step"
         }
-        steps.append(_STEPS[entry["step"]](**fields))
+        steps.append(_STEPS[entry["step"]](**values))
     return steps

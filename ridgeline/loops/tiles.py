@@ -32,7 +32,7 @@ def tile_of(statement: Stmt) -> Tile | str:
     read = factors(statement)
     if read is None:
         return "what is summed is not a product of two values from memory"
-    left, right = read
+    left, right = _by_columns(read, loops)
     total = _variables(statement.index)
     classes: dict[str, list[For]] = {"rows": [], "lanes": [], "depth": []}
     for loop in loops:
@@ -46,6 +46,15 @@ def tile_of(statement: Stmt) -> Tile | str:
             return f"loop {loop.name!r} is neither a row, a column nor summed"
     found = {name: tuple(group) for name, group in classes.items()}
     return Tile(statement, left, right, found["rows"], found["lanes"], found["depth"])
+
+
+def _by_columns(read: tuple[Load, Load], loops: list[For]) -> tuple[Load, Load]:
+    """The operand that the innermost loop over rows or columns moves along is the right one."""
+    for loop in reversed(loops):
+        moved = [loop.name in _variables(load.index) for load in read]
+        if not all(moved):
+            return read if moved[1] else (read[1], read[0])
+    return read
 
 
 def factors(statement: Reduce) -> tuple[Load, Load] | None:

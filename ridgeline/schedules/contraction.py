@@ -20,7 +20,8 @@ from ridgeline.loops.schedule import (
 )
 from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
-from ridgeline.schedules.dots import best_dot, dot_steps
+from ridgeline.schedules.dot_steps import dot_steps
+from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.joining import joined
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel, choose_panel
@@ -51,7 +52,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     cycles, tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
     dot = best_dot(kernel, touched, row_sizes, inner_sizes, machine)
     if dot is not None and dot.cycles < cycles:
-        return [*fused, *dot_steps(dot, row_sizes)]
+        return [*fused, *dot_steps(dot, row_sizes, *inner_sizes.values())]
     streamed_by = _beyond_cache(touched, row_sizes | inner_sizes, machine)
     (sums,) = (s.buffers[0].name for s in ir.statements(kernel.body) if isinstance(s, Reduce))
     chosen = _tile_steps(tile, panel, row_sizes, inner_sizes, streamed_by, sums)

@@ -1,19 +1,21 @@
 """Products of narrow numbers by instructions that sum several of them into each lane.
 
-Such an instruction wants the elements it sums next to each other: rows of the left operand have
-them so, and the right one is packed in strips `[summed / depth, lanes, depth]`. The choice between
-this and a plain register tile is made by counted cycles, as among tiles.
+Such an instruction wants the elements it sums next to each other, as words. The right operand is
+packed in strips `[summed / depth, lanes, depth]`. Rows of the left one often have their words as
+they are; where they have not, because columns lie next to each other or words would reach beyond
+the end of a row, a block of rows is packed too. The choice between this and a plain register tile
+is made by counted cycles, as among tiles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.instructions import INSTRUCTIONS, Instruction
 from ridgeline.loops.ir import Kernel, Reduce
-from ridgeline.loops.schedule import CacheRead, Reorder, SetKind, Split, Step, Tensorize
 from ridgeline.loops.tiles import factors
 from ridgeline.schedules.accesses import Access, access
 from ridgeline.schedules.machine import Machine
@@ -21,21 +23,42 @@ from ridgeline.schedules.panels import share_blocks
 from ridgeline.schedules.tiles import imbalance
 
 _WIDEST = 4  # vectors of a strip
-_INTERLEAVED = 1.3  # cycles to pack an element
+_PACKING = {  # cycles to pack an element
+    "in place": 0.0, "copied": 0.15, "interleaved": 0.25, "turned": 0.4, "gathered": 2.5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One factor: its buffer, and how it is packed.
+
+    It is read `in place`, `copied`, `interleaved` from rows that lie apart, `turned` by squares of
+    words, or `gathered`.
+    """
+
+    buffer: str
+    packing: str
+    itemsize: int
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """Rows and lanes of a tile, the loops around it, and what it costs per multiplication."""
+    """Rows and lanes of a tile, the loops around it, and what it costs per multiplication.
+
+    A task has `block` rows and `strips` strips of columns. Axes are padded to whole tiles, but for
+    rows that are read in place.
+    """
 
     instruction: Instruction
     row: str
     column: str
     summed: str
-    packed: str  # the right operand
+    left: Operand
+    right: Operand
     height: int  # rows of a tile
     strip: int  # columns of a strip
-    block: int  # rows of a task
+    block: int
+    strips: int
     cycles: float
 
 
@@ -51,19 +74,19 @@ def best_dot(
     read = factors(sums[0]) if len(sums) == 1 else None
     if read is None or len(inner) != 1:
         return None
-    left, right = (access(load.buffer, load.index, False) for load in read)
-    types = (left.buffer.dtype, right.buffer.dtype, sums[0].buffers[0].dtype)
-    fitting = [
-        row for name, row in INSTRUCTIONS.items()
-        if name in machine.instructions and types == (row.left, row.right, row.total)
-    ]  # fmt: skip
-    if len(fitting) != 1 or left.opaque or right.opaque:
-        return None
+    first, second = (access(load.buffer, load.index, False) for load in read)
+    total = sums[0].buffers[0].dtype
     ((summed, depth),) = inner.items()
-    axes = _axes(left, right, touched, rows)
-    if axes is None or left.stride(summed) != 1 or depth % fitting[0].depth:
-        return None
-    return _sized(fitting[0], axes, summed, right, rows, depth, machine)
+    found = []
+    for left, right in ((first, second), (second, first)):
+        types = (left.buffer.dtype, right.buffer.dtype, total)
+        for name, row in INSTRUCTIONS.items():
+            axes = _axes(left, right, touched, rows)
+            fits = name in machine.instructions and types == (row.left, row.right, row.total)
+            if fits and axes is not None and not (left.opaque or right.opaque):
+                shape = _Shape(row, left, right, *axes, summed, rows, depth, machine)
+                found += [dot for width in range(1, _WIDEST + 1) for dot in _sized(shape, width)]
+    return min(found, key=lambda dot: dot.cycles, default=None)
 
 
 def _axes(
@@ -79,68 +102,84 @@ def _axes(
     return (max(own, key=lambda n: rows[n]), along[0]) if own and len(along) == 1 else None
 
 
-def _sized(
-    instruction: Instruction,
-    axes: tuple[str, str],
-    summed: str,
-    right: Access,
-    rows: dict[str, int],
-    depth: int,
-    machine: Machine,
-) -> Dot | None:
-    """The widest strip that its axis divides into and the nearest cache but one holds."""
-    row, column = axes
-    lanes = max(instruction.lanes)
-    itemsize = right.buffer.dtype.itemsize
-    room = machine.l2_bytes // 2 // (depth * itemsize)
-    widths = [r for r in (_WIDEST, 2, 1) if rows[column] % (r * lanes) == 0 and r * lanes <= room]
-    if not widths:
-        return None
-    width = widths[0]
-    height = min((machine.registers - width - 1) // width, rows[row])
-    strips = prod(rows[n] for n in rows if right.stride(n) != 0) // (width * lanes)
-    sharing = prod(rows[n] for n in rows if right.stride(n) == 0)
-    block, blocks = share_blocks(row, sharing, strips, {}, rows, machine)
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A contraction that an instruction fits."""
+
+    instruction: Instruction
+    left: Access
+    right: Access
+    row: str
+    column: str
+    summed: str
+    rows: dict[str, int]
+    depth: int
+    machine: Machine
+
+    def packed_left(self) -> Operand:
+        """Words of the left operand: in place where rows consist of them."""
+        along, across = self.left.stride(self.summed), self.left.stride(self.row)
+        whole = self.depth % self.instruction.depth == 0
+        packing = "interleaved" if across == 1 else "gathered"
+        if along == 1:
+            packing = "in place" if whole else "copied"
+        return _operand(self.left, packing)
+
+    def packed_right(self) -> Operand:
+        """Words of the right operand, in strips."""
+        along, across = self.right.stride(self.summed), self.right.stride(self.column)
+        turned = along == 1 and self.depth >= self.instruction.depth * max(self.instruction.lanes)
+        packing = "interleaved" if across == 1 else "turned" if turned else "gathered"
+        return _operand(self.right, packing)
+
+
+def _operand(read: Access, packing: str) -> Operand:
+    return Operand(read.buffer.name, packing, read.buffer.dtype.itemsize)
+
+
+def _sized(shape: _Shape, width: int) -> Iterator[Dot]:
+    """Tiles of a width in vectors, with their blocks, where the caches hold what is packed."""
+    machine, rows, depth = shape.machine, shape.rows, shape.depth
+    left, right = shape.packed_left(), shape.packed_right()
+    strip = width * max(shape.instruction.lanes)
+    if strip * depth * right.itemsize > machine.l2_bytes // 2:
+        return
+    height = min((machine.registers - width - 1) // width, rows[shape.row])
+    strips = ceil(rows[shape.column] / strip)
+    around = prod(size for n, size in rows.items() if n not in (shape.row, shape.column))
     arithmetic, traffic = height * width, width + 0.6 * height
     step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
-    waste = ceil(block / height) * height / block
-    cycles = step / (height * width * lanes * instruction.depth) * waste
-    cycles += _INTERLEAVED * blocks / sharing
-    return Dot(
-        instruction, row, column, summed, right.buffer.name, height, width * lanes, block,
-        cycles * imbalance(strips * blocks, machine),
-    )  # fmt: skip
+    products = height * width * max(shape.instruction.lanes) * shape.instruction.depth
+    used = rows[shape.column] / (strips * strip)
+    for block, blocks, together in _tasks(shape, left, height, strips, around):
+        cycles = step / (products * used)
+        cycles *= blocks * ceil(block / height) * height / rows[shape.row]
+        cycles += _PACKING[right.packing] * blocks / rows[shape.row]
+        cycles += _PACKING[left.packing] * strips / together / rows[shape.column]
+        tasks = around * blocks * ceil(strips / together)
+        yield Dot(
+            shape.instruction, shape.row, shape.column, shape.summed, left, right,
+            height, strip, block, together, cycles * imbalance(tasks, machine),
+        )  # fmt: skip
 
 
-def dot_steps(dot: Dot, rows: dict[str, int]) -> list[Step]:
-    """The steps of such a contraction."""
-    row, chosen = dot.row, list[Step]()
-    around = [n for n in rows if n not in (dot.row, dot.column)]
-    if dot.block < rows[row]:
-        chosen.append(Split(row, dot.block))
-        around, row = [*around, f"{row}.0"], f"{row}.1"
-    chosen.append(Reorder((*around, dot.column, row)))
-    tile, pieces = row, list[str]()
-    if dot.height < dot.block:
-        chosen.append(Split(row, dot.height, "branch"))
-        pieces, tile = [f"{row}.0"], f"{row}.1"
-    strips, column = _cut(dot.column, dot.strip, rows[dot.column], chosen)
-    vectors, lanes = _cut(column, max(dot.instruction.lanes), dot.strip, chosen)
-    steps, depth = f"{dot.summed}.0", f"{dot.summed}.1"
-    chosen += [
-        Split(dot.summed, dot.instruction.depth),
-        Reorder((*around, *strips, *pieces, steps, tile, *vectors, depth, lanes)),
-        *(SetKind(name, "unroll") for name in (tile, *vectors)),
-        SetKind(lanes, "vector"),
-        CacheRead(dot.packed, (*pieces, steps)[0], (steps, *vectors, lanes, depth)),
-        Tensorize(depth, dot.instruction.name),
-        *(SetKind(name, "parallel") for name in (*around, *strips)),
-    ]
-    return chosen
-
-
-def _cut(name: str, size: int, length: int, chosen: list[Step]) -> tuple[list[str], str]:
-    if length == size:
-        return [], name
-    chosen.append(Split(name, size))
-    return [f"{name}.0"], f"{name}.1"
+def _tasks(
+    shape: _Shape, left: Operand, height: int, strips: int, around: int
+) -> Iterator[tuple[int, int, int]]:
+    """Rows of a task, the number of such blocks, and the strips of a task."""
+    machine, size = shape.machine, shape.rows[shape.row]
+    if left.packing == "in place":
+        sharing = prod(s for n, s in shape.rows.items() if shape.right.stride(n) == 0)
+        block, blocks = share_blocks(
+            shape.row, sharing, strips * around, {}, shape.rows, machine
+        )
+        yield block, blocks, 1
+        return
+    tiles = ceil(size / height)
+    room = machine.l2_bytes // 2 // (shape.depth * left.itemsize * height)
+    for blocks in range(1, min(tiles, 4 * machine.threads + ceil(tiles / max(room, 1))) + 1):
+        block = ceil(tiles / blocks)
+        if block <= room and ceil(tiles / block) == blocks:
+            for together in range(1, strips + 1):
+                if strips % together == 0:
+                    yield block * height, blocks, together

@@ -16,8 +16,15 @@ from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.across import lies_across, store_across
+from ridgeline.codegen.llvm.bits import moved_as_bits
 from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
 from ridgeline.codegen.llvm.far import emit_far, library_call
+from ridgeline.codegen.llvm.interleave import (
+    interleaves,
+    store_interleaved,
+    turn_words,
+    turns_words,
+)
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.prefetch import ahead_of
@@ -82,7 +89,7 @@ class KernelEmitter(MemoryEmitter):
     def text(self) -> str:
         """The whole function."""
         self._parameters()
-        body = with_short_indices(unpiped(self.kernel.body))
+        body = moved_as_bits(with_short_indices(unpiped(self.kernel.body)))
         self._task_loop(map_expressions(body, expand))
         if self.streams:  # stores past the caches are ordered by nothing else
             self.line("fence seq_cst")
@@ -216,6 +223,8 @@ class KernelEmitter(MemoryEmitter):
     def _for(self, loop: For) -> None:
         if loop.kind == "unroll" and lies_across(loop):
             store_across(self, loop)
+        elif interleaves(loop):
+            store_interleaved(self, loop)
         elif loop.kind == "unroll":
             assert isinstance(loop.extent, Const), "unrolled loops have a known length"
             for i in range(int(loop.extent.value)):
@@ -224,6 +233,8 @@ class KernelEmitter(MemoryEmitter):
             self._vector_loop(loop)
         elif loop.kind == "transpose" and turns(loop):
             self._transpose(loop)
+        elif loop.kind == "transpose" and turns_words(loop):
+            turn_words(self, loop)
         else:
             extent = self.value(loop.extent)
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0

@@ -231,6 +231,8 @@ class MemoryEmitter(ScalarEmitter):
         near = lanes is not None and max(lanes) < 4 * self.lane_count
         if lanes is not None and near and isinstance(active, tuple):
             raw = self._picked(pointer, kind, lanes, active, anchor)
+        elif lanes == tuple(range(self.lane_count)) and isinstance(active, Value):
+            raw = self._masked(pointer, kind, self.lane_count, active, anchor)
         else:
             if lanes is None:
                 pointers = self._lane_pointers(pointer, constant, kind)
@@ -286,20 +288,27 @@ class MemoryEmitter(ScalarEmitter):
         return self.instruction(text, dtypes.uint64, wide)
 
     def _masked(
-        self, pointer: Value, kind: str, lanes: int, bits: tuple[bool, ...], anchor: Value
+        self,
+        pointer: Value,
+        kind: str,
+        lanes: int,
+        active: tuple[bool, ...] | Value,
+        anchor: Value,
     ) -> Value:
+        """One vector, of which lanes that are not active are not read."""
         whole = vector(kind, lanes)
         align = _element_bytes(kind)
-        if all(bits):
+        mask = self._mask(active)
+        if mask is None:
             text = f"load {whole}, ptr {pointer.name}, align {align}"
             return self.instruction(text, dtypes.uint64, pointer, anchor)
         name = f"llvm.masked.load.{mangled(kind, lanes)}.p0"
         self.declarations.add(f"declare {whole} @{name}(ptr, <{lanes} x i1>, {whole})")
         text = (
             f"call {whole} @{name}(ptr align {align} {pointer.name}, "
-            f"<{lanes} x i1> {bit_vector(bits).name}, {whole} zeroinitializer)"
+            f"<{lanes} x i1> {mask.name}, {whole} zeroinitializer)"
         )
-        return self.instruction(text, dtypes.uint64, pointer, anchor)
+        return self.instruction(text, dtypes.uint64, pointer, mask, anchor)
 
     def _loaded(self, raw: Value, buffer: Buffer, lanes: int) -> Value:
         """A value as it came from memory, turned into its register form."""

@@ -7,8 +7,21 @@ from typing import ClassVar, NoReturn
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, free_vars, mul, substitution
-from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, LoopKind, Stmt, Store, Var
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    Kernel,
+    Load,
+    LoopKind,
+    Op,
+    Stmt,
+    Store,
+    Var,
+)
 from ridgeline.loops.rewrite import map_expressions, replace_variables, sequence
+from ridgeline.loops.steps.pad import is_guarded_read
 from ridgeline.loops.steps.regions import (
     Ranges,
     at_loops_in_range,
@@ -28,6 +41,7 @@ class CacheRead(Step):
     This is packing: the scratch has one axis for every loop inside `before` that the address
     depends on, in the order of `axes`, so that the innermost of them walks memory in order. Where
     memory is in order along the axis before it, `square` elements a side are turned in registers.
+    A read that gives zero beyond the end of an axis is copied with its zeros.
     """
 
     buffer: str
@@ -49,12 +63,12 @@ class CacheRead(Step):
         free_name(kernel, self.scratch, f"{self.buffer!r} is packed")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
-    def _meant(self, loop: For) -> dict[Load, bool]:
+    def _meant(self, loop: For) -> dict[Load | Op, bool]:
         """The reads that depend on exactly these axes, and whether each is under a condition."""
         found = _reads_of(self.buffer, loop)
         return {r: guarded for r, guarded in found.items() if _axes(r, loop) == set(self.axes)}
 
-    def _refuse(self, found: list[tuple[Load, For]]) -> NoReturn:
+    def _refuse(self, found: list[tuple[Load | Op, For]]) -> NoReturn:
         if not found:
             raise ScheduleError(f"nothing reads {self.buffer!r} inside {self.before!r}")
         used = " or ".join(dict.fromkeys(", ".join(sorted(_axes(*read))) for read in found))
@@ -71,10 +85,12 @@ class CacheRead(Step):
             raise ScheduleError(
                 f"{self.buffer!r} is read in {len(found)} ways inside {self.before!r}, not in one"
             )
-        (load,) = found
+        (read,) = found
+        load = read if isinstance(read, Load) else read.args[1]
+        assert isinstance(load, Load)
         if memory(load.buffer) in written_memory(loop):
             raise ScheduleError(f"{self.buffer!r} changes inside {self.before!r}")
-        if found[load] and not in_range(load.index, load.buffer, ranges):
+        if found[read] and not in_range(load.index, load.buffer, ranges):
             raise ScheduleError(
                 f"{self.buffer!r} is read under a condition, without which it may be out of range"
             )
@@ -83,20 +99,41 @@ class CacheRead(Step):
         place = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
         scratch = Buffer(self.scratch, shape, load.dtype, "local")
-        copy = copy_loops(Store(scratch, place, load), self.axes, extents, loop, self.square)
-        held: dict[Expr, Expr] = {load: Load.make(scratch, place)}
+        copy = self._copied(Store(scratch, place, read), extents, loop)
+        held: dict[Expr, Expr] = {read: Load.make(scratch, place)}
         body = map_expressions(loop, substitution(held))
         return Alloc(scratch, sequence(copy, body))
 
+    def _copied(self, copy: Store, extents: dict[str, Expr], loop: For) -> Stmt:
+        return copy_loops(copy, self.axes, extents, loop, self.square)
 
-def _axes(load: Load, loop: For) -> set[str]:
-    """The loops of a nest on which an address depends."""
+
+def _axes(read: Load | Op, loop: For) -> set[str]:
+    """The loops of a nest on which an address, or the condition on it, depends."""
     inside = {s.name for s in ir.statements(loop) if isinstance(s, For)}
-    return {n for i in load.index for n in free_vars(i) if n in inside}
+    return {n for n in free_vars(read) if n in inside}
 
 
-def _reads_of(name: str, loop: For) -> dict[Load, bool]:
-    return {r.load: r.guarded for r in reads(loop) if r.load.buffer.name == name}
+def _reads_of(name: str, loop: For) -> dict[Load | Op, bool]:
+    """The reads of a buffer, with their zeros beyond the end, and whether each needs a proof."""
+    found: dict[Load | Op, bool] = {}
+    for read in reads(loop):
+        if read.load.buffer.name == name:
+            around = _with_zeros(read.load, loop)
+            found[around or read.load] = read.guarded and around is None
+    return found
+
+
+def _with_zeros(load: Load, loop: For) -> Op | None:
+    """The one expression that reads a load or gives zero, if nothing else reads it."""
+    around: set[Expr] = set()
+    for statement in ir.statements(loop):
+        roots = ir.expressions(statement)
+        if load in roots:
+            return None
+        around |= {e for e in ir.subexpressions(*roots) if load in ir.children(e)}
+    (only,) = around if len(around) == 1 else (None,)
+    return only if isinstance(only, Op) and is_guarded_read(only) else None
 
 
 def copy_loops(
@@ -109,11 +146,11 @@ def copy_loops(
         kind: LoopKind = "vector" if lanes else "serial"
         copy = For(axis, extents[axis], copy, "spatial", kind)
         if square and axis == axes[-2]:
-            copy = _in_squares(copy, square)
+            copy = in_squares(copy, square)
     return copy
 
 
-def _in_squares(loop: For, side: int) -> Stmt:
+def in_squares(loop: For, side: int) -> Stmt:
     """A loop cut into transposing pieces of `side` iterations, and what is left over."""
     extent = known_extent(loop)
     whole = extent // side

@@ -1,0 +1,61 @@
+"""Interleave: pack what a loop reads so that the elements one instruction sums are neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, mul
+from ridgeline.loops.ir import Const, Expr, For, Stmt, Store, Var
+from ridgeline.loops.rewrite import replace_variables, sequence
+from ridgeline.loops.steps.cache_read import CacheRead, in_squares
+
+_LANES = 16  # words of a vector in which a longer axis is copied
+
+
+@dataclass(frozen=True, slots=True)
+class Interleave(CacheRead):
+    """Pack words: elements along the last axis are summed by one instruction, and are one word.
+
+    The axis before it fills lanes, and a vector of words is stored at a time. Where memory is in
+    order along the first and the last axis, `square` words a side are turned in registers.
+    """
+
+    name: ClassVar[str] = "interleave"
+
+    def _copied(self, copy: Store, extents: dict[str, Expr], loop: For) -> Stmt:
+        *outer, lanes, depth = self.axes
+        nest = _words(copy, lanes, depth, extents)
+        if self.square:
+            first, *outer = outer
+            nest = in_squares(For(first, extents[first], nest), self.square)
+        for axis in reversed(outer):
+            nest = For(axis, extents[axis], nest)
+        return nest
+
+
+def _words(copy: Stmt, lanes: str, depth: str, extents: dict[str, Expr]) -> Stmt:
+    """Loops over lanes inside one over the elements of a word, in pieces of a vector's length."""
+    extent = extents[lanes]
+    assert isinstance(extent, Const)
+    whole, rest = divmod(int(extent.value), _LANES)
+    if whole + bool(rest) == 1:
+        return _word(For(lanes, extent, copy, "spatial", "vector"), depth, extents)
+
+    def piece(start: Expr, length: int) -> Stmt:
+        name = f"{lanes}.lane"
+        body = replace_variables(copy, {lanes: add(start, Var.make(name))})
+        lane = For(name, ir.index(length), body, "spatial", "vector")
+        return _word(lane, depth, extents)
+
+    number = f"{lanes}.vector"
+    start = mul(Var.make(number), ir.index(_LANES))
+    parts: list[Stmt] = [For(number, ir.index(whole), piece(start, _LANES))]
+    if rest:
+        parts.append(piece(ir.index(whole * _LANES), rest))
+    return sequence(*parts)
+
+
+def _word(inside: Stmt, depth: str, extents: dict[str, Expr]) -> Stmt:
+    return For(depth, extents[depth], inside, "spatial", "unroll")
