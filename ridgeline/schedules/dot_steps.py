@@ -26,9 +26,7 @@ def dot_steps(dot: Dot, rows: dict[str, int], depth: int) -> list[Step]:
     tasks = [*around, *blocks, *groups] if not in_place else [*around, *blocks, *groups, *strips]
     chosen += [
         Split(dot.summed, dot.instruction.depth),
-        Reorder(
-            (*around, *blocks, *groups, *strips, *pieces, steps, tile, *vectors, word, lanes)
-        ),
+        Reorder((*around, *blocks, *groups, *strips, *pieces, steps, tile, *vectors, word, lanes)),
         *(SetKind(name, "unroll") for name in (tile, *vectors)),
         SetKind(lanes, "vector"),
         *_packing(dot, strips, pieces, tile, vectors, lanes),

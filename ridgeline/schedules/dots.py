@@ -20,7 +20,8 @@ from ridgeline.loops.tiles import factors
 from ridgeline.schedules.accesses import Access, access
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import share_blocks
-from ridgeline.schedules.tiles import imbalance
+from ridgeline.schedules.tile_cost import COLLISION, collide
+from ridgeline.schedules.tiles import Tile, imbalance
 
 _WIDEST = 4  # vectors of a strip
 _PACKING = {  # cycles to pack an element
@@ -147,7 +148,10 @@ def _sized(shape: _Shape, width: int) -> Iterator[Dot]:
     height = min((machine.registers - width - 1) // width, rows[shape.row])
     strips = ceil(rows[shape.column] / strip)
     around = prod(size for n, size in rows.items() if n not in (shape.row, shape.column))
+    tile = Tile(shape.column, strip, ((shape.row, height),))
     arithmetic, traffic = height * width, width + 0.6 * height
+    if left.packing == "in place" and collide(shape.left, tile):
+        traffic += height * COLLISION
     step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
     products = height * width * max(shape.instruction.lanes) * shape.instruction.depth
     used = rows[shape.column] / (strips * strip)
@@ -170,9 +174,7 @@ def _tasks(
     machine, size = shape.machine, shape.rows[shape.row]
     if left.packing == "in place":
         sharing = prod(s for n, s in shape.rows.items() if shape.right.stride(n) == 0)
-        block, blocks = share_blocks(
-            shape.row, sharing, strips * around, {}, shape.rows, machine
-        )
+        block, blocks = share_blocks(shape.row, sharing, strips * around, {}, shape.rows, machine)
         yield block, blocks, 1
         return
     tiles = ceil(size / height)

@@ -15,7 +15,7 @@ from ridgeline.schedules.tiles import Tile, count, elements, imbalance, register
 
 _CACHE_PERIOD = 4096  # bytes after which addresses fall on the same set again
 _STREAMS = 7  # a set holds eight lines, and the other operand needs one
-_COLLISION = 1.0  # cycles of a load whose line was pushed out
+COLLISION = 1.0  # cycles of a load whose line was pushed out
 _SCATTERED = 6.0  # cycles to store an element on a line of its own
 _TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cycles an element
 _NEAR = 4  # elements between lanes that are still read by whole vectors
@@ -51,8 +51,8 @@ def cost(
         traffic += times * _load_cost(stride, tile.lanes, registers)
         if stride is not None and 2 <= stride <= _NEAR:  # lanes picked where sums are made
             turns += times * (stride - 1) * registers
-        if not packed and _collide(load, tile):
-            traffic += times * _COLLISION
+        if not packed and collide(load, tile):
+            traffic += times * COLLISION
     passes = _passes(tile.lanes, width, machine)
     traffic *= passes
     turns *= passes
@@ -122,7 +122,7 @@ def _passes(lanes: int, width: int, machine: Machine) -> float:
     return 0.5 if machine.half_units and 2 * lanes <= width else 1.0
 
 
-def _collide(load: Access, tile: Tile) -> bool:
+def collide(load: Access, tile: Tile) -> bool:
     """True for streams that fall on one set of the nearest cache, more of them than it holds."""
     size = load.buffer.dtype.itemsize
     apart = [f for n, f in tile.unroll if (load.stride(n) or 1) * size % _CACHE_PERIOD == 0]

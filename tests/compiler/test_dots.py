@@ -8,15 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import CompiledKernel, lower_graph
+from ridgeline.compiler.cpu import task_count
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.schedule import replay
+from ridgeline.ops.contract import ContractAttrs, axis, contract
+from ridgeline.schedules.accesses import accesses
+from ridgeline.schedules.dot_steps import dot_steps
+from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.machine import Machine
-from tests.loops.validation import same_results
+from tests.loops.validation import run_native, same_results
 
 PLAIN = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
 DOTS = replace(PLAIN, instructions=("vdpbf16ps",))
@@ -33,6 +40,11 @@ def scheduled(form: str, *shapes: tuple[int, ...], machine: Machine = DOTS) -> C
     ("mk,kn->mn", (200, 34), (34, 48)),
     ("mk,nk->mn", (170, 20), (64, 20)),
     ("bmk,bkn->bmn", (2, 150, 16), (2, 16, 32)),
+    ("mk,kn->mn", (64, 33), (33, 48)),  # an odd number of products
+    ("mk,kn->mn", (64, 32), (32, 40)),  # columns that fill no whole vectors
+    ("km,kn->mn", (32, 61), (32, 64)),  # words of neither operand are whole in memory
+    ("km,nk->mn", (35, 40), (50, 35)),
+    ("bkm,bkn->bmn", (3, 17, 30), (3, 17, 33)),
 ])  # fmt: skip
 def test_the_schedule_means_the_plain_loops(
     form: str, left: tuple[int, ...], right: tuple[int, ...]
@@ -42,16 +54,18 @@ def test_the_schedule_means_the_plain_loops(
     same_results(compiled.group.loops.kernel, compiled.kernel, tolerance=0.02)
 
 
-@pytest.mark.parametrize("form,left,right", [
-    ("mk,kn->mn", (64, 33), (33, 48)),  # an odd number of products
-    ("mk,kn->mn", (64, 32), (32, 40)),  # no whole vectors
-    ("km,kn->mn", (32, 64), (32, 64)),  # pairs of the left operand lie apart
-    ("mk,kn->mn", (2, 512), (512, 64)),  # packing would cost more than it gives
-])  # fmt: skip
-def test_where_it_does_not_fit_there_is_a_plain_tile(
-    form: str, left: tuple[int, ...], right: tuple[int, ...]
-) -> None:
-    assert "mma" not in print_kernel(scheduled(form, left, right).kernel)
+def test_where_packing_costs_more_than_it_gives_there_is_a_plain_tile() -> None:
+    assert "mma" not in print_kernel(scheduled("mk,kn->mn", (2, 512), (512, 64)).kernel)
+
+
+def test_the_operand_along_which_results_lie_is_in_the_lanes() -> None:
+    m, n, k = 50, 48, 40
+    inputs = [leaf(TensorType(shape, dtypes.bfloat16)) for shape in ((k, n), (k, m))]
+    maps = [tuple(map(axis, axes)) for axes in ((2, 1), (2, 0))]
+    product = contract(*inputs, ContractAttrs((m, n, k), (0, 1), *maps))
+    (compiled,) = lower_graph([product], inputs, DOTS).kernels
+    assert "mma vdpbf16ps" in print_kernel(compiled.kernel)
+    same_results(compiled.group.loops.kernel, compiled.kernel, tolerance=0.02)
 
 
 def test_machines_without_the_instruction_have_a_plain_tile() -> None:
@@ -60,8 +74,9 @@ def test_machines_without_the_instruction_have_a_plain_tile() -> None:
 
 
 def test_every_core_has_a_share() -> None:
-    text = print_kernel(scheduled("mk,kn->mn", (512, 512), (512, 256), machine=MANY).kernel)
-    assert "for m.0 < 4 parallel" in text and "for n.0 < 4 parallel" in text
+    for form, left in (("mk,kn->mn", (512, 512)), ("km,kn->mn", (512, 510))):
+        kernel = scheduled(form, left, (512, 256), machine=MANY).kernel
+        assert "mma" in print_kernel(kernel) and task_count(kernel) % 16 == 0
 
 
 @pytest.mark.parametrize("form", ["nn", "nt"])
@@ -81,6 +96,34 @@ def test_products_against_float64(form: str) -> None:
         np.abs(a) @ np.abs(b if form == "nn" else b.T)
     )
     assert np.all(np.abs(result - wanted) <= bound)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    form=st.sampled_from(["mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn"]),
+    m=st.integers(1, 60), n=st.integers(1, 100), k=st.integers(1, 70), threads=st.integers(1, 3),
+)  # fmt: skip
+def test_small_whole_numbers_multiply_exactly(
+    form: str, m: int, n: int, k: int, threads: int
+) -> None:
+    """Infinities lie behind the operands: nothing beyond an end may take part."""
+    sizes = {"m": m, "n": n, "k": k}
+    shapes = [tuple(sizes[name] for name in term) for term in form.split("->")[0].split(",")]
+    machine = replace(DOTS, threads=threads)
+    lowered = scheduled(form, *shapes, machine=machine).group.loops
+    rows, inner = {"m": m, "n": n}, {"k": k}
+    dot = best_dot(lowered.kernel, accesses(lowered.kernel), rows, inner, machine)
+    assert dot is not None
+    source = np.random.default_rng(m * n * k)
+    whole = [source.integers(-8, 9, shape) for shape in shapes]
+    memory: dict[int, Any] = {}
+    for slot, values in enumerate(whole):
+        memory[slot] = np.full(values.size + 64, np.inf, dtypes.bfloat16.numpy)
+        memory[slot][: values.size] = values.reshape(-1)
+    memory[2] = np.zeros((m, n), dtypes.bfloat16.numpy)
+    found = run_native(replay(lowered.kernel, dot_steps(dot, rows, k)), memory)[2]
+    wanted = np.einsum(form, *whole).astype(np.float32).astype(dtypes.bfloat16.numpy)
+    assert np.array_equal(found.astype(np.float32), wanted.astype(np.float32))
 
 
 def _double(tensor: Any) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -16,6 +16,7 @@ from ridgeline.loops.schedule import (
     ComputeAt,
     Fuse,
     Inline,
+    Interleave,
     Online,
     Pipeline,
     Reorder,
@@ -56,6 +57,7 @@ def _steps(draw: st.DrawFn, kernel: Kernel) -> Step:
         st.builds(SetKind, names, kinds),  # type: ignore[arg-type]
         st.builds(Rfactor, names),
         st.builds(CacheRead, memory, names, axes),
+        st.builds(Interleave, memory, names, axes, st.sampled_from([0, 2])),
         st.builds(CacheWrite, memory, names, axes),
         st.builds(Inline, memory),
         st.builds(ComputeAt, memory, names),

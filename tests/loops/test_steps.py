@@ -16,7 +16,9 @@ from ridgeline.loops.schedule import (
     ComputeAt,
     Fuse,
     Inline,
+    Interleave,
     Online,
+    Pad,
     Pipeline,
     Reorder,
     Rfactor,
@@ -399,6 +401,27 @@ for m < 4:
 """,
     ),
     (
+        "interleave",
+        SMALL,
+        [Pad("k", 2), Split("k", 2), Interleave("b", "m", ("k.0", "n", "k.1"))],
+        """
+kernel mm(a: float32[4, 3] @0, b: float32[3, 6] @1, c: float32[4, 6] @2)
+alloc b_read: float32[2, 6, 2] local
+for k.0 < 2:
+  for k.1 < 2 unroll:
+    for n < 6 vector:
+      b_read[k.0, n, k.1] = guarded(k.0 * 2 + k.1 < 3, b[k.0 * 2 + k.1, n], 0.0)
+for m < 4:
+  for n < 6:
+    alloc acc: float32[] reg
+    acc[] = 0.0
+    for k.0 < 2 reduce:
+      for k.1 < 2 reduce:
+        acc[] += guarded(k.0 * 2 + k.1 < 3, a[m, k.0 * 2 + k.1], 0.0) * b_read[k.0, n, k.1]
+    c[m, n] = acc[]
+""",
+    ),
+    (
         "tensorize fma",
         SMALL,
         [Reorder(order=("k", "m", "n")), Tensorize(axis="m", instruction="fma")],
@@ -512,6 +535,7 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [Online("k")], "no maximum over 'k'"),
     (SMALL, [Pipeline("k", 1)], "at least 2 stages"),
     (SMALL, [Pipeline("k", 2)], "fills no scratch"),
+    (SMALL, [Interleave("b", "k", ("n",))], "an axis in lanes"),
     (SMALL, [Tensorize("m", "wgmma")], "no instruction 'wgmma'"),
     (SMALL, [Tensorize("k", "fma")], "0 loops run over columns"),
     (SMALL, [Reorder(("k", "m", "n")), Tensorize("m", "vdpbf16ps")], "the types are float32"),
@@ -531,14 +555,18 @@ def test_an_illegal_step_is_refused_with_its_reason(
 
 
 def test_what_is_read_under_a_condition_is_not_packed_without_it() -> None:
-    padded = parse_kernel("""
+    text = """
 kernel pad(x: float32[5] @0, y: float32[7, 7] @1)
 for i < 7:
   for j < 7:
-    y[i, j] = guarded((1 <= j) & (j < 6), x[j - 1], 0.0)
-""")
+    y[i, j] = guarded((1 <= j) & (j < 6), x[j - 1], {})
+"""
     with pytest.raises(ScheduleError, match="under a condition"):
-        CacheRead("x", "j", ("j",)).apply(padded)
+        CacheRead("x", "j", ("j",)).apply(parse_kernel(text.format("1.0")))
+    padded = parse_kernel(text.format("0.0"))
+    packed = CacheRead("x", "j", ("j",)).apply(padded)
+    assert "x_read[j] = guarded((1 <= j) & (j < 6), x[j - 1], 0.0)" in print_kernel(packed)
+    same_results(padded, packed)
 
 
 def test_a_buffer_that_changes_is_not_packed() -> None:

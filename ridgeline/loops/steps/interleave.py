@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul
-from ridgeline.loops.ir import Const, Expr, For, Stmt, Store, Var
+from ridgeline.loops.ir import Const, Expr, For, Kernel, Stmt, Store, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
 from ridgeline.loops.steps.cache_read import CacheRead, in_squares
+from ridgeline.loops.steps.step import ScheduleError
 
 _LANES = 16  # words of a vector in which a longer axis is copied
 
@@ -23,6 +24,15 @@ class Interleave(CacheRead):
     """
 
     name: ClassVar[str] = "interleave"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Wrap every loop of that name in which a read of the buffer depends on these axes."""
+        if len(self.axes) < (3 if self.square else 2):
+            raise ScheduleError(
+                f"words of {self.buffer!r} need an axis in lanes and one inside a word",
+                help="name at least two axes, and three where squares are turned",
+            )
+        return CacheRead.apply(self, kernel)
 
     def _copied(self, copy: Store, extents: dict[str, Expr], loop: For) -> Stmt:
         *outer, lanes, depth = self.axes
