@@ -76,7 +76,7 @@ def _lanes_are_rows(
 ) -> list[Step]:
     extents = loop_extents(kernel)
     last = rows[-1]
-    width = machine.lanes(4) * 2
+    width = machine.lanes(4) * _row_registers([extents[name] or 1 for name in rows], machine)
     chosen: list[Step] = []
     outer = rows[:-1]
     lanes = last
@@ -89,3 +89,10 @@ def _lanes_are_rows(
         chosen += [SetKind(name, "unroll") for name in inner]
     chosen += [SetKind(name, "parallel") for name in outer]
     return chosen
+
+
+def _row_registers(rows: list[int], machine: Machine) -> int:
+    """Vectors of rows that a task has: four read longer runs of memory, if all cores have tasks."""
+    wide = machine.lanes(4) * _LANE_REGISTERS
+    tasks = prod(rows[:-1]) * (rows[-1] // wide)
+    return _LANE_REGISTERS if tasks >= 2 * machine.threads else 2

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.codegen.llvm.prefetch import AHEAD, ahead_of
+from ridgeline.codegen.llvm.prefetch import AHEAD, after, ahead_of
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -184,6 +184,22 @@ def test_every_line_of_a_step_is_asked_for_once() -> None:
     assert found.offsets == (0, 64, 128, 156)
     assert found.load.index == (add(k, ir.index(AHEAD)), ir.index(3))
     assert not list(ahead_of(replace(loop, extent=ir.index(100), body=lanes), 1 << 20))
+
+
+def test_what_a_sum_is_joined_with_is_asked_for_before_it() -> None:
+    far = ir.Buffer("x", (ir.index(1024), ir.index(1024)), dtypes.float32, slot=0)
+    near = ir.Buffer("z", (ir.index(1024),), dtypes.float32, slot=1)
+    total = ir.Buffer("y", (ir.index(2), ir.index(32)), dtypes.float32, "reg")
+    j, m, n = map(Var.make, "jmn")
+    read = add(Load.make(far, (add(j, m), n)), Load.make(near, (n,)))
+    lanes = For("n", ir.index(32), Store(total, (m, n), read), kind="vector")
+    behind = For("m", ir.index(2), lanes, kind="unroll")
+    loop = For("k", ir.index(64), ir.Reduce((total,), (), "sum", (ir.const(1, dtypes.float32),)))
+    (found,) = after(loop, [behind, behind], 1 << 20)
+    assert found.load.index == (j, ir.index(0))
+    assert found.offsets == (0, 64, 4096, 4160, 4220)
+    assert not list(after(replace(loop, extent=ir.index(63)), [behind], 1 << 20))
+    assert not list(after(loop, [replace(behind, kind="serial")], 1 << 20))
 
 
 @pytest.mark.parametrize("channels,result,order", [

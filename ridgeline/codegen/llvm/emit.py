@@ -9,7 +9,7 @@ that LLVM's SROA promotes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
@@ -27,7 +27,7 @@ from ridgeline.codegen.llvm.interleave import (
 )
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
-from ridgeline.codegen.llvm.prefetch import ahead_of
+from ridgeline.codegen.llvm.prefetch import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.transpose import length, turned, turns
@@ -198,7 +198,9 @@ class KernelEmitter(MemoryEmitter):
     def statement(self, statement: Stmt) -> None:
         """Emit one statement into the innermost scope."""
         if isinstance(statement, Seq):
-            for part in statement.body:
+            for number, part in enumerate(statement.body):
+                if isinstance(part, For) and part.kind == "serial":
+                    self._ask(after(part, statement.body[number + 1 :], target().l2 // 2))
                 self.statement(part)
         elif isinstance(statement, For):
             self._for(statement)
@@ -240,11 +242,11 @@ class KernelEmitter(MemoryEmitter):
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
             with self._loop("0", extent.name, runs) as variable:
                 self._bind(loop.name, variable)
-                self._ask_ahead(loop)
+                self._ask(ahead_of(loop, target().l2 // 2))
                 self.statement(loop.body)
 
-    def _ask_ahead(self, loop: For) -> None:
-        for ahead in ahead_of(loop, target().l2 // 2):
+    def _ask(self, wanted: Iterable[Ahead]) -> None:
+        for ahead in wanted:
             pointer = self.element(ahead.load.buffer, ahead.load.index)
             self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
             for offset in ahead.offsets:

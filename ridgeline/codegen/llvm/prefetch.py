@@ -5,23 +5,28 @@ or more, as down the columns of a matrix, it does not, and every step waits for 
 out. Asking costs an instruction a line and step, and changes no value: an address past the end of
 the buffer is ignored. Columns of matrices fall on few sets of the nearest cache, so what is asked
 for goes to the next one.
+
+A register tile that is summed for a long time and then joined with what lies in memory, as in the
+update of a weight by its gradient, would wait for that too: it is asked for before the sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, mul, substitute
-from ridgeline.loops.ir import Const, Expr, For, Load, Var
+from ridgeline.loops.ir import Const, Expr, For, Load, Reduce, Seq, Stmt, Store, Var
 
 AHEAD = 64  # steps between asking and using
 _LEAST_STEP = 2048  # bytes between the addresses of two steps
 _LINE = 64
 _MOST_LINES = 8  # of a step
+_LEAST_STEPS = 64  # of a loop that is long enough to hide what is asked for before it
+_MOST_LINES_AFTER = 64  # of one access behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,7 @@ def ahead_of(loop: For, cache_bytes: int) -> Iterator[Ahead]:
         return
     start: dict[Expr, Expr] = {Var.make(s.name): ir.index(0) for s in inside}
     start[Var.make(loop.name)] = add(Var.make(loop.name), ir.index(AHEAD))
-    expressions = [e for s in ir.statements(loop.body) for e in ir.expressions(s)]
-    loads = [e for e in ir.subexpressions(*expressions) if isinstance(e, Load)]
-    for load in dict.fromkeys(loads):
+    for load in _loads(loop.body):
         moves = _moves(load, cache_bytes)
         if moves is None or abs(moves.get(loop.name, 0)) < _LEAST_STEP:
             continue
@@ -50,6 +53,43 @@ def ahead_of(loop: For, cache_bytes: int) -> Iterator[Ahead]:
         if len(lines) <= _MOST_LINES:
             place = tuple(substitute(i, start) for i in load.index)
             yield Ahead(Load.make(load.buffer, place), lines)
+
+
+def after(loop: For, rest: Sequence[Stmt], cache_bytes: int) -> Iterator[Ahead]:
+    """What the statements behind a long loop read of buffers beyond a cache, each line once."""
+    steps = isinstance(loop.extent, Const) and int(loop.extent.value) >= _LEAST_STEPS
+    if not steps or not _is_flat(loop.body):
+        return
+    seen: set[Load] = set()
+    for part in rest:
+        if not _is_flat(part):
+            return
+        inside = [s for s in ir.statements(part) if isinstance(s, For)]
+        start: dict[Expr, Expr] = {Var.make(s.name): ir.index(0) for s in inside}
+        for load in _loads(part):
+            moves = _moves(load, cache_bytes)
+            first = Load.make(load.buffer, tuple(substitute(i, start) for i in load.index))
+            if moves is None or first in seen:
+                continue
+            seen.add(first)
+            lines = _lines(moves, inside)
+            if len(lines) <= _MOST_LINES_AFTER:
+                yield Ahead(first, lines)
+
+
+def _is_flat(statement: Stmt) -> bool:
+    """True where all loops are written out, and nothing but loops, stores and sums is there."""
+    return all(
+        s.kind in ("unroll", "vector")
+        if isinstance(s, For)
+        else isinstance(s, (Seq, Store, Reduce))
+        for s in ir.statements(statement)
+    )
+
+
+def _loads(statement: Stmt) -> list[Load]:
+    expressions = [e for s in ir.statements(statement) for e in ir.expressions(s)]
+    return list(dict.fromkeys(e for e in ir.subexpressions(*expressions) if isinstance(e, Load)))
 
 
 def _moves(load: Load, cache_bytes: int) -> dict[str, int] | None:
