@@ -76,8 +76,13 @@ def test_an_operand_in_the_wrong_order_is_turned_in_registers() -> None:
     assert kinds["k.side"] == "transpose"
     text = module_text([compiled.kernel], 64)
     assert "shufflevector" in text and "masked.gather" not in text
-    copy = "b1_read[k.square * 16 + k.side, n.1] = b1[n.0 * 64 + n.1, k.square * 16 + k.side]"
-    assert copy in print_kernel(compiled.kernel)
+    copy = (
+        "b1_read[k.square * 16 + k.side, n.1.square * 16 + n.1] = "
+        "b1[n.0 * 64 + (n.1.square * 16 + n.1), k.square * 16 + k.side]"
+    )
+    loops = print_kernel(compiled.kernel)
+    assert copy in loops
+    assert loops.index("for n.1.square < 4") < loops.index("for k.square < 48"), "few lines at once"
 
 
 @pytest.mark.parametrize("size", [256, 512, 1024, 2048, 4096])

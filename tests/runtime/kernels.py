@@ -39,6 +39,7 @@ _IR = (
         "%v = load i64, ptr %a.i\n %u = load i64, ptr %b.i\n %w = add i64 %v, %u\n"
         " store i64 %w, ptr %b.i",
     )
+    + _for_each("note_thread", "%t = call i64 @pthread_self()\n store i64 %t, ptr %a.i")
     + _for_each("copy_to", "%v = load i64, ptr %a.i\n store i64 %v, ptr %b.i")
     + _for_each(  # a: the slots of each run; b: the executor and the plan
         "run_plans",
@@ -48,6 +49,7 @@ _IR = (
     )
     + """
 declare i32 @usleep(i32)
+declare i64 @pthread_self()
 define void @nothing(ptr %args, i64 %begin, i64 %end) {
   ret void
 }

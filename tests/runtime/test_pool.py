@@ -32,6 +32,27 @@ def test_every_task_runs_exactly_once(threads: int) -> None:
     assert (counts == 300 * len(grains)).all()
 
 
+def test_more_threads_than_ranges_are_exact() -> None:
+    counts = np.zeros(1000, np.int64)
+    plan = Plan([Step(kernel("increment"), (0, 0), 1000, grain) for grain in (1, 3)], 1)
+    with config.override(threads=70):
+        for _ in range(50):
+            plan.run((Buffer.borrow(counts).address,))
+    assert (counts == 100).all()
+
+
+def test_a_thread_takes_tasks_of_others_only_after_its_own() -> None:
+    threads_of = np.zeros(64, np.int64)
+    plan = Plan([Step(kernel("note_thread"), (0, 0), 64, 2)], 1)
+    caller = threading.get_ident()  # which is what pthread_self gives
+    with config.override(threads=2):
+        for _ in range(300):
+            plan.run((Buffer.borrow(threads_of).address,))
+            helped = (threads_of[:32] != caller).any()
+            assert not (helped and (threads_of[32:] == caller).any())
+            assert (threads_of[:32] == caller).all() or helped
+
+
 def test_a_step_sees_all_of_the_step_before() -> None:
     values = np.zeros((2, 512), np.int64)
     first, second = (Buffer.borrow(row).address for row in values)

@@ -151,11 +151,15 @@ def copy_loops(
 
 
 def in_squares(loop: For, side: int) -> Stmt:
-    """A loop cut into transposing pieces of `side` iterations, and what is left over."""
+    """A loop around lanes cut into transposing pieces of `side` iterations, and what is left over.
+
+    Lanes longer than a square are taken a square at a time from end to end of the loop: memory is
+    then read along a few lines of it, which the processor foresees, instead of along all of them.
+    """
     extent = known_extent(loop)
     whole = extent // side
 
-    def piece(name: str, length: int, start: Expr, kind: LoopKind) -> Stmt:
+    def piece(name: str, length: int, start: Expr, kind: LoopKind) -> For:
         body = replace_variables(loop.body, {loop.name: add(start, Var.make(name))})
         return For(name, ir.index(length), body, "spatial", kind)
 
@@ -163,7 +167,20 @@ def in_squares(loop: For, side: int) -> Stmt:
     if whole:
         start = mul(Var.make(f"{loop.name}.square"), ir.index(side))
         inner = piece(f"{loop.name}.side", side, start, "transpose")
-        parts.append(For(f"{loop.name}.square", ir.index(whole), inner))
+        parts.append(_by_squares(For(f"{loop.name}.square", ir.index(whole), inner), inner, side))
     if extent % side:
         parts.append(piece(f"{loop.name}.rest", extent % side, ir.index(whole * side), "serial"))
     return sequence(*parts)
+
+
+def _by_squares(squares: For, turned: For, side: int) -> Stmt:
+    """Squares along a loop, once for every `side` lanes of the loop inside the turned one."""
+    lanes = turned.body
+    if not isinstance(lanes, For) or known_extent(lanes) <= side or known_extent(lanes) % side:
+        return squares
+    place = add(mul(Var.make(f"{lanes.name}.square"), ir.index(side)), Var.make(lanes.name))
+    some = replace(
+        lanes, extent=ir.index(side), body=replace_variables(lanes.body, {lanes.name: place})
+    )
+    inner = replace(squares, body=replace(turned, body=some))
+    return For(f"{lanes.name}.square", ir.index(known_extent(lanes) // side), inner)

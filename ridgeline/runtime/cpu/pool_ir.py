@@ -3,7 +3,10 @@
 A region is open while its generation is odd. Workers *join late*: whoever finds it open enters by
 raising the count in the low half of the state word; the caller works too, closes the region, and
 waits only for those inside. So a worker that is asleep or descheduled never holds anybody up.
-Tasks are handed out in chunks by a shared counter.
+
+The tasks of a region are cut into one range for each thread, and handed out in chunks: a thread
+takes those of its own range in order, then what the others have left. So neighbouring tasks, and
+the same tasks of one region after another, mostly run on one core, which has their data at hand.
 
 The state lies in one page that the kernel wipes in a forked child: there it reads as a pool that
 has not started yet. The caller's side is in `region_ir`.
@@ -16,7 +19,10 @@ import mmap
 from ridgeline.runtime.cpu.support_ir import support_ir
 
 # Byte offsets in the state page; each word that several threads write has a cache line to itself.
-STATE, NEXT, REGION, LOCK, HOT, SLEEPERS, EPOCH, STARTED, FAILED = range(0, 9 * 64, 64)
+STATE, REGION, LOCK, HOT, SLEEPERS, EPOCH, STARTED, FAILED, NEXT = range(0, 9 * 64, 64)
+RANGES = 64  # the most there are; one number each, from NEXT on: the first task not yet taken
+# What threads need to know of a region, from REGION on.
+FUNCTION, ARGS, TASKS, GRAIN, PARTS, SHARE, LARGER = range(REGION, REGION + 7 * 8, 8)
 # The second page is kept over a fork.
 LIMIT, CALLS = mmap.PAGESIZE, mmap.PAGESIZE + 64
 STATE_BYTES = 2 * mmap.PAGESIZE
@@ -28,7 +34,7 @@ GENERATION = 1 << 32  # the generation's unit; below it, the count of workers in
 
 def pool_ir() -> str:
     """Workers and what starts and wakes them, to be put in one module with `region_ir`."""
-    return "\n".join((support_ir(), _WAKE, _WORK, _WORKER, _GROW))
+    return "\n".join((support_ir(), _WAKE, _BOUND, _WORK, _WORKER, _GROW))
 
 
 _WAKE = f"""
@@ -42,31 +48,70 @@ define void @ridgeline_pool_wake(ptr %pool, i32 %count) {{
 }}
 """
 
-# Runs chunks until none is left; the number of chunks this thread ran.
+# Where range %r of a region begins: each has %share chunks, the first %larger one more.
+_BOUND = """
+define internal i64 @bound(i64 %r, i64 %share, i64 %larger, i64 %grain, i64 %tasks) alwaysinline {
+  %even = mul i64 %r, %share
+  %extra = call i64 @llvm.smin.i64(i64 %r, i64 %larger)
+  %chunks = add i64 %even, %extra
+  %full = mul i64 %chunks, %grain
+  %bound = call i64 @llvm.smin.i64(i64 %full, i64 %tasks)
+  ret i64 %bound
+}
+"""
+
+# Runs chunks until none is left, those of the thread's own range first; how many it ran.
 _WORK = f"""
-define internal i64 @work(ptr %pool) {{
+define internal i64 @work(ptr %pool, i64 %rank) {{
 entry:
-  %next = getelementptr i8, ptr %pool, i64 {NEXT}
-  %function.at = getelementptr i8, ptr %pool, i64 {REGION}
+  %function.at = getelementptr i8, ptr %pool, i64 {FUNCTION}
   %function = load ptr, ptr %function.at
-  %args.at = getelementptr i8, ptr %pool, i64 {REGION + 8}
+  %args.at = getelementptr i8, ptr %pool, i64 {ARGS}
   %args = load ptr, ptr %args.at
-  %tasks.at = getelementptr i8, ptr %pool, i64 {REGION + 16}
+  %tasks.at = getelementptr i8, ptr %pool, i64 {TASKS}
   %tasks = load i64, ptr %tasks.at
-  %grain.at = getelementptr i8, ptr %pool, i64 {REGION + 24}
+  %grain.at = getelementptr i8, ptr %pool, i64 {GRAIN}
   %grain = load i64, ptr %grain.at
-  br label %take
+  %parts.at = getelementptr i8, ptr %pool, i64 {PARTS}
+  %parts = load i64, ptr %parts.at
+  %share.at = getelementptr i8, ptr %pool, i64 {SHARE}
+  %share = load i64, ptr %share.at
+  %larger.at = getelementptr i8, ptr %pool, i64 {LARGER}
+  %larger = load i64, ptr %larger.at
+  %own = urem i64 %rank, %parts
+  br label %range
+range:
+  %visited = phi i64 [ 0, %entry ], [ %visited.more, %after ]
+  %ran = phi i64 [ 0, %entry ], [ %chunks, %after ]
+  %ahead = add i64 %own, %visited
+  %around = sub i64 %ahead, %parts
+  %past = icmp sge i64 %ahead, %parts
+  %r = select i1 %past, i64 %around, i64 %ahead
+  %next.offset = shl i64 %r, 3
+  %next.base = getelementptr i8, ptr %pool, i64 {NEXT}
+  %next = getelementptr i8, ptr %next.base, i64 %next.offset
+  %r.more = add i64 %r, 1
+  %last = call i64 @bound(i64 %r.more, i64 %share, i64 %larger, i64 %grain, i64 %tasks)
+  br label %look
+look:
+  %chunks = phi i64 [ %ran, %range ], [ %chunks.more, %run ]
+  %seen = load atomic i64, ptr %next monotonic, align 8
+  %some = icmp slt i64 %seen, %last
+  br i1 %some, label %take, label %after
 take:
-  %chunks = phi i64 [ 0, %entry ], [ %chunks.more, %run ]
   %begin = atomicrmw add ptr %next, i64 %grain monotonic
-  %left = icmp slt i64 %begin, %tasks
-  br i1 %left, label %run, label %done
+  %left = icmp slt i64 %begin, %last
+  br i1 %left, label %run, label %after
 run:
   %full = add i64 %begin, %grain
-  %end = call i64 @llvm.smin.i64(i64 %full, i64 %tasks)
+  %end = call i64 @llvm.smin.i64(i64 %full, i64 %last)
   call void %function(ptr %args, i64 %begin, i64 %end)
   %chunks.more = add i64 %chunks, 1
-  br label %take
+  br label %look
+after:
+  %visited.more = add i64 %visited, 1
+  %others = icmp slt i64 %visited.more, %parts
+  br i1 %others, label %range, label %done
 done:
   ret i64 %chunks
 }}
@@ -117,7 +162,7 @@ enter:
   %entered = extractvalue {{ i64, i1 }} %exchange, 1
   br i1 %entered, label %leave, label %look
 leave:
-  call i64 @work(ptr %pool)
+  call i64 @work(ptr %pool, i64 %rank)
   atomicrmw sub ptr %pool, i64 1 release
   %left = call i64 @now()
   br label %look

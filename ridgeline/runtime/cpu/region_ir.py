@@ -7,15 +7,22 @@ itself rather than wait.
 from __future__ import annotations
 
 from ridgeline.runtime.cpu.pool_ir import (
+    ARGS,
     FAILED,
+    FUNCTION,
     GENERATION,
+    GRAIN,
     HOT,
+    LARGER,
     LIMIT,
     LOCK,
     NEXT,
-    REGION,
+    PARTS,
+    RANGES,
+    SHARE,
     SLEEPERS,
     STARTED,
+    TASKS,
 )
 
 SHORT_NS = 60_000  # waking sleepers does not pay for less work than this
@@ -106,16 +113,38 @@ start:
   call void @grow(ptr %pool, i64 %limit)
   br label %open
 open:
-  %function.at = getelementptr i8, ptr %pool, i64 {REGION}
+  %rounded = add i64 %tasks, %grain
+  %rounded.less = sub i64 %rounded, 1
+  %chunks = sdiv i64 %rounded.less, %grain
+  %parts = call i64 @llvm.smin.i64(i64 %limit, i64 {RANGES})
+  %share = sdiv i64 %chunks, %parts
+  %larger = srem i64 %chunks, %parts
+  %function.at = getelementptr i8, ptr %pool, i64 {FUNCTION}
   store ptr %function, ptr %function.at
-  %args.at = getelementptr i8, ptr %pool, i64 {REGION + 8}
+  %args.at = getelementptr i8, ptr %pool, i64 {ARGS}
   store ptr %args, ptr %args.at
-  %tasks.at = getelementptr i8, ptr %pool, i64 {REGION + 16}
+  %tasks.at = getelementptr i8, ptr %pool, i64 {TASKS}
   store i64 %tasks, ptr %tasks.at
-  %grain.at = getelementptr i8, ptr %pool, i64 {REGION + 24}
+  %grain.at = getelementptr i8, ptr %pool, i64 {GRAIN}
   store i64 %grain, ptr %grain.at
-  %next = getelementptr i8, ptr %pool, i64 {NEXT}
-  store atomic i64 0, ptr %next monotonic, align 8
+  %parts.at = getelementptr i8, ptr %pool, i64 {PARTS}
+  store i64 %parts, ptr %parts.at
+  %share.at = getelementptr i8, ptr %pool, i64 {SHARE}
+  store i64 %share, ptr %share.at
+  %larger.at = getelementptr i8, ptr %pool, i64 {LARGER}
+  store i64 %larger, ptr %larger.at
+  br label %cut
+cut:
+  %r = phi i64 [ 0, %open ], [ %r.more, %cut ]
+  %first = call i64 @bound(i64 %r, i64 %share, i64 %larger, i64 %grain, i64 %tasks)
+  %next.offset = shl i64 %r, 3
+  %next.base = getelementptr i8, ptr %pool, i64 {NEXT}
+  %next = getelementptr i8, ptr %next.base, i64 %next.offset
+  store atomic i64 %first, ptr %next monotonic, align 8
+  %r.more = add i64 %r, 1
+  %uncut = icmp slt i64 %r.more, %parts
+  br i1 %uncut, label %cut, label %publish
+publish:
   atomicrmw add ptr %pool, i64 {GENERATION} seq_cst
   %sleepers = load atomic i32, ptr %sleepers.at seq_cst, align 4
   %any = icmp sgt i32 %sleepers, 0
@@ -127,20 +156,17 @@ wake:
 begin:
   br i1 %measure, label %timed, label %untimed
 untimed:
-  call i64 @work(ptr %pool)
+  call i64 @work(ptr %pool, i64 0)
   br label %close
 timed:
   %before = call i64 @now()
-  %own = call i64 @work(ptr %pool)
+  %own = call i64 @work(ptr %pool, i64 0)
   %after = call i64 @now()
   %time = sub i64 %after, %before
-  %rounded = add i64 %tasks, %grain
-  %rounded.less = sub i64 %rounded, 1
-  %chunks = sdiv i64 %rounded.less, %grain
   %none = icmp eq i64 %own, 0
-  %share = select i1 %none, i64 1, i64 %own
+  %counted = select i1 %none, i64 1, i64 %own
   %scaled = mul i64 %time, %chunks
-  %alone = sdiv i64 %scaled, %share
+  %alone = sdiv i64 %scaled, %counted
   br label %close
 close:
   %estimate = phi i64 [ 0, %untimed ], [ %alone, %timed ]
