@@ -176,7 +176,9 @@ def in_squares(loop: For, side: int) -> Stmt:
 def _by_squares(squares: For, turned: For, side: int) -> Stmt:
     """Squares along a loop, once for every `side` lanes of the loop inside the turned one."""
     lanes = turned.body
-    if not isinstance(lanes, For) or known_extent(lanes) <= side or known_extent(lanes) % side:
+    if not isinstance(lanes, For) or lanes.kind != "vector":
+        return squares
+    if known_extent(lanes) <= side or known_extent(lanes) % side:
         return squares
     place = add(mul(Var.make(f"{lanes.name}.square"), ir.index(side)), Var.make(lanes.name))
     some = replace(
