@@ -42,6 +42,7 @@ from ridgeline.loops.schedule import (
     Fuse,
     Inline,
     Interleave,
+    Offset,
     Online,
     Pipeline,
     Reorder,
@@ -178,6 +179,10 @@ class Loops:
     def interleave(self, buffer: str, before: str, *axes: str) -> Loops:
         """Pack as `cache_read` does, with what one instruction sums, the last axis, as words."""
         return self.apply(Interleave(buffer, before, axes))
+
+    def offset(self, buffer: str, before: str) -> Loops:
+        """Hold packed signed bytes as unsigned ones; sums start from totals taken before a loop."""
+        return self.apply(Offset(buffer, before))
 
     def cache_write(self, buffer: str, after: str, *axes: str) -> Loops:
         """Collect what a loop writes to a buffer in scratch, and copy it out after the loop."""

@@ -61,8 +61,8 @@ class Backend(Protocol):
     def parts(self, lowered: Lowered, facts: Any) -> str:
         """Why a kernel that could be one should be several; empty where it should not."""
 
-    def converts(self, node: Node) -> bool:
-        """True for a contraction that reads 16-bit operands where the graph has them widened."""
+    def converts(self, node: Node, facts: Any) -> bool:
+        """True for a contraction that reads narrow operands where the graph has them widened."""
 
     def computes(self, node: Node) -> bool:
         """True for an op such as attention that it computes whole, with a launch of its own.

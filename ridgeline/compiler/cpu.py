@@ -31,12 +31,14 @@ from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.printer import named
+from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps as default_steps
+from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
 
 _SERIAL_SECONDS = 8e-6  # below this, waking another core costs more than it gives
@@ -116,9 +118,14 @@ class CpuBackend:
         """None: cores are few, and what one reads again is in its cache."""
         return ""
 
-    def converts(self, node: Node) -> bool:
-        """None: an operand is read many times, and widened once."""
-        return False
+    def converts(self, node: Node, facts: Machine) -> bool:
+        """Products that an instruction computes from the narrow numbers as they are."""
+        left, right = map(widened_from, node.inputs)
+        if left is None or right is None:
+            return False
+        rows = [INSTRUCTIONS[name] for name in facts.instructions]
+        pairs = ((left, right), (right, left))
+        return any(fitting(row, *pair, node.dtype) for row in rows for pair in pairs)
 
     def computes(self, node: Node) -> bool:
         """None: attention is written out, and its parts share kernels."""

@@ -34,7 +34,7 @@ from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.reading import widens
+from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
@@ -124,7 +124,7 @@ class CudaBackend:
         """Kernels that would leave most multiprocessors idle."""
         return reason_to_part(lowered, facts)
 
-    def converts(self, node: Node) -> bool:
+    def converts(self, node: Node, facts: GpuMachine) -> bool:
         """Products of 16-bit operands in float32 are what tensor cores do."""
         return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
@@ -352,9 +352,8 @@ def _steps_of(call: Call) -> int:
 
 def _widened(operand: Node) -> bool:
     """True for views of values that were 16-bit floats."""
-    while operand.op.family == "movement" and len(operand.inputs) == 1:
-        operand = operand.inputs[0]
-    return widens(operand)
+    narrow = widened_from(operand)
+    return narrow is not None and narrow.kind == "float"
 
 
 def _product(group: Group) -> Matmul | None:

@@ -94,16 +94,17 @@ def lower_graph(
     def whole(node: Node) -> Sequence[View] | None:
         return target.operands(node, is_input) if target.computes(node) else None
 
-    values = choose_values(simple, is_input, target.converts, whole)
+    facts = facts or target.facts()
+    converts = partial(target.converts, facts=facts)
+    values = choose_values(simple, is_input, converts, whole)
     order = topological(simple, is_input)
     late = compute_late(order, values, is_input)
     if late is not None:
         # library calls go by place, so the order stays that of the graph without copies
         order, now = late[0], dict(zip(order, late[0]))
         simple = [now[n] for n in simple]
-        values = choose_values(simple, is_input, target.converts, whole, late[1])
+        values = choose_values(simple, is_input, converts, whole, late[1])
     replacing = Replacing.of(values.results, inputs, pairs, checked)
-    facts = facts or target.facts()
     parts = partial(target.parts, facts=facts)
     fusion = fuse(values, is_input, target.roofline(), target.apart, whole, replacing, parts)
     known: dict[tuple[str, Op | None], CompiledKernel] = {}

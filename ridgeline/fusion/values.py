@@ -96,7 +96,7 @@ def choose_values(
 ) -> Values:
     """Decide what lies in memory between kernels.
 
-    A contraction where `converts` holds reads 16-bit operands as they are, not widened copies.
+    A contraction where `converts` holds reads narrow operands as they are, not widened copies.
     A node computed whole reads its operands through the views that `whole` gives. What is `late`
     is a copy of a value for readers that come later than the one given with it.
     """

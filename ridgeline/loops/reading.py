@@ -212,11 +212,24 @@ def _only_where_not(condition: Expr, value: Expr) -> Expr:
     return op("guarded", op("not", condition), value, ir.const(0, value.dtype))
 
 
+_WIDER: dict[DType, tuple[DType, ...]] = {
+    dtypes.bfloat16: (dtypes.float32,),
+    dtypes.float16: (dtypes.float32,),
+    dtypes.int8: (dtypes.float32, dtypes.int32),
+    dtypes.uint8: (dtypes.float32, dtypes.int32),
+}
+
+
 def widens(node: Node) -> bool:
-    """True for a conversion of 16-bit floats to float32, which loses nothing and costs little."""
-    if node.op is not CAST or node.dtype is not dtypes.float32:
-        return False
-    return node.inputs[0].dtype in (dtypes.bfloat16, dtypes.float16)
+    """True for a conversion of narrow numbers to 32 bits, which loses nothing and costs little."""
+    return node.op is CAST and node.dtype in _WIDER.get(node.inputs[0].dtype, ())
+
+
+def widened_from(operand: Node) -> DType | None:
+    """The type of narrow numbers of which an operand is a widened view; None if it is none."""
+    while operand.op.family == "movement" and len(operand.inputs) == 1:
+        operand = operand.inputs[0]
+    return operand.inputs[0].dtype if widens(operand) else None
 
 
 def is_bitcast(node: Node) -> bool:

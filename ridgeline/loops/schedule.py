@@ -22,6 +22,7 @@ from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.interleave import Interleave
 from ridgeline.loops.steps.jam import Jam
 from ridgeline.loops.steps.kind import SetKind
+from ridgeline.loops.steps.offset import Offset
 from ridgeline.loops.steps.online import Online
 from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
@@ -48,6 +49,7 @@ __all__ = [
     "Inline",
     "Interleave",
     "Jam",
+    "Offset",
     "Online",
     "Pad",
     "Partials",
@@ -74,7 +76,8 @@ __all__ = [
 
 _STEPS: dict[str, Callable[..., Step]] = {
     "split": Split, "fuse": Fuse, "reorder": Reorder, "tile": Tile, "kind": SetKind,
-    "cache_read": CacheRead, "interleave": Interleave, "cache_write": CacheWrite, "stream": Stream,
+    "cache_read": CacheRead, "interleave": Interleave, "offset": Offset,
+    "cache_write": CacheWrite, "stream": Stream,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,

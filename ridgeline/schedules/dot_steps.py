@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.schedule import Interleave, Pad, Reorder, SetKind, Split, Step, Tensorize
+from ridgeline.loops.schedule import (
+    Interleave,
+    Offset,
+    Pad,
+    Reorder,
+    SetKind,
+    Split,
+    Step,
+    Tensorize,
+)
 from ridgeline.schedules.dots import Dot
 
 
@@ -18,7 +27,8 @@ def dot_steps(dot: Dot, rows: dict[str, int], depth: int) -> list[Step]:
     blocks, row = _cut(dot.row, dot.block, count, chosen)
     # what is ragged has two bodies, so the loops around it must be outside before it is cut
     chosen.append(Reorder((*around, *blocks, dot.column, row)))
-    pieces, tile = _cut(row, dot.height, dot.block, chosen)
+    # sums that start at totals are given these by a loop over tiles, also where there is one
+    pieces, tile = _cut(row, dot.height, dot.block, chosen, always=_is_offset(dot))
     groups, column = _cut(dot.column, group, columns, chosen)
     strips, column = _cut(column, dot.strip, group, chosen)
     vectors, lanes = _cut(column, max(dot.instruction.lanes), dot.strip, chosen)
@@ -47,7 +57,10 @@ def _packing(
     if dot.left.packing != "in place":
         along = (tile, steps) if dot.left.packing == "copied" else (steps, tile)
         before = (*strips, *pieces, steps)[0]
-        made.append(Interleave(dot.left.buffer, before, (*pieces, *along, word)))
+        packed = Interleave(dot.left.buffer, before, (*pieces, *along, word))
+        made.append(packed)
+        if _is_offset(dot):
+            made.append(Offset(packed.scratch, pieces[0]))
     return made
 
 
@@ -57,9 +70,15 @@ def _padded(name: str, multiple: int, length: int, chosen: list[Step]) -> int:
     return -(-length // multiple) * multiple
 
 
-def _cut(name: str, size: int, length: int, chosen: list[Step]) -> tuple[list[str], str]:
+def _is_offset(dot: Dot) -> bool:
+    return dot.left.dtype is not dot.instruction.left
+
+
+def _cut(
+    name: str, size: int, length: int, chosen: list[Step], always: bool = False
+) -> tuple[list[str], str]:
     """The loops over pieces of an axis, if there are several, and the loop inside a piece."""
-    if length == size:
+    if length == size and not always:
         return [], name
     chosen.append(Split(name, size, "branch"))
     return [f"{name}.0"], f"{name}.1"

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.instructions import INSTRUCTIONS, Instruction
 from ridgeline.loops.ir import Kernel, Reduce
@@ -38,8 +40,8 @@ class Operand:
     """
 
     buffer: str
+    dtype: DType
     packing: str
-    itemsize: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,23 @@ def best_dot(
     ((summed, depth),) = inner.items()
     found = []
     for left, right in ((first, second), (second, first)):
-        types = (left.buffer.dtype, right.buffer.dtype, total)
-        for name, row in INSTRUCTIONS.items():
-            axes = _axes(left, right, touched, rows)
-            fits = name in machine.instructions and types == (row.left, row.right, row.total)
-            if fits and axes is not None and not (left.opaque or right.opaque):
-                shape = _Shape(row, left, right, *axes, summed, rows, depth, machine)
+        axes = _axes(left, right, touched, rows)
+        if axes is None or left.opaque or right.opaque:
+            continue
+        for name in sorted(machine.instructions):
+            types = (left.buffer.dtype, right.buffer.dtype, total)
+            if fitting(INSTRUCTIONS[name], *types) is not None:
+                shape = _Shape(INSTRUCTIONS[name], left, right, *axes, summed, rows, depth, machine)
                 found += [dot for width in range(1, _WIDEST + 1) for dot in _sized(shape, width)]
     return min(found, key=lambda dot: dot.cycles, default=None)
+
+
+def fitting(row: Instruction, left: DType, right: DType, total: DType) -> DType | None:
+    """What an instruction takes the left operand for, which may be offset; None if it cannot."""
+    if (right, total) != (row.right, row.total):
+        return None
+    signed = left is dtypes.int8 and row.left is dtypes.uint8
+    return row.left if left is row.left or signed else None
 
 
 def _axes(
@@ -118,12 +129,13 @@ class _Shape:
     machine: Machine
 
     def packed_left(self) -> Operand:
-        """Words of the left operand: in place where rows consist of them."""
+        """Words of the left operand: in place where rows consist of them, of its own type."""
         along, across = self.left.stride(self.summed), self.left.stride(self.row)
         whole = self.depth % self.instruction.depth == 0
         packing = "interleaved" if across == 1 else "gathered"
         if along == 1:
-            packing = "in place" if whole else "copied"
+            same = self.left.buffer.dtype is self.instruction.left
+            packing = "in place" if whole and same else "copied"
         return _operand(self.left, packing)
 
     def packed_right(self) -> Operand:
@@ -135,7 +147,7 @@ class _Shape:
 
 
 def _operand(read: Access, packing: str) -> Operand:
-    return Operand(read.buffer.name, packing, read.buffer.dtype.itemsize)
+    return Operand(read.buffer.name, read.buffer.dtype, packing)
 
 
 def _sized(shape: _Shape, width: int) -> Iterator[Dot]:
@@ -143,7 +155,7 @@ def _sized(shape: _Shape, width: int) -> Iterator[Dot]:
     machine, rows, depth = shape.machine, shape.rows, shape.depth
     left, right = shape.packed_left(), shape.packed_right()
     strip = width * max(shape.instruction.lanes)
-    if strip * depth * right.itemsize > machine.l2_bytes // 2:
+    if strip * depth * right.dtype.itemsize > machine.l2_bytes // 2:
         return
     height = min((machine.registers - width - 1) // width, rows[shape.row])
     strips = ceil(rows[shape.column] / strip)
@@ -178,7 +190,7 @@ def _tasks(
         yield block, blocks, 1
         return
     tiles = ceil(size / height)
-    room = machine.l2_bytes // 2 // (shape.depth * left.itemsize * height)
+    room = machine.l2_bytes // 2 // (shape.depth * left.dtype.itemsize * height)
     for blocks in range(1, min(tiles, 4 * machine.threads + ceil(tiles / max(room, 1))) + 1):
         block = ceil(tiles / blocks)
         if block <= room and ceil(tiles / block) == blocks:

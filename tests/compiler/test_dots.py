@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +15,14 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.compiler.cpu import task_count
+from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.node import TensorType, leaf
+from ridgeline.loops.interpret import interpret
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.ops.contract import ContractAttrs, axis, contract
+from ridgeline.ops.elementwise import cast
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.dot_steps import dot_steps
 from ridgeline.schedules.dots import best_dot
@@ -128,3 +132,52 @@ def test_small_whole_numbers_multiply_exactly(
 
 def _double(tensor: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
     return torch.from_numpy(tensor.float().numpy()).double().numpy()
+
+
+BYTES = replace(PLAIN, instructions=frozenset({"vpdpbusd"}))
+
+
+def _bytes_product(
+    shapes: Sequence[tuple[int, ...]], types: Sequence[DType], form: str, threads: int
+) -> tuple[CompiledKernel, Machine]:
+    facts = replace(BYTES, threads=threads)
+    inputs = [leaf(TensorType(shape, dtype)) for shape, dtype in zip(shapes, types)]
+    product = einsum(form, *(cast(i, dtypes.int32) for i in inputs))
+    (compiled,) = lower_graph([product], inputs, facts).kernels
+    return compiled, facts
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    form=st.sampled_from(["mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn"]),
+    m=st.integers(1, 40), n=st.integers(1, 70), k=st.integers(1, 70), threads=st.integers(1, 2),
+    left=st.sampled_from([dtypes.int8, dtypes.uint8]),
+)  # fmt: skip
+def test_bytes_multiply_exactly(
+    form: str, m: int, n: int, k: int, threads: int, left: DType
+) -> None:
+    """Also the greatest and least of them, in the interpreter and as machine code."""
+    sizes = {"m": m, "n": n, "k": k}
+    shapes = [tuple(sizes[name] for name in term) for term in form.split("->")[0].split(",")]
+    compiled, facts = _bytes_product(shapes, (left, dtypes.int8), form, threads)
+    kernel, rows, inner = compiled.group.loops.kernel, {"m": m, "n": n}, {"k": k}
+    dot = best_dot(kernel, accesses(kernel), rows, inner, facts)
+    assert dot is not None
+    source = np.random.default_rng(m * n * k)
+    memory: dict[int, Any] = {2: np.zeros((m, n), np.int32)}
+    for slot, (shape, dtype) in enumerate(zip(shapes, (left, dtypes.int8))):
+        info = np.iinfo(dtype.numpy)
+        memory[slot] = source.integers(info.min, info.max + 1, shape).astype(dtype.numpy)
+        memory[slot][..., :1] = info.min
+    tiled = replay(kernel, dot_steps(dot, rows, k))
+    wanted = np.einsum(form, *(memory[slot].astype(np.int32) for slot in (0, 1)))
+    assert np.array_equal(run_native(tiled, memory)[2], wanted)
+    interpret(tiled, memory, {})
+    assert np.array_equal(memory[2], wanted)
+
+
+def test_products_of_bytes_read_bytes() -> None:
+    compiled, _ = _bytes_product(((96, 64), (64, 96)), (dtypes.int8, dtypes.int8), "mk,kn->mn", 1)
+    text = print_kernel(compiled.kernel)
+    assert "mma vpdpbusd" in text and "b0: int8[96, 64]" in text and "b1: int8[64, 96]" in text
+    same_results(compiled.group.loops.kernel, compiled.kernel, tolerance=0.0)

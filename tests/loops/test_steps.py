@@ -17,6 +17,7 @@ from ridgeline.loops.schedule import (
     Fuse,
     Inline,
     Interleave,
+    Offset,
     Online,
     Pad,
     Pipeline,
@@ -59,6 +60,16 @@ for m < 2:
     for n < 8:
       for k.1 < 4 reduce:
         c[m, n] += int32(a[m, k.0 * 4 + k.1]) * int32(b[k.0, n, k.1])
+"""
+SIGNED = """
+kernel signed(a: int8[3, 8] @0, b: int8[8, 16] @1, c: int32[3, 16] @2)
+for m < 3:
+  for n < 16:
+    alloc acc: int32[] reg
+    acc[] = 0
+    for k < 8 reduce:
+      acc[] += int32(a[m, k]) * int32(b[k, n])
+    c[m, n] = acc[]
 """
 BLUR = """
 kernel blur(x: float32[20] @0, y: float32[16] @1)
@@ -422,6 +433,35 @@ for m < 4:
 """,
     ),
     (
+        "offset",
+        SIGNED,
+        [CacheRead("b", "m", ("k", "n")), CacheRead("a", "m", ("m", "k")), Offset("a_read", "m")],
+        """
+kernel signed(a: int8[3, 8] @0, b: int8[8, 16] @1, c: int32[3, 16] @2)
+alloc b_read: int8[8, 16] local
+for k < 8:
+  for n < 16:
+    b_read[k, n] = b[k, n]
+alloc a_read: uint8[3, 8] local
+for m < 3:
+  for k < 8:
+    a_read[m, k] = uint8(a[m, k]) ^ 128
+alloc a_read_totals: int32[16] local
+for n < 16:
+  a_read_totals[n] = 0
+for k.total < 8 reduce:
+  for n < 16:
+    a_read_totals[n] += int32(b_read[k.total, n]) * 128
+for m < 3:
+  for n < 16:
+    alloc acc: int32[] reg
+    acc[] = -a_read_totals[n]
+    for k < 8 reduce:
+      acc[] += int32(a_read[m, k]) * int32(b_read[k, n])
+    c[m, n] = acc[]
+""",
+    ),
+    (
         "tensorize fma",
         SMALL,
         [Reorder(order=("k", "m", "n")), Tensorize(axis="m", instruction="fma")],
@@ -536,6 +576,8 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [Pipeline("k", 1)], "at least 2 stages"),
     (SMALL, [Pipeline("k", 2)], "fills no scratch"),
     (SMALL, [Interleave("b", "k", ("n",))], "an axis in lanes"),
+    (SMALL, [CacheRead("a", "m", ("m", "k")), Offset("a_read", "m")], "other sums than one"),
+    (SIGNED, [CacheRead("a", "m", ("m", "k")), Offset("a_read", "m")], "by a packed operand"),
     (SMALL, [Tensorize("m", "wgmma")], "no instruction 'wgmma'"),
     (SMALL, [Tensorize("k", "fma")], "0 loops run over columns"),
     (SMALL, [Reorder(("k", "m", "n")), Tensorize("m", "vdpbf16ps")], "the types are float32"),

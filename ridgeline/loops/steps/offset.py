@@ -1,0 +1,144 @@
+"""Offset: signed bytes of packed rows as unsigned ones, for instructions that take these.
+
+(a + 128) · b is a · b + 128 · b, so the sums start at minus 128 times the totals of the other
+operand's columns, which are summed once for all rows. In arithmetic modulo 2³² this is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline import dtypes
+from ridgeline.loops import ir
+from ridgeline.loops.build import cast, free_vars, mul, op, substitute
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Kernel,
+    Load,
+    LoopKind,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+)
+from ridgeline.loops.rewrite import map_buffers, map_children, sequence
+from ridgeline.loops.steps.regions import extents_inside
+from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, free_name, loops_named
+from ridgeline.loops.tiles import factors
+
+_SHIFT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Offset(Step):
+    """Hold a scratch buffer of signed bytes with 128 added, and correct the sums it enters.
+
+    The totals of the other factor, a scratch buffer too, are taken before the loop `before`.
+    """
+
+    buffer: str
+    before: str
+    name: ClassVar[str] = "offset"
+
+    @property
+    def totals(self) -> str:
+        """Where the totals of the other factor's columns are."""
+        return f"{self.buffer}_totals"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Rewrite the buffer, the sums and where they start."""
+        loops_named(kernel, self.before)
+        free_name(kernel, self.totals, f"{self.buffer!r} is offset")
+        body = at_loops(kernel.body, self.before, self._corrected)
+        return replace(kernel, body=self._unsigned(body))
+
+    def _corrected(self, loop: For) -> Stmt:
+        sums = [s for s in ir.statements(loop) if isinstance(s, Reduce) and self._read_by(s)]
+        if not sums:
+            return loop
+        if len(sums) > 1 or sums[0].buffers[0].dtype is not dtypes.int32:
+            raise ScheduleError(f"{self.buffer!r} enters other sums than one of int32")
+        (found,) = sums
+        read = factors(found)
+        (other,) = [f for f in read or () if f.buffer.name != self.buffer] or (None,)
+        if other is None or other.buffer.scope != "local":
+            raise ScheduleError(f"{self.buffer!r} is not multiplied by a packed operand")
+        return self._with_totals(loop, found, other)
+
+    def _read_by(self, statement: Reduce) -> bool:
+        parts = ir.subexpressions(*statement.values)
+        return any(isinstance(e, Load) and e.buffer.name == self.buffer for e in parts)
+
+    def _with_totals(self, loop: For, found: Reduce, other: Load) -> Stmt:
+        """Totals over what is summed, one for every column, and sums that start from them."""
+        folds = {s.name for s in ir.statements(loop) if isinstance(s, For) and s.axis == "reduce"}
+        used = [v.name for v in other.index if isinstance(v, Var)]
+        columns = tuple(n for n in used if n not in folds)
+        extents = extents_inside(loop, used, f"{self.buffer!r} is summed")
+        if len(used) != len(other.index) or set(used) != set(extents):
+            raise ScheduleError(f"{other.buffer.name!r} is not read whole inside {self.before!r}")
+        place = tuple(Var.make(n) for n in columns)
+        shape = tuple(extents[n] for n in columns)
+        totals = Buffer(self.totals, shape, dtypes.int32, "local")
+        kinds = {s.name: s.kind for s in ir.statements(loop) if isinstance(s, For)}
+        start = _around(Store(totals, place, ir.const(0, dtypes.int32)), columns, extents, kinds)
+        # loops of other names: later steps on the summed axis are not meant for the totals
+        summed = {n: f"{n}.total" for n in used if n in folds}
+        moved = substitute(other, {Var.make(n): Var.make(new) for n, new in summed.items()})
+        term = mul(cast(moved, dtypes.int32), ir.const(_SHIFT, dtypes.int32))
+        fold: Stmt = Reduce((totals,), place, "sum", (term,))
+        fold = _around(fold, columns, extents, kinds)
+        for name, new in reversed(summed.items()):
+            fold = For(new, extents[name], fold, "reduce")
+        (acc,), negative = found.buffers, op("neg", Load.make(totals, place))
+        return Alloc(totals, sequence(start, fold, _started(loop, acc, found.index, negative)))
+
+    def _unsigned(self, statement: Stmt) -> Stmt:
+        """The buffer as unsigned bytes, in which what was stored has another first bit."""
+
+        def changed(buffer: Buffer) -> Buffer:
+            return replace(buffer, dtype=dtypes.uint8) if buffer.name == self.buffer else buffer
+
+        def stored(current: Stmt) -> Stmt:
+            inner = map_children(current, stored)
+            if isinstance(inner, Store) and inner.buffer.name == self.buffer:
+                bits = cast(inner.value, dtypes.uint8)
+                return replace(inner, value=op("xor", bits, ir.const(_SHIFT, dtypes.uint8)))
+            return inner
+
+        return map_buffers(stored(statement), changed)
+
+
+def _around(
+    body: Stmt, names: tuple[str, ...], extents: dict[str, Expr], kinds: dict[str, LoopKind]
+) -> Stmt:
+    for name in reversed(names):
+        body = For(name, extents[name], body, "spatial", kinds[name])
+    return body
+
+
+def _started(loop: For, acc: Buffer, index: tuple[Expr, ...], start: Expr) -> Stmt:
+    """The loop with sums that start at some value instead of zero."""
+    changed: list[Store] = []
+
+    def visit(current: Stmt, bound: frozenset[str]) -> Stmt:
+        if isinstance(current, For):
+            bound |= {current.name}
+        inner = map_children(current, lambda child: visit(child, bound))
+        if not (isinstance(inner, Store) and inner.buffer == acc):
+            return inner
+        zero = isinstance(inner.value, Const) and not inner.value.value
+        if inner.index != index or not zero or not free_vars(start) <= bound:
+            raise ScheduleError(f"{acc.name!r} does not start at zero, column by column")
+        changed.append(inner)
+        return replace(inner, value=start)
+
+    made = visit(loop, frozenset())
+    if not changed:
+        raise ScheduleError(f"{acc.name!r} does not start inside {loop.name!r}")
+    return made
