@@ -35,6 +35,8 @@ MOST_CONTRACTIONS = 4
 ONE_EACH = "a chain has one contraction before its folds and one after them, or two without folds"
 _MOST_SUMMED = 256  # terms of a score; for more, packing columns anew for each block of rows costs
 _MOST_VALUES = 1 << 20  # bytes of what is weighted, since every few rows read all of it
+_FEW_ROWS = 8  # fewer do not pay for turning the columns that they are multiplied with
+_SHORT_ROW = 64
 _MOST_COLUMNS = 8192  # of a row in scratch, so that some rows fit into a core's own cache
 
 
@@ -158,6 +160,8 @@ class ChainLowering(GroupLowering):
         if len(shape) < 3 or not all(isinstance(s, int) for s in shape):
             # one matrix alone gives too few blocks of rows for all cores
             raise NotFusable("a contraction shares a kernel with pointwise work only")
+        if early and bounds(shape[-2])[1] < _FEW_ROWS and bounds(shape[-1])[1] > _SHORT_ROW:
+            raise NotFusable("a few long rows are products of a matrix and a vector")
         for fold in folds:
             if fold.inputs[0].shape != shape or reduced_axes(fold) != (len(shape) - 1,):
                 raise NotFusable("reductions over different rows or columns")

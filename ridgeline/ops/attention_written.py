@@ -50,8 +50,8 @@ def attention(current: Node, inputs: Sequence[Node]) -> tuple[Node, Node]:
     if form.mask is not None:  # a row that keeps nothing
         lse = _where(total, 0, full_like(total, math.inf), lse)
         total = _where(total, 0, full_like(total, 1), total)
-    weights = div(grown, expand_back(total, scores.shape, columns))
-    out = form.product("ts,se->te", _rounded(weights, form.own), form.v)
+    out = form.product("ts,se->te", _rounded(grown, form.own), form.v)
+    out = div(out, expand_back(total, out.shape, columns))  # once a row, not once a weight
     return cast(reshape(out, current.types[0].shape), form.own), reshape(
         lse, current.types[1].shape
     )
