@@ -35,6 +35,18 @@ class Strips:
 
 def best_strips(contraction: Node, which: int, machine: Machine) -> Strips | None:
     """The strips in which an operand is read fastest; None where its own order serves as well."""
+    sizes = [e for e in contraction.attrs.extents if isinstance(e, int)]
+    if len(sizes) < len(contraction.attrs.extents) or 0 in sizes:
+        return None
+    return _of_types(contraction, which, machine)[1]
+
+
+def least_cycles(contraction: Node, which: int, machine: Machine) -> float:
+    """Estimated cycles per multiplication, with an operand in the order that serves best."""
+    return _of_types(contraction, which, machine)[0]
+
+
+def _of_types(contraction: Node, which: int, machine: Machine) -> tuple[float, Strips | None]:
     left, right = (operand.types[0] for operand in contraction.inputs)
     return _best(left, right, contraction.attrs, which, machine)
 
@@ -42,10 +54,8 @@ def best_strips(contraction: Node, which: int, machine: Machine) -> Strips | Non
 @lru_cache(maxsize=1024)
 def _best(
     left: TensorType, right: TensorType, attrs: ContractAttrs, which: int, machine: Machine
-) -> Strips | None:
+) -> tuple[float, Strips | None]:
     sizes = [e for e in attrs.extents if isinstance(e, int)]
-    if len(sizes) < len(attrs.extents) or 0 in sizes:
-        return None
     contraction = contract(leaf(left), leaf(right), attrs)
     lowered = GroupLowering(
         folds=[contraction],
@@ -59,12 +69,12 @@ def _best(
     touched = accesses(lowered.kernel)
     slot = lowered.slots.index(contraction.inputs[which])
     (weights,) = [a for a in touched if not a.is_store and a.buffer.slot == slot]
-    if prod(rows[n] for n in rows if weights.stride(n) == 0) < _LEAST_SHARING or not inner:
-        return None
     plain, _, _ = best_tile(touched, rows, inner, machine)
+    if prod(rows[n] for n in rows if weights.stride(n) == 0) < _LEAST_SHARING or not inner:
+        return plain, None
     dot = best_dot(lowered.kernel, touched, rows, inner, machine)
     if dot is not None and dot.cycles < plain:  # which wants an order of its own
-        return None
+        return dot.cycles, None
     loads = [a for a in touched if not a.is_store]
     stores = [a for a in touched if a.is_store]
     best, chosen = plain * _LEAST_GAIN, None
@@ -75,9 +85,9 @@ def _best(
             if cycles < best:
                 best, chosen = cycles, tile
     if chosen is None:
-        return None
+        return plain, None
     place = list(rows).index(chosen.vector)
-    return Strips(attrs.output[place], chosen.lanes)
+    return best, Strips(attrs.output[place], chosen.lanes)
 
 
 def _is_strip(

@@ -14,11 +14,21 @@ from ridgeline.compiler.cpu import machine
 from ridgeline.devices import CPU
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.passes.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contract
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.schedules.weights import Strips, best_strips
+from ridgeline.schedules.winograd import pays
 
 Test = Callable[[Node], bool]
+
+
+def multiply_less(
+    roots: Sequence[Node], is_input: Test, is_steady: Test
+) -> tuple[list[Node], set[Node]]:
+    """The graph with convolutions over transformed tiles where it pays, and their filters."""
+    facts = machine()
+    return transform_filters(roots, is_input, is_steady, lambda a, b: pays(a, b, facts))
 
 
 def pack_weights(

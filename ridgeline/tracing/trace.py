@@ -54,7 +54,7 @@ from ridgeline.tracing.effects import (
 )
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.handover import Handover, Taken, pairs, place_key
-from ridgeline.tracing.packing import pack_weights
+from ridgeline.tracing.packing import multiply_less, pack_weights
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
 from ridgeline.tracing.steady import Steady, SteadySource, steady_nodes, steady_values
@@ -265,7 +265,10 @@ class Trace:
             is_steady = steady_nodes(prepared, is_input, sources).__contains__
             prepared = fold_batch_norms(prepared, is_input, is_steady)
             is_steady = steady_nodes(prepared, is_input, sources).__contains__
+            prepared, filters = multiply_less(prepared, is_input, is_steady)
+            is_steady = steady_nodes(prepared, is_input, sources).__contains__
             prepared, packed = pack_weights(prepared, is_input, is_steady)
+            packed |= filters
         values = steady_values(prepared, is_input, sources, packed) if sources else []
         self.steady = Steady(values, sources) if values else None
         kept = () if self.steady is None else self.steady.values
