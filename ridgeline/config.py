@@ -43,6 +43,7 @@ class Config:
     tier: Tier = "auto"
     huge_pages: bool = True
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
+    allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
 
     epoch = 0  # not a setting: moves forward with every change
 
@@ -138,6 +139,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "tier": _check_tier,
     "huge_pages": _check_flag,
     "allow_tf32": _check_flag,
+    "allow_winograd": _check_flag,
 }
 
 config = Config.from_environment(os.environ)

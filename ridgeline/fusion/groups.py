@@ -312,7 +312,10 @@ class Fuser:
             inside = {*a.values, *b.values}
             if self._too_early(inside):
                 raise NotFusable("a copy for late readers is not made early")
-            merged = self.group((*a.values, *b.values), self.leaving(inside), MOST_NODES)
+            leaving = self.leaving(inside)
+            if self.values.windows & inside - set(leaving):
+                raise NotFusable("what is read at many places would be computed at each")
+            merged = self.group((*a.values, *b.values), leaving, MOST_NODES)
         except NotFusable as refusal:
             self._refuse(key, a, b, self._possible_gain(a, b), str(refusal))
             return

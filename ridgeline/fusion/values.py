@@ -1,9 +1,9 @@
 """Which values are written to memory, before kernels are merged.
 
 Folds (reductions, contractions) and results are. A pointwise value is recomputed inside its
-users, unless several of them need it and storing it moves fewer bytes than reading its inputs
-again. Contractions read each operand many times, so their operands lie in memory, and so does what
-takes a transcendental function and is then read many times over.
+users, unless several of them need it, or one at several places, and storing it moves fewer bytes
+than reading its inputs again. Contractions read each operand many times, so their operands lie in
+memory, and so does what takes a transcendental function and is then read many times over.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.index_checks import index_flag
-from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, RESHAPE
+from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, RESHAPE, SLICE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
 
@@ -85,6 +85,7 @@ class Values:
     stored: frozenset[Node]
     results: tuple[Node, ...]  # what holds each requested output
     late: Late = field(default_factory=dict)
+    windows: frozenset[Node] = frozenset()  # stored because one kernel reads them at many places
 
 
 def choose_values(
@@ -122,6 +123,7 @@ def choose_values(
             stored.update(_costly_base(node, is_input))
     sites: dict[Node, set[Node]] = {}
     chosen: list[Node] = []  # stored because it seems cheaper, users first
+    windows: set[Node] = set()
     for node in reversed(order):
         sites[node] = set()
         for user in users[node]:
@@ -134,9 +136,12 @@ def choose_values(
         if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
             stored.add(node)
             chosen.append(node)
+        elif (times := _windows(node, users)) > 1 and _cheaper_to_store(node, times, is_input):
+            stored.add(node)
+            windows.add(node)
     stored -= recomputed(chosen, users, stored, is_input)
     stored.update(cuts(order, stored, is_input))
-    return Values(tuple(order), frozenset(stored), results, late)
+    return Values(tuple(order), frozenset(stored), results, late, frozenset(windows))
 
 
 def _whole_values(
@@ -211,6 +216,12 @@ def _costly_base(repeated: Node, is_input: Callable[[Node], bool]) -> Iterable[N
 def _splits(old: Sequence[Size], new: Sequence[Size]) -> bool:
     """True when a reshape of a view needs divisions to find an element."""
     return any(sum(old[a] != 1 for a in old_run) > 1 for old_run, _ in axis_runs(old, new))
+
+
+def _windows(node: Node, users: Mapping[Node, list[Node]]) -> int:
+    """How often each element is read through parts of the value, or of it with a margin."""
+    readers = [r for u in users[node] for r in (users[u] if u.op is PAD else (u,))]
+    return sum(elements(r) for r in readers if r.op is SLICE) // max(elements(node), 1)
 
 
 def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -> bool:

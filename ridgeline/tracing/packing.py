@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline.compiler.cpu import machine
+from ridgeline.config import config
 from ridgeline.devices import CPU
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.rebuild import rebuild
@@ -27,6 +28,8 @@ def multiply_less(
     roots: Sequence[Node], is_input: Test, is_steady: Test
 ) -> tuple[list[Node], set[Node]]:
     """The graph with convolutions over transformed tiles where it pays, and their filters."""
+    if not config.allow_winograd:
+        return list(roots), set()
     facts = machine()
     return transform_filters(roots, is_input, is_steady, lambda a, b: pays(a, b, facts))
 

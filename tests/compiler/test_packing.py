@@ -74,7 +74,7 @@ def test_convolutions_under_jit(channels: int, size: int, stride: int) -> None:
 
 
 def test_what_is_packed_is_read_in_order() -> None:
-    layer = rl.nn.Conv2d(64, 128, 3, padding=1, bias=False)
+    layer = rl.nn.Conv2d(64, 128, 3, 2, padding=1, bias=False)
     run = rl.jit(lambda x: layer(x))
     with rl.no_grad():
         run(rl.tensor(normal(1, 64, 14, 14)))
