@@ -80,6 +80,7 @@ class _Plan:
         for stage, lanes in zip(chain.scores, _inner(scores)):
             if len(stage.others) == 1:
                 self._pack(within, stage.columns, stage.others[0], (*stage.others, lanes))
+            self._turn(within, tile, stage.columns, lanes)
         several = [(stage, cut) for stage, cut in zip(chain.weighted, heaps) if stage.others]
         for (stage, (heap, item)), lanes in zip(several, _inner(results)):
             self._pack(within, stage.others[-1], stage.columns, (*heap, item, lanes))
@@ -132,6 +133,14 @@ class _Plan:
             return
         square = self.machine.lanes(apart[0].buffer.dtype.itemsize)
         self._attempt(CacheRead(apart[0].buffer.name, within[0], axes, square))
+
+    def _turn(self, within: list[str], tile: str, column: str, lanes: str) -> None:
+        """What scores are joined with and lies the other way round, as a mask in a gradient."""
+        if not within:
+            return
+        for access in accesses(self.kernel):
+            if not access.is_store and access.stride("m") == 1 and access.stride(column) not in (0, 1):
+                self._attempt(CacheRead(access.buffer.name, within[0], (*within, tile, lanes), _TILE))
 
     def _attempt(self, step: Step) -> None:
         """A step that only saves time, where it can be applied."""
