@@ -139,8 +139,14 @@ class _Plan:
         if not within:
             return
         for access in accesses(self.kernel):
-            if not access.is_store and access.stride("m") == 1 and access.stride(column) not in (0, 1):
-                self._attempt(CacheRead(access.buffer.name, within[0], (*within, tile, lanes), _TILE))
+            if (
+                not access.is_store
+                and access.stride("m") == 1
+                and access.stride(column) not in (0, 1)
+            ):
+                self._attempt(
+                    CacheRead(access.buffer.name, within[0], (*within, tile, lanes), _TILE)
+                )
 
     def _attempt(self, step: Step) -> None:
         """A step that only saves time, where it can be applied."""

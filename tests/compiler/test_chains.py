@@ -105,12 +105,12 @@ def test_gradients_flow_through_the_chain() -> None:
         np.testing.assert_allclose(got.numpy(), wanted.grad.numpy(), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("causal,length", [(True, 128), (True, 147), (False, 128)])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_forward_and_backward_are_chains_with_one_matrix_between_two_kernels(
-    causal: bool, dtype: str
+    causal: bool, length: int, dtype: str
 ) -> None:
-    kind = TensorType((2, 3, 128, 16), getattr(dtypes, dtype))
+    kind = TensorType((2, 3, length, 16), getattr(dtypes, dtype))
     given = [leaf(kind) for _ in range(4)]
     out, _ = attention(*given[:3], None, 0.25, causal)
     parts = [p for p in reverse([out], [given[3]], given[:3]) if p is not None]
@@ -118,11 +118,32 @@ def test_forward_and_backward_are_chains_with_one_matrix_between_two_kernels(
     groups = stages.fusion.groups
     assert sum(c.group.loops.chain is not None for c in stages.kernels) == 2
     written = {v: step for step, g in enumerate(groups) for v in g.loops.slots[g.loops.reads :]}
-    (matrix,) = (v for v in written if v.shape == (2, 3, 128, 128))
+    (matrix,) = (v for v in written if v.shape == (2, 3, length, length))
     (reader,) = (step for step, g in enumerate(groups) if matrix in g.reads)
     assert reader == written[matrix] + 1
     skips = [any(isinstance(s, Skip) for s in c.steps) for c in stages.kernels]
     assert sum(skips) == (2 if causal else 0)
+
+
+@pytest.mark.parametrize("kind", ["bool", "per head"])
+def test_a_mask_is_turned_for_the_gradient(kind: str) -> None:
+    arrays = operands(*[(2, 3, 147, 24)] * 3)
+    mask = operands((2, 3 if kind == "per head" else 1, 147, 147), seed=1)[0]
+    given: Any = mask > -0.5 if kind == "bool" else mask
+
+    @rl.jit
+    def gradients(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        total = (scaled_dot_product_attention(q, k, v, attn_mask=mask) ** 2).sum()
+        return rl.autograd.grad(total, (q, k, v))
+
+    ours = [rl.tensor(a, requires_grad=True) for a in arrays]
+    theirs = [torch.from_numpy(a).double().requires_grad_() for a in arrays]
+    wide = torch.from_numpy(given if kind == "bool" else given.astype(np.float64))
+    (torch_attention(*theirs, attn_mask=wide) ** 2).sum().backward()
+    for got, wanted in zip(gradients(*ours, rl.tensor(given)), theirs):
+        assert wanted.grad is not None
+        np.testing.assert_allclose(got.numpy(), wanted.grad.numpy(), rtol=2e-4, atol=2e-5)
+    assert "('m.1.0', 'm.1.1', 'c0.1'), 4)" in gradients.explanation().replace('"', "'")
 
 
 def test_two_contractions_before_and_after_mean_the_plain_loops() -> None:
@@ -248,3 +269,41 @@ def test_a_matrix_with_columns_apart_is_turned_for_a_block_of_rows() -> None:
     text = normed.explanation(detail="loops")
     assert "1 kernels in one native call" in text
     assert "transpose" in text
+
+
+def test_skip_leaves_the_rest_of_a_row_and_a_last_block_alone() -> None:
+    """Rows of 67 in pieces of 8, in blocks of 8 rows and one of 5."""
+    whole = """\
+    alloc row: float32[8, 67] local
+    for c.0 < 8:
+      for m.1 < 8:
+        for c.1 < 8:
+          row[m.1, c.0 * 8 + c.1] = select(c.0 * 8 + c.1 <= m.0 * 8 + m.1, x[m.0 * 8 + m.1, c.0 * 8 + c.1], -inf)
+    for m.1 < 8:
+      for c.1 < 3:
+        row[m.1, c.1 + 64] = select(c.1 + 64 <= m.0 * 8 + m.1, x[m.0 * 8 + m.1, c.1 + 64], -inf)
+    for m.1 < 8:
+      alloc acc: float32[] reg
+      acc[] = -inf
+      for d.0 < 8 reduce:
+        for d.1 < 8 reduce:
+          acc[] max= row[m.1, d.0 * 8 + d.1]
+      for d.1 < 3 reduce:
+        acc[] max= row[m.1, d.1 + 64]
+      y[m.0 * 8 + m.1] = acc[]
+"""  # noqa: E501
+    last = whole.replace("m.0 * 8", "64").replace("m.1 < 8", "m.1 < 5")
+    head = "kernel k(x: float32[69, 67] @0, y: float32[69] @1)\nfor m.0 < 9:\n"
+    kernel = parse_kernel(f"{head}  if m.0 < 8:\n{whole}  if 8 <= m.0:\n{last}")
+    skipped = Skip(("c.0", "d.0")).apply(kernel)
+    assert "if c.0 * 8 + m.0 * -8 - 7 <= 0:" in print_kernel(skipped)
+    x = np.random.default_rng(0).standard_normal((69, 67), np.float32)
+    results = []
+    for made in (kernel, skipped):
+        y = np.full(69, np.nan, np.float32)
+        interpret(made, {0: x, 1: y}, {})
+        results.append(y)
+    np.testing.assert_array_equal(*results)
+    over = parse_kernel(f"{head}  if m.0 < 8:\n{whole.replace('d.1 + 64', 'd.1 + 62')}")
+    with pytest.raises(ScheduleError, match="also read outside"):
+        Skip(("c.0", "d.0")).apply(over)

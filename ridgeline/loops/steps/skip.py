@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import ClassVar
 
 from ridgeline.loops import ir
@@ -32,8 +32,9 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
+from ridgeline.loops.ranges import bounds
 from ridgeline.loops.rewrite import map_children, sequence
-from ridgeline.loops.steps.regions import loop_ranges
+from ridgeline.loops.steps.regions import Ranges, loop_ranges
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
 
 _HIDDEN = -math.inf
@@ -54,32 +55,49 @@ class Skip(Step):
         """Find the mask, follow what it hides, and guard every loop."""
         for axis in self.axes:
             loops_named(kernel, axis)
-        mask = self._mask(kernel)
-        hidden = _Hidden(self.axes, mask)
-        hidden.check(kernel.body)
-        guard = _possible(kernel, mask, self.axes[0])
-        body = kernel.body
-        for axis in self.axes:
-            here = substitute(guard, {Var.make(self.axes[0]): Var.make(axis)})
-            body = at_loops(body, axis, partial(_guarded, here, hidden))
-        return replace(kernel, body=body)
+        return replace(kernel, body=self._by_case(kernel.body, frozenset()))
 
-    def _mask(self, kernel: Kernel) -> Op:
-        """The condition under which the first loop stores something that is not hidden."""
-        found = {
+    def _by_case(self, statement: Stmt, around: frozenset[str]) -> Stmt:
+        """Go through the loops outside all scratch; a last block of rows is a case of its own."""
+        if isinstance(statement, For) and statement.name not in self.axes:
+            inner = self._by_case(statement.body, around | {statement.name})
+            return replace(statement, body=inner)
+        cases = statement.body if isinstance(statement, Seq) else (statement,)
+        if not all(isinstance(case, If) for case in cases):
+            return self._skipped(statement, around)
+        return sequence(
+            *(replace(c, body=self._by_case(c.body, around)) for c in cases if isinstance(c, If))
+        )
+
+    def _skipped(self, body: Stmt, around: frozenset[str]) -> Stmt:
+        masks = self._masks(body)
+        hidden = _Hidden(self.axes, masks, loop_ranges(body))
+        hidden.check(body)
+        first = self.axes[0]
+        seen = [_possible(body, mask, around | {first}) for mask in masks]
+        guard = reduce(partial(op, "or"), dict.fromkeys(seen))
+        for axis in self.axes:
+            here = substitute(guard, {Var.make(first): Var.make(axis)})
+            body = at_loops(body, axis, partial(_guarded, here, hidden))
+        return body
+
+    def _masks(self, body: Stmt) -> list[Op]:
+        """The conditions under which the first loop stores something that is not hidden."""
+        loops = [s for s in ir.statements(body) if isinstance(s, For) and s.name == self.axes[0]]
+        found = dict.fromkeys(
             e.args[0]
-            for loop in loops_named(kernel, self.axes[0])
+            for loop in loops
             for s in ir.statements(loop)
             if isinstance(s, Store)
             for e in ir.subexpressions(s.value)
             if isinstance(e, Op) and e.name == "select" and _number(e.args[2]) == _HIDDEN
-        }
-        if len(found) != 1:
+        )
+        if not found:
             raise ScheduleError(f"loop {self.axes[0]!r} stores no masked values")
-        (mask,) = found
-        if not (isinstance(mask, Op) and mask.name in ("le", "lt")):
+        masks = [m for m in found if isinstance(m, Op) and m.name in ("le", "lt")]
+        if len(masks) < len(found):
             raise ScheduleError("a mask that is not a comparison of places")
-        return mask
+        return masks
 
 
 def _guarded(guard: Expr, hidden: _Hidden, loop: For) -> Stmt:
@@ -90,10 +108,9 @@ def _guarded(guard: Expr, hidden: _Hidden, loop: For) -> Stmt:
     return replace(loop, body=sequence(seen, unseen))
 
 
-def _possible(kernel: Kernel, mask: Op, axis: str) -> Expr:
+def _possible(body: Stmt, mask: Op, kept: frozenset[str]) -> Expr:
     """A condition on the piece and on loops around the scratch, without which the mask is false."""
-    ranges = loop_ranges(kernel.body)
-    kept = {axis, *_around_scratch(kernel.body)}
+    ranges = loop_ranges(body)
     left, right = (affine(side) for side in mask.args)
     if left is None or right is None:
         raise ScheduleError("a mask whose places are not sums of loop variables")
@@ -109,29 +126,33 @@ def _possible(kernel: Kernel, mask: Op, axis: str) -> Expr:
     return (le if mask.name == "le" else lt)(low, ir.index(0))
 
 
-def _around_scratch(statement: Stmt) -> set[str]:
-    """The loops outside all scratch."""
-    found: set[str] = set()
-    while isinstance(statement, For):
-        found.add(statement.name)
-        statement = statement.body
-    return found
-
-
 class _Hidden:
     """What scratch holds in hidden pieces: minus infinity or zero, by buffer."""
 
-    def __init__(self, axes: tuple[str, ...], mask: Op) -> None:
-        self.axes, self.mask = axes, mask
+    def __init__(self, axes: tuple[str, ...], masks: list[Op], ranges: Ranges) -> None:
+        self.axes, self.masks, self.ranges = axes, masks, ranges
         self.held: dict[Buffer, float] = {}
+        self.reach: dict[Buffer, list[tuple[Expr, ...]]] = {}  # the places where pieces are stored
 
     def check(self, body: Stmt) -> None:
         """Follow all statements in order; refuse where something hidden would be seen."""
         for statement, inside in self._in_order(body, False):
             if inside:
                 self._settle(statement)
-            elif any(b in self.held for b in _read(statement)):
+            elif not all(self._is_beyond(load) for load in _loads(statement)):
                 raise ScheduleError("a masked row is also read outside the loops to be guarded")
+
+    def _is_beyond(self, load: Load) -> bool:
+        """True for what lies behind all pieces, as the rest of a row that is not a whole piece."""
+        if load.buffer not in self.held:
+            return True
+        places = zip(load.index, *self.reach[load.buffer])
+        return any(self._comes_after(place, stored) for place, *stored in places)
+
+    def _comes_after(self, place: Expr, stored: list[Expr]) -> bool:
+        low, _ = bounds(place, self.ranges)
+        highs = [bounds(s, self.ranges)[1] for s in stored]
+        return low is not None and all(high is not None and low > high for high in highs)
 
     def _in_order(self, statement: Stmt, inside: bool) -> Iterator[tuple[Stmt, bool]]:
         if isinstance(statement, Store | Reduce):
@@ -153,7 +174,7 @@ class _Hidden:
             neutral = {"max": _HIDDEN, "sum": 0.0}.get(statement.monoid)
             values = [self._value(v) for v in statement.values]
             if statement.buffers[0].scope == "reg" and values != [neutral]:
-                if not any(b in self.held for b in _read(statement)):
+                if not any(load.buffer in self.held for load in _loads(statement)):
                     return  # a sum of its own, for one element of the masked row
                 raise ScheduleError(f"what is hidden changes the {statement.monoid} of a row")
             return
@@ -167,6 +188,7 @@ class _Hidden:
             raise ScheduleError(f"{statement.buffer.name!r} must be written where it is hidden")
         if statement.buffer.scope == "local":
             self.held[statement.buffer] = value
+            self.reach.setdefault(statement.buffer, []).append(statement.index)
 
     def filled(self, statement: Stmt) -> Stmt:
         """Loops that write to memory, writing what a hidden piece holds."""
@@ -190,7 +212,7 @@ class _Hidden:
             return _number(expr)
         if not isinstance(expr, Op):
             return None
-        if expr.name == "select" and expr.args[0] == self.mask:
+        if expr.name == "select" and expr.args[0] in self.masks:
             return self._value(expr.args[2])
         values = [self._value(a) for a in expr.args]
         if expr.name == "cast":
@@ -212,5 +234,5 @@ def _number(expr: Expr) -> float | None:
     return float(expr.value) if isinstance(expr, Const) else None
 
 
-def _read(statement: Stmt) -> set[Buffer]:
-    return {e.buffer for e in ir.subexpressions(*ir.expressions(statement)) if isinstance(e, Load)}
+def _loads(statement: Stmt) -> list[Load]:
+    return [e for e in ir.subexpressions(*ir.expressions(statement)) if isinstance(e, Load)]
