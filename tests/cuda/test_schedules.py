@@ -16,7 +16,7 @@ from ridgeline.dtypes import DType
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.printer import print_kernel
-from ridgeline.schedules.gpu.machine import A100, H200, GpuMachine
+from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from tests.compiler.programs import catalogue, evaluate, inputs_for
 from tests.cuda.lowering import SMALL_GPU, closed, random_inputs, schedule
 from tests.cuda.programs import FAMILIES
@@ -92,6 +92,21 @@ def test_families_compile(name: str, gpu: GpuMachine) -> None:
             assert all(launch.shared_bytes <= gpu.shared_bytes for launch in source.launches)
             texts.append(source.text)
     assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, gpu.arch))
+
+
+def test_every_family_compiles_for_the_oldest_gpus() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all, generate
+
+    texts = []
+    for family in FAMILIES.values():
+        outputs, inputs, _ = closed(*family(64, 96, dtypes.bfloat16))
+        for scheduled in schedule(outputs, inputs, T4):
+            source = generate(scheduled.kernel)
+            assert all(launch.shared_bytes <= T4.shared_bytes for launch in source.launches)
+            assert all(launch.cluster == 1 for launch in source.launches)
+            texts.append(source.text)
+    assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, T4.arch))
 
 
 CASTS = """kernel casts(x: float32[64] @0, y: {0}[64] @1, z: float32[64] @2)

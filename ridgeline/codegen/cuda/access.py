@@ -13,6 +13,7 @@ from ridgeline.codegen.cuda.types import (
     memory_type,
     register_type,
     stored,
+    unpacks,
 )
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul
@@ -76,15 +77,25 @@ class Accesses:
 
     def _load(self, load: Load) -> str:
         buffer = load.buffer
-        if load in self.packs:
-            assert self.values.lane is not None
-            lane = self.values.variables[self.values.lane]
-            return loaded(buffer.dtype, f"{self.packs[load]}.get({lane})")
+        if load in self.packs and unpacks(buffer.dtype):
+            return f"{self.packs[load]}_all[{self._lane()}]"
         registers = self.registers.get(buffer.name)
         if registers is None:
-            at = self._linear(buffer.shape, load.index)
-            return loaded(buffer.dtype, f"{self._pointer(buffer)}[{at}]")
+            return loaded(buffer.dtype, self._bits(load))
         return self._held(registers, load.index)
+
+    def _bits(self, load: Load) -> str:
+        """An element as it lies in memory, or packed in registers."""
+        if load in self.packs:
+            return f"{self.packs[load]}.get({self._lane()})"
+        registers = self.registers.get(load.buffer.name)
+        if registers is None:
+            return f"{self._pointer(load.buffer)}[{self._linear(load.buffer.shape, load.index)}]"
+        return f"{registers.name}.get({self._place(registers, load.index)})"
+
+    def _lane(self) -> str:
+        assert self.values.lane is not None
+        return self.values.variables[self.values.lane]
 
     def _held(self, registers: Registers, index: tuple[Expr, ...]) -> str:
         if registers.spread.count == 1:
@@ -98,6 +109,11 @@ class Accesses:
         if registers.packed:
             return f"{registers.name}.set({at}, {stored(registers.buffer.dtype, value)});"
         return f"{registers.name}[{at}] = {value};"
+
+    def _is_packed(self, buffer: Buffer) -> bool:
+        """True for what lies in memory, or several elements to a register."""
+        registers = self.registers.get(buffer.name)
+        return registers is None or registers.packed
 
     def _owner(self) -> str | None:
         """The test that lets one thread of those that run a statement alike write to memory."""

@@ -25,6 +25,7 @@ from ridgeline.codegen.cuda.threads import (
     written_slots,
 )
 from ridgeline.codegen.cuda.types import (
+    is_narrow_float,
     literal,
     memory_type,
     register_type,
@@ -141,6 +142,7 @@ class LaunchEmitter(VectorLoops):
         self.body = nest
         super().__init__(arrange(nest), _ranges(whole), workspaces)
         self.values.variables.update({name: plain_name(name) for name in kernel.sizes})
+        self.values.near = _stores_narrow_only(kernel)
         self.joining = Joining(self.lines, self.threads, self._reserve)
         self.shared_bytes = 0
         self.written = seen_by_several(nest)
@@ -392,6 +394,12 @@ class LaunchEmitter(VectorLoops):
             self.lines.line("#pragma unroll")
         with self.lines.block("" if count == 1 else f"for (int f = 0; f < {count}; ++f)"):
             self._join(monoid, buffers, [outer[b.name].name + suffix for b in buffers], values)
+
+
+def _stores_narrow_only(kernel: Kernel) -> bool:
+    """True where all that a kernel leaves behind are floats of 16 bits or fewer."""
+    left = written_slots(kernel)
+    return all(is_narrow_float(p.dtype) for p in kernel.params if p.slot in left)
 
 
 def _ranges(nest: Stmt) -> dict[str, tuple[int, int]]:

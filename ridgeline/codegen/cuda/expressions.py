@@ -61,6 +61,7 @@ class Expressions:
         self.lines = lines
         self.variables: dict[str, str] = {}
         self.lane: str | None = None  # the vector loop around the statement
+        self.near = False  # results are all rounded to 16 bits or fewer
         self._load = load
         self._ranges = ranges
         self._simplifier = Simplifier(ranges)
@@ -159,7 +160,7 @@ class Expressions:
         ]
         if expr.dtype is not dtypes.int64 and expr.name not in ("bitcast",):
             wide = args
-        return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide)
+        return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide, self.near)
 
     def _narrowed(self, expr: Op, args: list[str]) -> list[str]:
         """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""

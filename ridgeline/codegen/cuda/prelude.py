@@ -1,92 +1,11 @@
-"""The device functions that generated kernels use: conversions, total arithmetic, packs, atomics.
+"""The device functions that generated kernels use: total arithmetic, shuffles, atomics, clusters.
 
 The text is complete in itself: NVRTC is given no headers.
 """
 
 from __future__ import annotations
 
-CONVERSIONS = r"""
-#define DEVICE __device__ __forceinline__
-DEVICE float rl_from_bfloat16(unsigned short x) {
-  return __uint_as_float((unsigned int)x << 16);
-}
-DEVICE unsigned short rl_to_bfloat16(float x) {
-#if __CUDA_ARCH__ >= 800  // of a pair: the conversion of a single number is four times slower
-  unsigned int y;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(0.0f), "f"(x));
-  return (unsigned short)y;
-#else
-  unsigned int u = __float_as_uint(x);
-  if (x != x) return (unsigned short)((u >> 16) | 0x40);
-  return (unsigned short)((u + 0x7fff + ((u >> 16) & 1)) >> 16);
-#endif
-}
-DEVICE float rl_round_bfloat16(float x) {
-#if __CUDA_ARCH__ >= 800
-  unsigned int y;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(x), "f"(0.0f));
-  return __uint_as_float(y);
-#else
-  return rl_from_bfloat16(rl_to_bfloat16(x));
-#endif
-}
-DEVICE float rl_from_float16(unsigned short x) {
-  float y;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
-  return y;
-}
-DEVICE unsigned short rl_to_float16(float x) {
-#if __CUDA_ARCH__ >= 800
-  unsigned int y;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(0.0f), "f"(x));
-  return (unsigned short)y;
-#else
-  unsigned short y;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
-  return y;
-#endif
-}
-DEVICE float rl_round_float16(float x) { return rl_from_float16(rl_to_float16(x)); }
-// eight bits: E exponent bits with the given bias, M mantissa bits; one rounding, to even
-template <int M, int BIAS> DEVICE unsigned char rl_to_8(float x, unsigned int top) {
-  unsigned int sign = (__float_as_uint(x) >> 24) & 0x80;
-  float a = fabsf(x);
-  if (a != a) return (unsigned char)(sign | 0x7f);
-  int e = (int)(__float_as_uint(a) >> 23) - 127;
-  int low = 1 - BIAS;
-  e = e < low ? low : e;
-  if (e > 127) return (unsigned char)(sign | top);
-  float unit = __uint_as_float((unsigned int)(e - M + 127) << 23);
-  unsigned int steps = (unsigned int)rintf(a / unit);  // in units of the last place
-  unsigned int bits = steps + ((unsigned int)(e - low) << M);
-  return (unsigned char)(sign | (bits > top ? top : bits));
-}
-// without infinities: what is too large becomes 448
-DEVICE unsigned char rl_to_float8_e4m3fn(float x) { return rl_to_8<3, 7>(x, 0x7e); }
-DEVICE unsigned char rl_to_float8_e5m2(float x) {
-  if (x != x) return (unsigned char)(0x7e | (__float_as_uint(x) >> 24 & 0x80));
-  return rl_to_8<2, 15>(x, 0x7c);
-}
-DEVICE float rl_from_float8_e5m2(unsigned char x) {
-  return rl_from_float16((unsigned short)(x << 8));
-}
-DEVICE float rl_from_float8_e4m3fn(unsigned char x) {
-  if ((x & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000u | (unsigned int)(x & 0x80) << 24);
-  // the bits of a half with the exponent 8 too small
-  float y = rl_from_float16((unsigned short)(((x & 0x80) << 8) | ((x & 0x7f) << 7)));
-  return y * 256.0f;
-}
-DEVICE float rl_round_float8_e4m3fn(float x) {
-  return rl_from_float8_e4m3fn(rl_to_float8_e4m3fn(x));
-}
-DEVICE float rl_round_float8_e5m2(float x) { return rl_from_float8_e5m2(rl_to_float8_e5m2(x)); }
-template <class T> DEVICE T rl_saturate(double x, T least, T most) {
-  if (x != x) return 0;
-  if (x <= (double)least) return least;
-  if (x >= (double)most) return most;
-  return (T)x;
-}
-"""
+from ridgeline.codegen.cuda.conversions import CONVERSIONS, PACKS, PAIRS
 
 ARITHMETIC = r"""
 template <class T> DEVICE T rl_int_floordiv(T a, T b) {
@@ -136,17 +55,19 @@ DEVICE int rl_place(long long x) { return x == (long long)(int)x ? (int)x : -1; 
 // remainder, which rounds it as a division would. Very small and very large divisors are scaled
 // into the range where the reciprocal is exact to the last bit.
 struct Divisor {
-  float scale, by, inverse;
+  float scale, by, inverse, negative;
 };
 DEVICE Divisor rl_divisor(float b) {
-  const float size = fabsf(b);
+  const float size = fabsf(b), most = __int_as_float(0x7f800000);
   const float scale = size < 0x1p-100f ? 0x1p100f : size > 0x1p120f ? 0x1p-4f : 1.0f;
-  return {scale, b * scale, __frcp_rn(b * scale)};
+  const float inverse = __frcp_rn(size * scale);
+  return {copysignf(scale, b), size == most ? 0.0f : size * scale, inverse, -inverse};
 }
+// Signs are such that a zero keeps its own: the quotient's and the correction's are the same.
 DEVICE float rl_div_by(float a, Divisor d) {
   const float scaled = a * d.scale, q = scaled * d.inverse;
-  const float better = fmaf(fmaf(-q, d.by, scaled), d.inverse, q);
-  return fabsf(q) > 0.0f && fabsf(q) <= 0x1p126f ? better : q;
+  const float better = fmaf(fmaf(q, d.by, -scaled), d.negative, q);
+  return fabsf(q) < __int_as_float(0x7f800000) ? better : q;
 }
 DEVICE float rl_fmod(float a, float b) { return fmodf(a, b); }
 DEVICE double rl_fmod(double a, double b) { return fmod(a, b); }
@@ -169,28 +90,26 @@ template <class T> DEVICE T rl_float_floordiv(T a, T b) {
 }
 """
 
-PACKS = r"""
-// N elements in the registers of a thread; small ones lie several to a word
-template <class T, int N, bool SMALL = (sizeof(T) < 4)> struct Held {
-  T e[N];
-  DEVICE T get(int i) const { return e[i]; }
-  DEVICE void set(int i, T v) { e[i] = v; }
-};
-template <class T, int N> struct Held<T, N, true> {
-  unsigned int w[(N * sizeof(T) + 3) / 4];
-  DEVICE T get(int i) const {
-    const int per = 4 / sizeof(T), bits = 8 * sizeof(T);
-    return (T)(w[i / per] >> (i % per * bits));
-  }
-  DEVICE void set(int i, T v) {
-    const int per = 4 / sizeof(T), bits = 8 * sizeof(T);
-    const unsigned int mask = ((1u << bits) - 1) << (i % per * bits);
-    w[i / per] = (w[i / per] & ~mask) | ((unsigned int)v << (i % per * bits));
-  }
-};
-// the same at an aligned address: moved in accesses of up to 16 bytes
-template <class T, int N>
-struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack : Held<T, N> {};
+# For kernels whose results are all rounded to 16 bits or fewer: within 2^-17 of the value, over the
+# whole range, without branches.
+NEAR = r"""
+DEVICE float rl_exp2_near(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+DEVICE float rl_exp_near(float x) {
+  const float root = rl_exp2_near(x * 0x1.715476p-1f);  // its square may be subnormal
+  return root * root;
+}
+DEVICE float rl_tanh_near(float x) {
+  const float size = fabsf(x), square = x * x;
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(rl_exp2_near(size * 0x1.715476p+1f) + 1.0f));
+  float series = fmaf(square, -0x1.ba1ba2p-5f, 0x1.111112p-3f);
+  series = fmaf(fmaf(series, square, -0x1.555556p-2f), square * x, x);
+  return size < 0.25f ? series : copysignf(fmaf(inverse, -2.0f, 1.0f), x);
+}
 """
 
 THREADS = r"""
@@ -260,4 +179,4 @@ template <class T> DEVICE void rl_cluster_put(T *local, unsigned int rank, T v) 
 }
 """
 
-PRELUDE = CONVERSIONS + ARITHMETIC + PACKS + THREADS
+PRELUDE = CONVERSIONS + ARITHMETIC + NEAR + PACKS + PAIRS + THREADS

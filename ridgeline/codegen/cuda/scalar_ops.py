@@ -40,6 +40,7 @@ _DOUBLE = {
     "sign": "rl_sign", "mod": "rl_float_mod", "floordiv": "rl_float_floordiv",
     "reciprocal": "__drcp_rn", "div": "__ddiv_rn",
 }  # fmt: skip
+_NEAR = {"exp": "rl_exp_near", "tanh": "rl_tanh_near"}  # enough for results of 16 bits
 _INTEGER = {"floordiv": "rl_int_floordiv", "mod": "rl_int_mod", "shl": "rl_shl", "shr": "rl_shr"}
 
 
@@ -48,8 +49,13 @@ def rounded(value: str, dtype: DType) -> str:
     return f"rl_round_{dtype.name}({value})" if is_narrow_float(dtype) else value
 
 
-def scalar(name: str, dtype: DType, operand: DType, args: list[str]) -> str:
-    """One operation; `operand` is the type of its (last) operand."""
+def scalar(
+    name: str, dtype: DType, operand: DType, args: list[str], near: bool = False
+) -> str:
+    """One operation; `operand` is the type of its (last) operand.
+
+    `near` says that what is computed from it is rounded to 16 bits or fewer in the end.
+    """
     if name == "select":
         return f"({args[0]} ? {args[1]} : {args[2]})"
     if name == "cast":
@@ -63,18 +69,18 @@ def scalar(name: str, dtype: DType, operand: DType, args: list[str]) -> str:
     if name == "not":
         return f"(!{args[0]})" if dtype is dtypes.bool_ else f"({register_type(dtype)})(~{args[0]})"
     if operand.kind == "float":
-        return _float(name, dtype, operand, args)
+        return _float(name, dtype, operand, args, near or is_narrow_float(dtype))
     return _integer(name, dtype, args)
 
 
-def _float(name: str, dtype: DType, operand: DType, args: list[str]) -> str:
+def _float(name: str, dtype: DType, operand: DType, args: list[str], near: bool) -> str:
     if name == "isnan":
         return f"({args[0]} != {args[0]})"
     if name == "neg":
         return f"(-{args[0]})"
     if name in _INFIX:
         return rounded(f"({args[0]} {_INFIX[name]} {args[1]})", dtype)
-    table = _DOUBLE if operand is dtypes.float64 else _SINGLE
+    table = _DOUBLE if operand is dtypes.float64 else {**_SINGLE, **_NEAR} if near else _SINGLE
     return rounded(f"{table[name]}({', '.join(args)})", dtype)
 
 

@@ -58,6 +58,16 @@ def stored(dtype: DType, value: str) -> str:
     return value
 
 
+def packed(dtype: DType, values: str) -> str:
+    """What is written to memory for the collected values of a pack."""
+    return f"rl_pack_{dtype.name}({values})" if is_narrow_float(dtype) else values
+
+
+def unpacks(dtype: DType) -> bool:
+    """True for floats of which a pack is converted as a whole: those of eight bits."""
+    return is_narrow_float(dtype) and dtype.itemsize == 1
+
+
 def literal(const: Const) -> str:
     """A literal of the register type."""
     dtype, value = const.dtype, const.value

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 
 from ridgeline.codegen.cuda.barriers import Memory, Touched, memory
 from ridgeline.codegen.cuda.threads import Threads
-from ridgeline.codegen.cuda.types import memory_type
+from ridgeline.codegen.cuda.types import is_narrow_float, memory_type, packed, unpacks
 from ridgeline.codegen.cuda.writes import Writes
+from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
@@ -63,9 +64,7 @@ class VectorLoops(Writes):
                     and self._packs(w, loop.name, length)
                 ]  # fmt: skip
             for store in stores:
-                name = self.lines.fresh("out")
-                self.lines.line(f"Pack<{memory_type(store.buffer.dtype)}, {length}> {name};")
-                self.pack_stores[id(store)] = name
+                self.pack_stores[id(store)] = self._declare_pack(store.buffer.dtype, length)
             outside, self.values.lane = self.values.lane, loop.name
             self.lines.line("#pragma unroll")
             name = self._declare(loop.name)
@@ -80,8 +79,18 @@ class VectorLoops(Writes):
                 self.values.forget()
                 kind = f"Pack<{memory_type(store.buffer.dtype)}, {length}>"
                 at = self._address(store.buffer, self._first(store.index, loop.name))
-                self.lines.line(f"*({kind} *)({at}) = {self.pack_stores[id(store)]};")
+                made = packed(store.buffer.dtype, self.pack_stores[id(store)])
+                self.lines.line(f"*({kind} *)({at}) = {made};")
             self.packs, self.pack_stores = saved
+
+    def _declare_pack(self, dtype: DType, length: int) -> str:
+        """What collects the values of a store; narrow ones in full, to be rounded together."""
+        name = self.lines.fresh("out")
+        if is_narrow_float(dtype):
+            self.lines.line(f"float {name}[{length}];")
+        else:
+            self.lines.line(f"Pack<{memory_type(dtype)}, {length}> {name};")
+        return name
 
     def _first(self, index: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
         return tuple(substitute(i, {Var.make(lane): ir.index(0)}) for i in index)
@@ -97,6 +106,9 @@ class VectorLoops(Writes):
             self.lines.line(f"{kind} {name};")
             condition = " || ".join(f"({case})" for case in cases)
             self.lines.line(f"if ({condition}) {name} = *(const {kind} *)({at});")
+        if unpacks(load.buffer.dtype):
+            self.lines.line(f"float {name}_all[{length}];")
+            self.lines.line(f"rl_unpack_{load.buffer.dtype.name}({name}, {name}_all);")
         self.packs[load] = name
 
     def _packs(self, access: Load | Store, lane: str, length: int) -> bool:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from ridgeline.codegen.cuda.access import Accesses, Registers
 from ridgeline.codegen.cuda.threads import Threads
 from ridgeline.codegen.cuda.types import is_narrow_float, loaded, memory_type, stored
-from ridgeline.loops.ir import Buffer, Expr, Hole, Op, Reduce, Store
+from ridgeline.loops.ir import Buffer, Expr, Hole, Load, Op, Reduce, Store
 from ridgeline.loops.monoids import MONOIDS, Monoid
 
 _NATIVE_ATOMICS = {
@@ -40,9 +40,11 @@ class Writes(Accesses):
             name = self.pack_stores.get(id(statement))
             if name is not None and self.values.lane is not None:
                 with self._own_names():
-                    value = stored(statement.buffer.dtype, self.values.stored(statement.value))
+                    value = self.values.stored(statement.value)
+                    narrow = is_narrow_float(statement.buffer.dtype)
+                    lane = self._lane()
                     self.lines.line(
-                        f"{name}.set({self.values.variables[self.values.lane]}, {value});"
+                        f"{name}[{lane}] = {value};" if narrow else f"{name}.set({lane}, {value});"
                     )
                 return
         owner = None if registers is not None else self._owner()
@@ -63,7 +65,13 @@ class Writes(Accesses):
 
     def _store_register(self, registers: Registers, statement: Store) -> None:
         with self._own_names():
-            value = self.values.value(statement.value)
+            source = statement.value
+            if registers.packed and isinstance(source, Load) and self._is_packed(source.buffer):
+                bits = self._bits(source)  # moved as it is
+                at = self._place(registers, statement.index)
+                self.lines.line(f"{registers.name}.set({at}, {bits});")
+                return
+            value = self.values.value(source)
             if registers.spread.count == 1:
                 self.lines.line(f"{registers.name} = {value};")
             else:

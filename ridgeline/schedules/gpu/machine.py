@@ -25,3 +25,4 @@ class GpuMachine:
 
 H200 = GpuMachine("sm_90a", 132, 232_448, 60 << 20, cluster=8, parameter_bytes=32_764)
 A100 = GpuMachine("sm_80", 108, 166_912, 40 << 20)
+T4 = GpuMachine("sm_75", 40, 65_536, 4 << 20)

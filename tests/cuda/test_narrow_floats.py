@@ -1,0 +1,101 @@
+"""Narrow floats in CUDA C++: packs are converted as a whole, results of 16 bits need fewer steps.
+
+The text compiles for the oldest GPUs and for those with instructions for pairs; on a GPU every bit
+pattern is compared with ml_dtypes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import dtypes
+from ridgeline.codegen.cuda import generate
+from ridgeline.dtypes import DType
+from ridgeline.loops.parser import parse_kernel
+
+NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+PACKS = """kernel packs(x: float32[64, 8] @0, y: {0}[64, 8] @1, z: {0}[64, 8] @2, w: float32[64, 8] @3)
+for i < 64 thread:
+  for j < 8 vector:
+    y[i, j] = {0}(x[i, j])
+  for j < 8 vector:
+    w[i, j] = float32(z[i, j])
+"""
+EXPONENTIALS = """kernel exponentials(x: float32[64] @0, y: {0}[64] @1, z: {1}[64] @2)
+for i < 64 thread:
+  y[i] = {0}(exp(x[i]))
+  z[i] = {1}(tanh(x[i]))
+"""
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a"])
+def test_packs_compile(arch: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all
+
+    texts = [generate(parse_kernel(PACKS.format(dtype.name))).text for dtype in NARROW]
+    for dtype, text in zip(NARROW, texts):
+        assert f"rl_pack_{dtype.name}(" in text
+    assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, arch))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "near"),
+    [("bfloat16", "float16", True), ("bfloat16", "float32", False), ("bool", "float16", False)],
+)
+def test_only_results_of_16_bits_are_computed_with_fewer_steps(
+    first: str, second: str, near: bool
+) -> None:
+    text = generate(parse_kernel(EXPONENTIALS.format(first, second))).text
+    body = text[text.index("__global__") :]
+    assert ("rl_exp_near(" in body, "rl_tanh_near(" in body) == (near, near)
+    assert ("expf(" in body, "tanhf(" in body) == (not near, not near)
+
+
+def _all_patterns(dtype: DType) -> np.ndarray:
+    bits = np.arange(1 << (8 * dtype.itemsize), dtype=f"uint{8 * dtype.itemsize}")
+    return bits.view(dtype.numpy).astype(np.float32)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_every_number_and_every_tie_is_converted(dtype: DType) -> None:
+    numbers = np.sort(_all_patterns(dtype)[np.isfinite(_all_patterns(dtype))])
+    ties = (numbers[1:].astype(np.float64) + numbers[:-1]) / 2
+    edges = np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 61439.9, 61440.0, 464.0, 464.1])
+    given = np.concatenate([numbers, ties, np.nextafter(ties, 1e9), edges]).astype(np.float32)
+    given = given[: len(given) // 8 * 8]
+    wide = rl.tensor(given)
+    narrow = rl.jit(lambda x: x.to(dtype))(wide.to("cuda"))
+    wanted = wide.to(dtype)  # by the interpreter
+    with rl.config.override(tier="interpreted"):
+        np.testing.assert_array_equal(narrow.cpu().float().numpy(), wanted.float().numpy())
+    back = rl.jit(lambda x: x.float() * 1)(narrow)
+    np.testing.assert_array_equal(back.cpu().numpy(), narrow.cpu().float().numpy())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
+@pytest.mark.parametrize("dtype", NARROW[:2], ids=str)
+def test_functions_of_every_16_bit_number(name: str, dtype: DType) -> None:
+    x = rl.tensor(_all_patterns(dtype)).to(dtype)
+    function = getattr(rl, name)
+    found = rl.jit(lambda x: function(x.float()).to(dtype))(x.to("cuda")).cpu().double().numpy()
+    wide = x.double().numpy()
+    with np.errstate(all="ignore"):
+        truth = {
+            "exp": np.exp(wide), "tanh": np.tanh(wide), "sigmoid": 1 / (1 + np.exp(-wide)),
+        }[name]  # fmt: skip
+    unit = np.finfo(np.float32).tiny if dtype is dtypes.bfloat16 else 2.0**-14
+    digits = 8 if dtype is dtypes.bfloat16 else 11
+    with np.errstate(all="ignore"):
+        ulp = np.maximum(np.abs(truth), unit) * 2.0 ** -(digits - 1)
+        wrong = np.abs(found - truth) > 0.505 * ulp
+    largest = 65504 if dtype is dtypes.float16 else 3.38e38
+    finite = np.isfinite(wide) & (np.abs(truth) < largest)
+    assert not (wrong & finite).any(), wide[wrong & finite][:5]
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(truth))
