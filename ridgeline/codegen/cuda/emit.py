@@ -50,6 +50,7 @@ from ridgeline.loops.short_indices import with_short_indices
 from ridgeline.loops.steps.bind import launches
 
 _UNROLLED = 4  # iterations of a serial loop whose loads are issued together
+_UNROLLED_ROUNDS = 2  # the same of a loop around the threads of a block
 _SHARED_ALIGN = 16
 _WORKSPACE_ALIGN = 256
 _WARP = 32
@@ -146,7 +147,7 @@ class LaunchEmitter(VectorLoops):
         self.joining = Joining(self.lines, self.threads, self._reserve)
         self.shared_bytes = 0
         self.written = seen_by_several(nest)
-        self.joined = 0
+        self.joined = self.waits = 0
 
     @property
     def launch(self) -> Launch:
@@ -260,6 +261,7 @@ class LaunchEmitter(VectorLoops):
 
     def _wait(self) -> None:
         self.pending.clear()
+        self.waits += 1
         if not self.chain:
             whole = self.threads.cluster == 1
             self.lines.line("__syncthreads();" if whole else "rl_cluster_sync();")
@@ -284,11 +286,14 @@ class LaunchEmitter(VectorLoops):
 
     def _loop_with_threads(self, loop: For) -> None:
         body = touched(loop.body, self.written)
-        sites = self.joined
+        sites, waits, start = self.joined, self.waits, len(self.lines.text)
         with self._counted(loop):
             self.statement(loop.body)
             if self.joined > sites or self.pending.clashes(body):
                 self._wait()
+        if loop.kind == "serial" and self.waits == waits:
+            pragma = "  " * self.lines.depth + f"#pragma unroll {_UNROLLED_ROUNDS}"
+            self.lines.text.insert(start, pragma)  # nobody waits: rounds overlap
 
     @contextmanager
     def _counted(self, loop: For) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from ridgeline.codegen.cuda.barriers import Memory, Touched, memory
 from ridgeline.codegen.cuda.threads import Threads
@@ -15,7 +16,20 @@ from ridgeline.codegen.cuda.writes import Writes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
-from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
+from ridgeline.loops.ir import (
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Load,
+    Op,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
 
 Guards = tuple[Expr, ...]
 _MOST_GUARDS = 12  # around one load; more of them are left to the lanes
@@ -44,6 +58,16 @@ class VectorLoops(Writes):
         self.pending, self.written = saved, written
 
     def _vector_loop(self, loop: For) -> None:
+        """Emit a vector loop; a guard that its lanes share goes around it."""
+        inner = loop.body
+        if isinstance(inner, If) and loop.name not in free_vars(inner.guard):
+            self.values.forget()
+            with self.lines.block(f"if ({self.values.value(inner.guard)})"):
+                self._lanes(replace(loop, body=inner.body))
+        else:
+            self._lanes(loop)
+
+    def _lanes(self, loop: For) -> None:
         assert isinstance(loop.extent, Const), "vector loops have a known length"
         length = int(loop.extent.value)
         parts = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
@@ -117,24 +141,35 @@ class VectorLoops(Writes):
         bytes_ = length * buffer.dtype.itemsize
         if buffer.name in self.registers or length < 2 or bytes_ < 4 or length & (length - 1):
             return False
-        if not buffer.shape or any(lane in free_vars(i) for i in access.index[:-1]):
+        shape, index = _without_units(buffer.shape, access.index)
+        if not shape or any(lane in free_vars(i) for i in index[:-1]):
             return False
         group = max(length // max(bytes_ // 16, 1), 1)  # elements of one access
-        form = self.values.terms(access.index[-1])
+        form = self.values.terms(index[-1])
         others = {e: c for e, c in form.terms.items() if e != Var.make(lane)}
         if form.terms.get(Var.make(lane)) != 1 or any(lane in free_vars(e) for e in others):
             return False
         if form.constant % group or any(c % group for c in others.values()):
             return False
         inner: int = 1
-        for position in range(len(buffer.shape) - 1, 0, -1):
-            size = buffer.shape[position]
+        for position in range(len(shape) - 1, 0, -1):
+            size = shape[position]
             if not isinstance(size, Const):
                 return False
             inner *= int(size.value)
-            if inner % group and access.index[position - 1] != ir.index(0):
+            if inner % group and index[position - 1] != ir.index(0):
                 return False
         return True
+
+
+def _without_units(
+    shape: tuple[Expr, ...], index: tuple[Expr, ...]
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Shape and place without last axes of one element."""
+    count = len(shape)
+    while count and shape[count - 1] == ir.index(1):
+        count -= 1
+    return shape[:count], index[:count]
 
 
 def _is_apart(parts: Sequence[Stmt], changed: set[Memory]) -> bool:

@@ -3,6 +3,9 @@
 A fold that needs another's result, and what is computed from it for every element, cannot be cut
 into pieces: a row then has one block at most. Where rows are few, as the channels of a batch norm
 are, two kernels that read the same memory are many times faster than one.
+
+So it is with values that are found in one of many places, as the gradient of a pooling is: looking
+there takes registers and waits, which threads that fold a column have for few elements at a time.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.ir import Alloc, Buffer, For, Load, Seq, Stmt
+from ridgeline.loops.ir import Alloc, Buffer, For, Load, Op, Seq, Stmt
 from ridgeline.loops.lowered import Lowered
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _ROWS_OF_A_BLOCK = 256  # that lie side by side
 _SHORT = 1024  # elements of a row that one block reads in no time
+_MOST_GUARDED = 8  # loads behind tests that a fold of columns may have
 _HELD = 1 << 17  # elements of a row that a cluster of blocks keeps in registers
 
 
@@ -31,9 +35,11 @@ def reason_to_part(lowered: Lowered, gpu: GpuMachine) -> str:
     columns = prod(int(axis.extent) for axis in lowered.inner)
     if columns <= _SHORT or rows >= gpu.multiprocessors * _ROWS_OF_A_BLOCK:
         return ""
+    aside = _rows_lie_side_by_side(lowered)
+    if aside and _guarded_loads(lowered.body) > _MOST_GUARDED:
+        return "what is looked for in many places is better stored than looked for in a fold"
     if not _stages_depend(lowered.body):
         return ""
-    aside = _rows_lie_side_by_side(lowered)
     blocks = rows // _ROWS_OF_A_BLOCK if aside else rows
     kept = columns <= _HELD and not aside
     if blocks >= gpu.multiprocessors or kept:
@@ -60,6 +66,16 @@ def _loads(body: Stmt) -> Iterator[Load]:
         for expr in ir.subexpressions(*ir.expressions(statement)):
             if isinstance(expr, Load):
                 yield expr
+
+
+def _guarded_loads(body: Stmt) -> int:
+    """How many loads happen only where a test says so."""
+    found: set[Load] = set()
+    for statement in ir.statements(body):
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            if isinstance(expr, Op) and expr.name == "guarded":
+                found.update(e for e in ir.subexpressions(expr.args[1]) if isinstance(e, Load))
+    return len(found)
 
 
 def _stages_depend(body: Stmt) -> bool:

@@ -48,6 +48,7 @@ _JOINED_LANES = 4  # the same where pieces are joined
 _SHORT_COLUMNS = 16  # elements of a column that one thread folds without a loop
 _WAVES = 4  # blocks for each multiprocessor when a reduction is cut into pieces
 _COLUMN_WAVES = 8  # the same where rows lie side by side
+_MOST_PIECES = 512
 _COLUMN_TURNS = 16  # rounds of a thread there at least: a piece begins and ends with work too
 
 
@@ -200,7 +201,20 @@ def _pieces(blocks: int, most: int, gpu: GpuMachine, waves: int) -> int:
     """Into how many pieces to cut a reduction that gives too few blocks."""
     if blocks >= gpu.multiprocessors:
         return 1
-    return min(power_at_most(gpu.multiprocessors * waves // blocks), power_at_most(most), 512)
+    return min(power_at_most(gpu.multiprocessors * waves // blocks), power_at_most(most), _MOST_PIECES)
+
+
+def _even_pieces(blocks: int, rounds: int, gpu: GpuMachine) -> int:
+    """Into how many pieces to cut columns; of equal length, if that is possible with enough.
+
+    A piece that ends early is behind a test, where what a thread needs again and again, such as the
+    statistics of its channel, is found anew in every round.
+    """
+    if blocks >= gpu.multiprocessors:
+        return 1
+    most = min(gpu.multiprocessors * _COLUMN_WAVES // blocks, rounds // _COLUMN_TURNS, _MOST_PIECES)
+    even = next((n for n in range(most, most // 2, -1) if rounds % n == 0), 0)
+    return even or power_at_most(most)
 
 
 def _cut(draft: Draft, axis: str, pieces: int) -> bool:
@@ -306,7 +320,7 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     blocks = -(-count // threads)
     for axis in outer:
         blocks *= draft.length(axis) or 1
-    pieces = _pieces(blocks, depth // (helpers * _COLUMN_TURNS), gpu, _COLUMN_WAVES)
+    pieces = _even_pieces(blocks, depth // helpers, gpu)
     lanes = [lane] if lane else []
     cut = pieces > 1 and _attempt(draft, Partials(columns, pieces, (over,)))
     draft.do(Split(over, threads, "guard"), Split(columns, helpers, "guard"))
