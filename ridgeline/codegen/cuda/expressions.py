@@ -22,6 +22,7 @@ from ridgeline.loops.ranges import Simplifier
 _INDEX_OPS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "neg", "select"})
 # CUDA's own power is off by up to 4 ulp; of the others it has not all, and these are the same
 _EXPANDED = ("pow", "copysign", "signed", "fmod", *DOUBLE)
+_COSTLY = frozenset({"sqrt", "reciprocal", "div", "exp", "log", "tanh", "erf", "pow"})
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 
@@ -68,6 +69,7 @@ class Expressions:
         self._scopes: list[dict[Expr, str]] = [{}]
         self._fits: dict[Expr, bool] = {}
         self._short: dict[Expr, bool] = {}
+        self._safe: dict[Expr, bool] = {}
 
     def forget(self) -> None:
         """Begin a new statement: memory may have changed since the last one."""
@@ -117,8 +119,45 @@ class Expressions:
 
     def _operands(self, expr: Expr) -> tuple[Expr, ...]:
         if isinstance(expr, Op) and expr.name == "guarded":
-            return (expr.args[0], expr.args[2])  # the middle one only where the condition holds
+            condition, chosen, other = expr.args  # the middle one only where the condition holds
+            return (condition, other, *self._anyway(chosen))
         return ir.children(expr) if isinstance(expr, Op) else ()
+
+    def _anyway(self, expr: Expr) -> list[Expr]:
+        """Costly parts of an expression that have a value whether or not it is wanted.
+
+        Computed before the test they are shared by all that is behind one.
+        """
+        found, stack, seen = list[Expr](), [expr], set[Expr]()
+        while stack:
+            current = stack.pop()
+            if current in seen or not isinstance(current, Op):
+                continue
+            seen.add(current)
+            if current.name in _COSTLY and self._is_safe(current):
+                found.append(current)
+            else:
+                stack.extend(current.args)
+        return found
+
+    def _is_safe(self, expr: Expr) -> bool:
+        """True where all that is read for a value is there, whatever tests say."""
+        if expr not in self._safe:
+            loads = [e for e in ir.subexpressions(expr) if isinstance(e, Load)]
+            self._safe[expr] = all(map(self.is_inside, loads))
+        return self._safe[expr]
+
+    def is_inside(self, load: Load) -> bool:
+        """True for a load that is known to lie within its buffer."""
+        if any(isinstance(e, Load) for i in load.index for e in ir.subexpressions(i)):
+            return False
+        for size, place in zip(load.buffer.shape, load.index):
+            low, high = self._interval(place)
+            if not isinstance(size, Const) or low is None or high is None:
+                return False
+            if low < 0 or high >= int(size.value):
+                return False
+        return True
 
     def _known(self, expr: Expr) -> str | None:
         if isinstance(expr, Const):

@@ -104,8 +104,9 @@ DEVICE float rl_exp_near(float x) {
 }
 DEVICE float rl_tanh_near(float x) {
   const float size = fabsf(x), square = x * x;
+  const float grown = rl_exp2_near(size * 0x1.715476p+1f) + 1.0f;
   float inverse;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(rl_exp2_near(size * 0x1.715476p+1f) + 1.0f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(grown));
   float series = fmaf(square, -0x1.ba1ba2p-5f, 0x1.111112p-3f);
   series = fmaf(fmaf(series, square, -0x1.555556p-2f), square * x, x);
   return size < 0.25f ? series : copysignf(fmaf(inverse, -2.0f, 1.0f), x);

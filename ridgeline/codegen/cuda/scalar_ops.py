@@ -49,9 +49,7 @@ def rounded(value: str, dtype: DType) -> str:
     return f"rl_round_{dtype.name}({value})" if is_narrow_float(dtype) else value
 
 
-def scalar(
-    name: str, dtype: DType, operand: DType, args: list[str], near: bool = False
-) -> str:
+def scalar(name: str, dtype: DType, operand: DType, args: list[str], near: bool = False) -> str:
     """One operation; `operand` is the type of its (last) operand.
 
     `near` says that what is computed from it is rounded to 16 bits or fewer in the end.

@@ -123,7 +123,7 @@ class VectorLoops(Writes):
         kind = f"Pack<{memory_type(load.buffer.dtype)}, {length}>"
         name = self.lines.fresh("in")
         at = self._address(load.buffer, self._first(load.index, lane))
-        if () in needed:
+        if () in needed or self.values.is_inside(load):
             self.lines.line(f"const {kind} {name} = *(const {kind} *)({at});")
         else:
             cases = [" && ".join(map(self.values.value, guards)) for guards in needed]

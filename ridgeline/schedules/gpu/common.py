@@ -10,7 +10,7 @@ from ridgeline.loops.ir import Const, For, Kernel
 from ridgeline.loops.schedule import Bind, Fuse, Split, Step
 from ridgeline.schedules.accesses import accesses
 
-_ACCESS_BYTES = 16
+ACCESS_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ def vector_width(kernel: Kernel, axis: str, length: int | None) -> int:
     sizes = [a.buffer.dtype.itemsize for a in accesses(kernel) if a.stride(axis) == 1]
     if not sizes:
         return 1
-    width = _ACCESS_BYTES // max(min(sizes), 2 if max(sizes) > 1 else 1)
+    width = ACCESS_BYTES // max(min(sizes), 2 if max(sizes) > 1 else 1)
     while length % width:
         width //= 2
     return width

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ridgeline.loops import ir
+from ridgeline.loops.build import free_vars
+from ridgeline.loops.ir import Kernel, Load
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, SetKind, Split, Step
 from ridgeline.schedules.gpu.common import Draft, power_at_least, vector_width
@@ -10,6 +13,8 @@ from ridgeline.schedules.pointwise import collapse
 
 _THREADS = 256
 _VECTORS = 4  # of a thread, where there is work for all multiprocessors
+_MOST_LOADS = 8  # of a vector; more are enough to wait for, and take the registers of others
+_ROUNDS = 4  # of as many, where each meets the same columns and what belongs to them is kept
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -42,15 +47,35 @@ def spread_over_threads(draft: Draft, names: list[str], gpu: GpuMachine) -> None
     if not axes:
         draft.do(SetKind(lane, "vector"))
         return
+    columns = draft.length(axes[-1]) or 1
+    loads = _loads(draft.kernel, axes[0])
     axis = draft.fuse(axes)
     count = draft.length(axis) or 0
-    per_thread = _VECTORS if count >= _THREADS * _VECTORS * gpu.multiprocessors * 2 else 1
+    enough = _THREADS * _VECTORS * gpu.multiprocessors * 2
+    per_thread = _VECTORS if count >= enough and loads <= _MOST_LOADS else 1
     threads = min(_THREADS, power_at_least(count))
+    repeats = len(axes) > 1 and threads % columns == 0
+    if repeats and per_thread > 1 and count >= enough * _ROUNDS:
+        per_thread *= _ROUNDS
     draft.do(Split(axis, threads * per_thread, "branch"))
     piece, turns, thread = f"{axis}.1", f"{axis}.1.0", f"{axis}.1.1"
     draft.do(Split(piece, threads, "guard"), Reorder((thread, turns)))
+    if per_thread > _VECTORS:
+        draft.do(Split(turns, _VECTORS))
+        turns = f"{turns}.1"
     if lane:
         draft.do(SetKind(lane, "vector"))
     draft.do(SetKind(turns, "unroll"), Bind(thread, "thread"))
     if draft.has(f"{axis}.0"):
         draft.grid([f"{axis}.0"])
+
+
+def _loads(kernel: Kernel, axis: str) -> int:
+    """How many different elements are read for one that is written, of what an axis runs over."""
+    found = {
+        expr
+        for statement in ir.statements(kernel.body)
+        for expr in ir.subexpressions(*ir.expressions(statement))
+        if isinstance(expr, Load) and any(axis in free_vars(place) for place in expr.index)
+    }
+    return len(found)

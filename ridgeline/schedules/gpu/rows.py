@@ -7,6 +7,8 @@ lie side by side, the threads are rows. Few rows are cut into pieces that are jo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from ridgeline.loops import ir
@@ -30,7 +32,13 @@ from ridgeline.loops.schedule import (
 )
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.attempts import attempt
-from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most, vector_width
+from ridgeline.schedules.gpu.common import (
+    ACCESS_BYTES,
+    Draft,
+    power_at_least,
+    power_at_most,
+    vector_width,
+)
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.pointwise import spread_over_threads
 from ridgeline.schedules.pointwise import collapse
@@ -38,6 +46,7 @@ from ridgeline.schedules.pointwise import collapse
 _WARP = 32
 _BLOCK = 128  # threads of a block that holds several short rows
 _TURNS = 4  # vectors of a thread, so that several loads are in flight
+_MOST_TURNS = 16  # the same where an access is short
 _HELD_BYTES = 192  # registers that a thread may fill with its part of a row
 _SMALL_BLOCK = 256  # threads of a block of which several are at work, so that waits overlap
 _LARGE_BLOCK, _LARGE_TURNS = 1024, 8  # a row that one block holds does not need a cluster
@@ -119,7 +128,10 @@ def _unknown_lengths(draft: Draft, rows: list[str], inner: list[str]) -> None:
 
 def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: GpuMachine) -> None:
     last = inner[-1]
-    over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
+    width = vector_width(draft.kernel, last, draft.length(last))
+    if _scratch(draft) and not _row(draft, rows, inner, width).is_held(gpu):
+        _compute_again(draft)  # a row may be held without what is computed from it
+    over, lane = draft.vectors(last, width)
     columns = draft.fuse([*inner[:-1], *[over] * bool(over)]) if over or inner[:-1] else ""
     row = [draft.fuse(rows)] if rows else []
     if not columns:  # a row is one vector: a thread each
@@ -137,13 +149,12 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
         draft.do(Bind(f"{columns}.q", "thread"))
     else:
         pieces = 1
-    held = _held(draft.kernel, row[0]) if row and pieces == 1 else []
+    held = _held(draft.kernel, row) if row and pieces == 1 else []
     scratch = _scratch(draft)
-    scratch_bytes = sum(b.dtype.itemsize for b in scratch) * lanes
-    held_bytes = sum(size for _, size in held) * lanes
-    threads = _thread_count(count, scratch_bytes, held_bytes, gpu)
-    turns = -(-count // threads)
-    if held and not _fits(count, threads, held_bytes + scratch_bytes):
+    shape = _Row.of(count, lanes, held, scratch)
+    threads = shape.threads(gpu)
+    turns = shape.turns(threads)
+    if not shape.fits(threads):
         held = []
     streams = bool(row) and not held and not scratch and turns > _TURNS
     if streams:
@@ -177,31 +188,69 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
     draft.grid([*[f"{columns}.p"] * (pieces > 1), *row])
 
 
-def _thread_count(count: int, scratch: int, held: int, gpu: GpuMachine) -> int:
-    """Threads of a row of `count` vectors, given the bytes that each vector keeps in registers."""
-    if count <= _WARP:
-        return power_at_least(count)
-    threads = min(max(power_at_least(-(-count // _TURNS)), _WARP), gpu.block_threads)
-    most = gpu.block_threads if gpu.cluster == 1 else _MOST_IN_CLUSTER
-    kept = held + scratch
-    wanted = threads
-    while kept and wanted < most and not _fits(count, wanted, kept):
-        wanted *= 2
-    return wanted if not kept or _fits(count, wanted, kept) else gpu.block_threads
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row to its threads: how many accesses it is, and the bytes of each, read and kept."""
+
+    count: int
+    access: int
+    kept: int  # in registers
+
+    @staticmethod
+    def of(count: int, lanes: int, held: list[tuple[str, int]], scratch: list[Buffer]) -> _Row:
+        """A row of so many vectors, by the elements that threads keep."""
+        sizes = [size for _, size in held]
+        kept = sum(sizes) + sum(b.dtype.itemsize for b in scratch)
+        access = min(min(sizes, default=ACCESS_BYTES) * lanes, ACCESS_BYTES)
+        return _Row(count, access, kept * lanes)
+
+    def is_held(self, gpu: GpuMachine) -> bool:
+        """True when its threads keep all of it."""
+        return self.fits(self.threads(gpu))
+
+    def turns(self, threads: int) -> int:
+        """Accesses of a thread."""
+        return -(-self.count // threads)
+
+    def fits(self, threads: int) -> bool:
+        """True when the row stays in the registers of its threads."""
+        turns = self.turns(threads)
+        most = self._turns(_LARGE_TURNS if threads == _LARGE_BLOCK else _TURNS)
+        few = turns <= most or threads <= _SMALL_BLOCK
+        return turns * self.kept <= _HELD_BYTES and few
+
+    def threads(self, gpu: GpuMachine) -> int:
+        """The threads of the row: few, each with several accesses at once."""
+        if self.count <= _WARP:
+            return power_at_least(self.count)
+        turns = min(self._turns(_TURNS), _MOST_TURNS)
+        threads = min(max(power_at_least(self.turns(turns)), _WARP), gpu.block_threads)
+        if threads == _SMALL_BLOCK and self.kept and turns == _TURNS:
+            threads *= 2
+        most = gpu.block_threads if gpu.cluster == 1 else _MOST_IN_CLUSTER
+        wanted = threads
+        while self.kept and wanted < most and not self.fits(wanted):
+            wanted *= 2
+        return wanted if not self.kept or self.fits(wanted) else gpu.block_threads
+
+    def _turns(self, whole: int) -> int:
+        """As many bytes in short accesses as in so many whole ones."""
+        return whole * ACCESS_BYTES // self.access
 
 
-def _fits(count: int, threads: int, kept: int) -> bool:
-    """True when a row stays in the registers of its threads."""
-    turns = -(-count // threads)
-    few = turns <= (_LARGE_TURNS if threads == _LARGE_BLOCK else _TURNS)
-    return turns * kept <= _HELD_BYTES and (few or threads <= _SMALL_BLOCK)
+def _row(draft: Draft, rows: list[str], inner: list[str], width: int) -> _Row:
+    """A row before its loops are cut to vectors."""
+    count = prod(draft.length(axis) or 1 for axis in inner) // width
+    return _Row.of(count, width, _held(draft.kernel, rows), _scratch(draft))
 
 
 def _pieces(blocks: int, most: int, gpu: GpuMachine, waves: int) -> int:
     """Into how many pieces to cut a reduction that gives too few blocks."""
     if blocks >= gpu.multiprocessors:
         return 1
-    return min(power_at_most(gpu.multiprocessors * waves // blocks), power_at_most(most), _MOST_PIECES)
+    return min(
+        power_at_most(gpu.multiprocessors * waves // blocks), power_at_most(most), _MOST_PIECES
+    )
 
 
 def _even_pieces(blocks: int, rounds: int, gpu: GpuMachine) -> int:
@@ -230,7 +279,7 @@ def _attempt(draft: Draft, step: Step) -> bool:
     return True
 
 
-def _held(kernel: ir.Kernel, row: str) -> list[tuple[str, int]]:
+def _held(kernel: ir.Kernel, rows: Sequence[str]) -> list[tuple[str, int]]:
     """Parameters of a row that several of its stages read, with the size of an element.
 
     What all rows share, such as a weight, stays in the caches by itself.
@@ -241,7 +290,9 @@ def _held(kernel: ir.Kernel, row: str) -> list[tuple[str, int]]:
             continue
         for statement in ir.statements(stage):
             for expr in ir.subexpressions(*ir.expressions(statement)):
-                if isinstance(expr, Load) and any(row in free_vars(i) for i in expr.index):
+                if isinstance(expr, Load) and any(
+                    not free_vars(place).isdisjoint(rows) for place in expr.index
+                ):
                     stages.setdefault(expr.buffer, set()).add(number)
     written = {s.buffer.slot for s in ir.statements(kernel.body) if isinstance(s, Store)}
     return [
