@@ -1,7 +1,8 @@
 """Compare ridgeline with its peers on a GPU: `python -m benchmarks.gpu [NAMES…]`.
 
 Every candidate is checked against torch in float32 (eager), then all are timed in turn. The first
-call, which compiles, and the peak of device memory are reported too.
+call, which compiles, and the peak of device memory are reported too. What is bound by memory is also
+compared with copies of as many bytes, timed in the same rounds: the driver's and a plain kernel's.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.frameworks import jax_candidate, ridgeline_candidate, torch_candidate
+from benchmarks.gpu.frameworks import (
+    copy_candidates,
+    jax_candidate,
+    ridgeline_candidate,
+    torch_candidate,
+)
 from benchmarks.gpu.measure import Candidate, Timing, block, first
 from benchmarks.gpu.workloads import WORKLOADS, Workload
 
 OURS, TORCH, COMPILED, JAX = "ridgeline", "torch", "torch.compile", "jax"
+CANDIDATES = (OURS, TORCH, COMPILED, JAX)
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -67,6 +74,10 @@ def measure(workload: Workload, rounds: int, only: set[str]) -> dict[str, Timing
             ready[name] = made
         except Exception as error:  # a candidate that cannot do the work is reported, not fatal
             timing.error = f"{type(error).__name__}: {error}"[:200]
+    if ready and workload.bytes:
+        for name, make in copy_candidates(workload.bytes).items():
+            timings[name] = Timing()
+            ready[name], _ = first(make, timings[name])
     for _ in range(rounds if ready else 0):
         for name, made in ready.items():
             timings[name].rounds.append(block(made))
@@ -74,16 +85,18 @@ def measure(workload: Workload, rounds: int, only: set[str]) -> dict[str, Timing
 
 
 def row(workload: Workload, timings: dict[str, Timing]) -> str:
-    """One line of the table: milliseconds, our time over the best peer's, share of the limit."""
+    """One line of the table: milliseconds, our time over the best peer's, share of a copy."""
     ours = timings[OURS].median if OURS in timings else 0.0
-    peers = [t.median for name, t in timings.items() if name != OURS and t.median]
+    peers = [timings[name].median for name in CANDIDATES[1:] if name in timings]
+    peers = [seconds for seconds in peers if seconds]
     parts = [f"{workload.name:<20}"]
-    for name in (OURS, TORCH, COMPILED, JAX):
+    for name in CANDIDATES:
         timing = timings.get(name)
         parts.append(f"{timing.median * 1e3:>9.3f}" if timing and timing.median else f"{'–':>9}")
     parts.append(f"{ours / min(peers):>7.2f}" if ours and peers else f"{'–':>7}")
     if ours and workload.bytes:
-        parts.append(f"{workload.bytes / ours / 1e12:>6.2f} TB/s")
+        copied = min(t.median for name, t in timings.items() if name not in CANDIDATES)
+        parts.append(f"{workload.bytes / ours / 1e12:>6.2f} TB/s, {copied / ours:.0%} of a copy")
     elif ours and workload.flops:
         parts.append(f"{workload.flops / ours / 1e12:>6.0f} TFLOP/s")
     notes = [f"{name}: {t.error}" for name, t in timings.items() if t.error]

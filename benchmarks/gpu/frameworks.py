@@ -89,3 +89,27 @@ def jax_candidate(make: Callable[[Any], Function], inputs: Sequence[Any], dtype:
 def _flat(result: Any, as_array: Callable[[Any], Any]) -> list[Any]:
     parts = result if isinstance(result, tuple | list) else (result,)
     return [as_array(part) for part in parts]
+
+
+def copy_candidates(nbytes: float) -> dict[str, Callable[[], Candidate]]:
+    """Two ways to move as many bytes, half of them read and half written: the roof of a workload.
+
+    One is the driver's copy, the other a kernel that adds one to every element.
+    """
+    count = int(nbytes) // 8
+
+    def driver() -> Candidate:
+        import torch
+
+        source = torch.ones(count, dtype=torch.int32, device="cuda")
+        target = torch.empty_like(source)
+        return Candidate(lambda: target.copy_(source), torch.cuda.synchronize, lambda _: [])
+
+    def kernel() -> Candidate:
+        import ridgeline as rl
+
+        source = rl.ones(count, dtype=rl.int32, device="cuda")
+        run = rl.jit(lambda x: x + 1)
+        return Candidate(lambda: run(source), rl.cuda.synchronize, lambda _: [])
+
+    return {"copy": driver, "plain kernel": kernel}
