@@ -1,7 +1,7 @@
 """Compare ridgeline with its peers on a GPU: `python -m benchmarks.gpu [NAMES…]`.
 
 Every candidate is checked against torch in float32 (eager), then all are timed in turn. The first
-call, which compiles, and the peak of device memory are reported too. What is bound by memory is also
+call, which compiles, and the peak of device memory are reported too. What is bound by memory is
 compared with copies of as many bytes, timed in the same rounds: the driver's and a plain kernel's.
 """
 

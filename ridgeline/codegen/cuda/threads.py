@@ -31,7 +31,7 @@ from ridgeline.loops.ir import (
 
 _WARP = 32
 _MOST_THREADS = 1024
-_CLUSTER_BLOCK = 512  # threads of a block where a row takes several: leaves registers to hold it
+_CLUSTER_BLOCK = 256  # threads of a block where a row takes several: those of others run beside it
 
 
 class CodegenError(Exception):
