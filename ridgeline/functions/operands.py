@@ -233,10 +233,12 @@ def as_node(operand: Operand, dtype: DType) -> Node:
 
 
 def literal(value: Number | SizeExpr, dtype: DType) -> Node:
-    """A number as part of the structure; integers wrap round, as in torch."""
+    """A number as part of the structure; integers of up to 64 bits wrap round, as in torch."""
     if isinstance(value, SizeExpr):
         return constant(value, dtype)
     if dtype.is_integer and not isinstance(value, complex):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise DTypeError(f"{value} does not fit into {dtype.name}", help="make it a float")
         whole = int(value) & ((1 << dtype.bits) - 1)
         negative = dtype.kind == "int" and whole >> (dtype.bits - 1)
         return constant(whole - (1 << dtype.bits) if negative else whole, dtype)

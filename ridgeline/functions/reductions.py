@@ -21,7 +21,7 @@ from ridgeline.functions.operands import (
     stretch,
 )
 from ridgeline.functions.pointwise import abs, log1p
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr, product
 from ridgeline.ops.complex import imag, real
@@ -82,14 +82,14 @@ def prod(
 def mean(
     input: Node, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Node:
-    """The mean over some axes, or all."""
+    """The mean over some axes, or all; of narrow floats rounded once, after the division."""
     x = input if dtype is None else cast(input, dtype)
     require_float(x, "mean")
     axes = axes_of(dim, len(x.shape))
-    total = reduce(x, "sum", axes)
+    total = reduce(grown(x), "sum", axes)
     size = count(x.shape, axes)
     average = apply("div", total, full_like(total, size))
-    return keep(average, x.shape, axes, keepdim)
+    return keep(cast(average, x.dtype), x.shape, axes, keepdim)
 
 
 def _correction(unbiased: bool | None, correction: float | None) -> float:

@@ -33,6 +33,7 @@ class Entry:
     creation: bool  # it makes a new tensor, and takes device= and requires_grad=
     aliases: tuple[str, ...]
     namespace: str = ""  # the module that holds the function: "linalg", "fft", …; "" is the top
+    steps: Callable[..., Any] | None = None  # the steps of a view that its nodes do not tell
 
 
 TABLE: dict[str, Entry] = {}
@@ -48,6 +49,7 @@ def public(
     creation: bool = False,
     namespace: str = "",
     wide: bool = False,
+    steps: Callable[..., Any] | None = None,
 ) -> Callable[[Body], Body]:
     """Register a body under its own name (or `name`) and under `aliases`.
 
@@ -62,7 +64,7 @@ def public(
         key = f"{namespace}.{own}" if namespace else own if function else f"Tensor.{own}"
         TABLE[key] = Entry(
             own, body, function, method and not namespace, view, inplace, creation, aliases,
-            namespace,
+            namespace, steps,
         )  # fmt: skip
         return body
 
@@ -82,17 +84,16 @@ def widened(body: Body) -> Body:
         narrow = [v.dtype for v in given if isinstance(v, Node) and _is_narrow(v.dtype)]
         if not narrow or any(isinstance(v, DType) for v in given):  # a type asked for is kept
             return body(*args, **kwargs)
-        values = [_grown(v) for v in args]
-        named = {key: _grown(v) for key, v in kwargs.items()}
+        values = [grown(v) if isinstance(v, Node) else v for v in args]
+        named = {key: grown(v) if isinstance(v, Node) else v for key, v in kwargs.items()}
         return _rounded(body(*values, **named), narrow[0])
 
     return wide  # type: ignore[return-value]
 
 
-def _grown(value: Any) -> Any:
-    if isinstance(value, Node) and _is_narrow(value.dtype):
-        return cast(value, dtypes.float32)
-    return value
+def grown(value: Node) -> Node:
+    """Narrow floats as float32, other values as they are."""
+    return cast(value, dtypes.float32) if _is_narrow(value.dtype) else value
 
 
 def _rounded(result: Any, dtype: DType) -> Any:

@@ -7,65 +7,67 @@ from operator import index as index_of
 
 import numpy as np
 
-from ridgeline import dtypes
 from ridgeline.errors import AxisError, RidgelineError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices
 from ridgeline.functions.gathering import index_select
 from ridgeline.functions.movement import flip, repeat, transpose
 from ridgeline.functions.operands import axis_of
-from ridgeline.functions.places import as_index, flat, lined, number, ramp, to_axis
+from ridgeline.functions.places import as_index, flat, lined
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
-from ridgeline.ops import gather as rows, movement
-from ridgeline.ops.elementwise import add, apply, cast
-from ridgeline.tensors.cells import known
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import cast
+from ridgeline.ops.gather import GATHER
+from ridgeline.ops.movement import RESHAPE, ReshapeAttrs
+from ridgeline.tensors.cells import Step, apply_steps, known
+from ridgeline.tensors.strided import Strided, Windows
 
 
-@public(function=False)
-def unfold(input: Node, dimension: int, size: int, step: int) -> Node:
-    """Windows of `size` elements every `step` along an axis, as a new last axis."""
+def _unfolded(input: Node, dimension: int, size: int, step: int) -> tuple[Step, ...]:
     axis = axis_of(dimension, len(input.shape))
     source = lined(input)
     total = known(source.shape[axis])
     if not 0 <= size <= total or step <= 0:
         raise ShapeError(f"unfold: windows of {size} every {step} on an axis of size {total}")
-    shape = ((total - size) // step + 1, size)
-    start = apply("mul", ramp(shape, 0), number(shape, step, dtypes.int64))
-    picked = rows.gather(source, (add(start, ramp(shape, 1)),), (axis,))
-    rank = len(picked.shape)
-    moved = movement.permute(picked, (0, *range(2, rank), 1))
-    result = to_axis(moved, axis)
-    return result if input.shape else movement.reshape(result, (size,))
+    windows = Windows(axis, size, step, (total - size) // step + 1)
+    if input.shape:
+        return ((GATHER, windows),)
+    before, after = (RESHAPE, ReshapeAttrs((1,))), (RESHAPE, ReshapeAttrs((size,)))
+    return (before, (GATHER, windows), after)
 
 
-def _memory(size: Sequence[int], stride: Sequence[int], offset: int, total: int) -> Node:
-    """The places in memory of a strided view, checked."""
-    shape = tuple(int(s) for s in size)
+@public(function=False, view=True, steps=_unfolded)
+def unfold(input: Node, dimension: int, size: int, step: int) -> Node:
+    """Windows of `size` elements every `step` along an axis, as a new last axis."""
+    return apply_steps(input, _unfolded(input, dimension, size, step))
+
+
+def _strided(
+    input: Node, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> tuple[Step, ...]:
+    shape, offset = tuple(int(s) for s in size), storage_offset or 0
     if len(shape) != len(stride):
         raise ShapeError(f"as_strided: {len(shape)} sizes and {len(stride)} strides")
+    if offset < 0 or any(by < 0 for by in stride):
+        raise ShapeError(f"as_strided: strides {list(stride)} and offset {offset} below zero")
+    total = known(product(input.shape))
     reach = offset + sum((s - 1) * by for s, by in zip(shape, stride))
-    if 0 not in shape and not 0 <= reach < total:
+    if 0 not in shape and not reach < total:
         raise ShapeError(
             f"as_strided: sizes {list(shape)}, strides {list(stride)} and offset {offset} reach "
             f"beyond {total} elements"
         )
-    place = number(shape, offset, dtypes.int64)
-    for axis, by in enumerate(stride):
-        along = apply("mul", ramp(shape, axis), number(shape, int(by), dtypes.int64))
-        place = add(place, along)
-    return place
+    return ((GATHER, Strided(shape, tuple(int(by) for by in stride), offset)),)
 
 
-@public(view=True)
+@public(view=True, steps=_strided)
 def as_strided(
     input: Node, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Node:
-    """The elements at strided places of the flattened input (a copy)."""
-    total = known(product(input.shape))
-    place = _memory(size, stride, storage_offset or 0, total)
-    return rows.gather(flat(input), (place,), (0,))
+    """The elements at strided places of the input's memory."""
+    return apply_steps(input, _strided(input, size, stride, storage_offset))
 
 
 @public()
@@ -77,11 +79,10 @@ def as_strided_scatter(
     storage_offset: int | None = None,
 ) -> Node:
     """The input with the elements at strided places of its flattened form replaced."""
-    place = _memory(size, stride, storage_offset or 0, known(product(input.shape)))
-    if src.shape != place.shape:
-        raise ShapeError(f"as_strided_scatter needs {list(place.shape)}, got {list(src.shape)}")
-    written = rows.scatter(flat(input), cast(src, input.dtype), (place,), (0,))
-    return movement.reshape(written, input.shape)
+    view: Strided = _strided(input, size, stride, storage_offset)[0][1]
+    if src.shape != view.sizes:
+        raise ShapeError(f"as_strided_scatter needs {list(view.sizes)}, got {list(src.shape)}")
+    return view.written(input, cast(src, input.dtype))
 
 
 @public()

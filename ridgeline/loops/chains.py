@@ -175,7 +175,10 @@ class ChainLowering(GroupLowering):
                 if operand not in weights:
                     self._check_operand(operand)
         for first in early:
-            if prod(bounds(a.extent)[1] for a in _summed_axes(first)) > _MOST_SUMMED:
+            summed = _summed_axes(first)
+            if not summed:
+                raise NotFusable("a product that sums nothing gives no row to fold")
+            if prod(bounds(a.extent)[1] for a in summed) > _MOST_SUMMED:
                 raise NotFusable("a long contraction is better packed for all rows at once")
         for last, weight in zip(late, weights):
             values = prod(bounds(a.extent)[1] for a in _own_axes(last, weight))

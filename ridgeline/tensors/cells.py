@@ -1,7 +1,8 @@
 """Cells and views: what makes pure graph nodes look like memory that can be written to.
 
 A `Cell` holds the current value of one piece of memory as a node. A tensor is a handle on a cell
-plus a chain of view steps, each a movement op with its attributes. Reading applies the steps;
+plus a chain of view steps, each a movement op with its attributes, or a gather at regular places
+(`strided.py`). Reading applies the steps;
 writing runs them backwards, so that every other handle on the cell sees the new value.
 """
 
@@ -17,6 +18,7 @@ from ridgeline.graph.node import Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import constant, select
+from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.reinterpret import REINTERPRET, ReinterpretAttrs, reinterpret, seen_shape
 
@@ -99,8 +101,12 @@ def filled_leaf(type: TensorType, buffer: Buffer) -> Node:
 def apply_steps(value: Node, steps: Sequence[Step]) -> Node:
     """What a view shows of a cell's value."""
     for op, attrs in steps:
-        value = node(op, (value,), attrs)
+        value = _shown(value, op, attrs)
     return value
+
+
+def _shown(value: Node, op: Op, attrs: Any) -> Node:
+    return attrs.read(value) if op is GATHER else node(op, (value,), attrs)
 
 
 def steps_between(result: Node, source: Node) -> tuple[Step, ...] | None:
@@ -124,7 +130,7 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
     """The cell's new value when `value` is written through a view."""
     before = [base]
     for op, attrs in steps[:-1]:
-        before.append(node(op, (before[-1],), attrs))
+        before.append(_shown(before[-1], op, attrs))
     for under, (op, attrs) in zip(reversed(before), reversed(steps)):
         if op is RESHAPE:
             value = movement.reshape(value, under.shape)
@@ -135,9 +141,12 @@ def write_steps(base: Node, steps: Sequence[Step], value: Node) -> Node:
             value = _write_slice(under, attrs, value)
         elif op is REINTERPRET:
             value = reinterpret(value, attrs.source)
+        elif op is GATHER and not attrs.overlaps:
+            value = attrs.written(under, value)
         else:
+            what = "a view with overlaps" if op is GATHER else "an expanded view"
             raise RidgelineError(
-                "cannot write to an expanded view: several of its elements are one in memory",
+                f"cannot write to {what}: several of its elements are one in memory",
                 help="clone() the tensor before writing to it",
             )
     return value
@@ -202,6 +211,8 @@ def strides_of(shape: tuple[Size, ...], steps: Sequence[Step]) -> tuple[Size, ..
             if found is None:
                 return None
             shape, strides = seen_shape(shape, attrs), found
+        elif op is GATHER:
+            shape, strides = attrs.shape(shape), attrs.strides(strides)
         else:
             wide: list[Size] = [0] * len(attrs.shape)
             for size, stride, axis in zip(shape, strides, attrs.axes):

@@ -40,9 +40,9 @@ from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors import execute
 from ridgeline.tensors.arguments import SLIPS, check_sizes, explained
 from ridgeline.tensors.autocast import narrowed
-from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, steps_between, strides_of
+from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
 from ridgeline.tensors.modes import modes
-from ridgeline.tensors.tensor import Tensor, as_view, wrap
+from ridgeline.tensors.tensor import Tensor, as_view, seen_through, wrap
 from ridgeline.tensors.values import owned, read, write
 from ridgeline.tracing.guards import Lifted
 
@@ -311,6 +311,9 @@ def make_view(entry: Entry) -> Callable[..., Any]:
         values = [others.take(a) for a in args]
         named = {k: others.take(v) for k, v in _respelled(kwargs, names).items()}
         try:
+            if entry.steps is not None:
+                steps = entry.steps(base, *values, **named)
+                return seen_through(input, apply_steps(base, steps), steps)
             return viewed(input, base, body(base, *values, **named))
         except RidgelineError as error:
             raise annotated(error, name, [input, *others.tensors]) from None

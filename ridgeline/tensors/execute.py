@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence, Set
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ridgeline.errors import DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults, forget_lifted
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant
 from ridgeline.graph.origins import Origin, origins_of, user_frame
+from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
 from ridgeline.runtime.buffer import Buffer
@@ -32,6 +34,7 @@ from ridgeline.scalars import Array, cast
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Step, Track, filled_leaf, rare
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tiers import compute
+from ridgeline.tracing.guards import Lifted
 
 if TYPE_CHECKING:
     from ridgeline.tensors.tensor import Tensor
@@ -260,6 +263,8 @@ def _show(array: Array, steps: Sequence[Step]) -> Array:
             array = np.broadcast_to(array.reshape(lengths), attrs.shape)
         elif op is REINTERPRET:
             array = array.view(attrs.target.numpy)
+        elif op is GATHER:
+            array = attrs.shown(array)
         else:
             picks = []
             for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
@@ -426,7 +431,9 @@ def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
 def _nested(data: Any) -> Array:
     from ridgeline.tensors.tensor import Tensor
 
-    if isinstance(data, list | tuple) and _holds(data, Tensor):
+    if isinstance(data, Lifted) or (
+        isinstance(data, list | tuple) and _holds(data, Tensor | Lifted)
+    ):
         data = _as_lists(data)
     try:
         array = np.array(data)
@@ -441,7 +448,7 @@ def _nested(data: Any) -> Array:
     return array
 
 
-def _holds(data: Any, kind: type) -> bool:
+def _holds(data: Any, kind: type | UnionType) -> bool:
     return any(
         isinstance(item, kind) or (isinstance(item, list | tuple) and _holds(item, kind))
         for item in data
@@ -453,4 +460,6 @@ def _as_lists(data: Any) -> Any:
 
     if isinstance(data, Tensor):
         return data.tolist()
+    if isinstance(data, Lifted):
+        return float(data)
     return [_as_lists(item) for item in data] if isinstance(data, list | tuple) else data

@@ -10,7 +10,7 @@ from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
-from ridgeline.functions.operands import Operand, as_node
+from ridgeline.functions.operands import Operand, as_node, defaults, lift
 from ridgeline.graph.node import TensorType
 from ridgeline.graph.origins import here, stamp
 from ridgeline.runtime.spaces import check_device
@@ -19,6 +19,7 @@ from ridgeline.tensors import execute
 from ridgeline.tensors.cells import PLAIN, filled_leaf
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tracing.guards import Lifted
 
 T = TypeVar("T", bound=Tensor)
 
@@ -43,6 +44,8 @@ def tensor(
     if isinstance(data, Tensor):
         wanted = data.detach().to(dtype=dtype, device=place)
         made = wanted.clone() if wanted._cell is data._cell else wanted
+    elif isinstance(data, Lifted) and (dtype is None or dtype.kind == "float"):
+        made = wrap(lift(data, dtype or defaults.dtype), PLAIN).to(device=place)
     else:
         array, found = execute.array_from(data, dtype)
         traced = _traced_array(data, found)

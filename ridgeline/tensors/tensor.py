@@ -34,6 +34,7 @@ from ridgeline.tensors.cells import (
     LEAF,
     PLAIN,
     Cell,
+    Step,
     Track,
     filled_leaf,
     no_step,
@@ -360,6 +361,11 @@ def as_view(source: Tensor, base: Node, result: Node) -> Tensor:
     steps = steps_between(result, base)
     if steps is None:
         return wrap(result, result_mode(source._resolved()[1].mode))
+    return seen_through(source, result, steps)
+
+
+def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tensor:
+    """The view that some steps more show, as `result`."""
     track = source._track
     if source._resolved()[1].mode >= GRAPH:
         if not modes.gradients:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import copysign
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,6 +135,9 @@ class Lifted:
 
 
 def _same(a: Any, b: Any) -> bool:
+    """Equal, zeros by their sign as well; NaN is itself."""
+    if isinstance(a, float) and a == 0 and b == 0:
+        return copysign(1.0, a) == copysign(1.0, b)
     return bool(a == b) or (a != a and b != b)
 
 

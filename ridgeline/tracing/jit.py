@@ -17,9 +17,10 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import update_wrapper
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten
@@ -59,6 +60,7 @@ class JitFunction:
         dynamic: Dynamic = False,
         donate: Donate = False,
     ) -> None:
+        _require_returns(function)
         self.function, self._check = function, check
         self._dynamic, self._donate = dynamic, donate
         self._policy, self._donation = Policy(function, dynamic), Donation(function, donate)
@@ -93,13 +95,17 @@ class JitFunction:
             return checked_call(self.function, trace, leaves, args, kwargs)
         return trace.replay(leaves)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has the function, and traces of its own."""
+        return JitFunction, (self.function, self._check, self._dynamic, self._donate)
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """As a method: a jitted function bound to its instance."""
         if instance is None:
             return self
         name = JITTED + self.function.__name__
         bound = vars(instance).get(name) if hasattr(instance, "__dict__") else None
-        if bound is None:
+        if bound is None or bound.function.__self__ is not instance:  # it came with a copy
             function = self.function.__get__(instance, owner)
             bound = JitFunction(function, self._check, self._dynamic, self._donate)
             if hasattr(instance, "__dict__"):
@@ -291,6 +297,25 @@ class JitFunction:
         with self._lock:
             self._traces.clear()
             self._templates.clear()
+
+
+_LATER = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)
+
+
+def _require_returns(function: Any) -> None:
+    """Refuse what runs after the call that made it, when there is nothing left to capture."""
+    if not callable(function):
+        raise ArgumentError(f"jit needs a function, not {function!r:.60}")
+    if (
+        isgeneratorfunction(function)
+        or iscoroutinefunction(function)
+        or isasyncgenfunction(function)
+    ):
+        raise ArgumentError(
+            f"jit: {function.__qualname__} is a generator or a coroutine: its body runs after the "
+            "call",
+            help="jit a plain function that returns its results, for instance in a list",
+        )
 
 
 def compiled(trace: Trace) -> Program:

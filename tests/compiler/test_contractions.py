@@ -252,3 +252,17 @@ def test_strips_that_no_cache_holds_are_packed_in_pieces(
     np.testing.assert_array_equal(result, wanted)
     slot = next(i for i, node in enumerate(compiled.group.loops.slots) if node not in order)
     np.testing.assert_array_equal(native[slot], wanted)
+
+
+@pytest.mark.parametrize(
+    "equation", ["dc,bae,e,bdc->a", "ab,c,abc->c", "i,j,ijk,k->ij", "abc,d,abcd->ab", "a,b,c->abc"]
+)
+def test_products_that_sum_nothing_among_others(equation: str) -> None:
+    """An outer product in a row of contractions gives no row of its own to fold."""
+    sizes = dict(zip("abcdeijk", (3, 4, 5, 2, 6, 3, 4, 5)))
+    rng = np.random.default_rng(0)
+    operands = equation.split("->")[0].split(",")
+    arrays = [rng.integers(-3, 4, [sizes[c] for c in o]).astype(np.float32) for o in operands]
+    with rl.config.override(tier="compiled"):
+        found = rl.einsum(equation, *[rl.tensor(a) for a in arrays]).numpy()
+    np.testing.assert_array_equal(found, np.einsum(equation, *arrays))

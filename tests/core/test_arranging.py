@@ -76,6 +76,28 @@ def test_strides_are_those_of_memory() -> None:
         x.as_strided((4, 4), (4, 1))
 
 
+def test_windows_and_strided_views_show_the_memory_they_are_made_of() -> None:
+    x = rl.arange(24).reshape(4, 6)
+    windows, strided = x[1:].unfold(1, 2, 3), x.as_strided((3, 2), (7, 3), 1)
+    x.add_(100)
+    assert windows.tolist() == (x[1:].unfold(1, 2, 3) * 1).tolist()
+    assert windows.tolist()[0] == [[106, 107], [109, 110]]
+    assert strided.tolist() == [[101, 104], [108, 111], [115, 118]]
+    windows[0, 1].zero_()
+    strided.mul_(-1)
+    assert x[1].tolist() == [106, 107, -108, 0, 0, -111]
+    assert strided.stride() == (7, 3) and windows.stride() == (6, 3, 1)
+    assert np.shares_memory(strided.numpy(), x.numpy())
+
+
+def test_gradients_through_windows_that_are_written() -> None:
+    x = rl.arange(6).float().requires_grad_()
+    y = x * 2
+    y.unfold(0, 2, 3).mul_(5)
+    (y.as_strided((2, 2), (2, 1)) * rl.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [10, 20, 6, 40, 0, 0]
+
+
 def test_embedding_shortens_its_table_in_place() -> None:
     table = rl.tensor([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
     found = rl.nn.functional.embedding(rl.tensor([0, 1]), table, max_norm=1.0)

@@ -204,6 +204,25 @@ def _total(shape: list[int]) -> int:
     return total
 
 
+def products(m: Maker) -> Statement | None:
+    """Three operands: a variable, a vector along one of its axes or beside them, itself again."""
+    a = m.pick(lambda v: 1 <= v.rank <= 3 and _numeric(v) and 0 < v.size <= 300)
+    if a is None:
+        return None
+    axes = "abc"[: a.rank]
+    extra = m.rng.choice((*axes, "z"))
+    length = a.shape[axes.index(extra)] if extra in axes else 3
+    vector = f"(rl.arange({length}, device=D) % 3 - 1).to({a.name}.dtype)"
+    if a.dtype == "uint8":
+        vector = f"(rl.arange({length}, device=D) % 3).to(rl.uint8)"
+    kept = "".join(m.rng.sample(axes + "z" * (extra == "z"), m.rng.randint(0, a.rank)))
+    again = m.rng.choice((axes, axes[::-1]))
+    turned = a.name if again == axes else f"{a.name}.permute({list(reversed(range(a.rank)))})"
+    equation = f"'{axes},{extra},{again}->{kept}'"
+    text = m.bounded(f"rl.einsum({equation}, {a.name}, {vector}, {turned})")
+    return m.let(text, portable=a.floating)  # torch sums an axis of one operand in int64
+
+
 def draw(m: Maker) -> Statement | None:
     shape = [m.rng.choice((1, 3, 5, 8)) for _ in range(m.rng.randint(1, 3))]
     forms = [
@@ -234,7 +253,7 @@ def overwrite(m: Maker) -> Statement | None:
 
 _OWN = {
     unary: 6, binary: 8, choose: 2, convert: 3, reduce: 8, place_of: 2, scan: 3, sort: 3,
-    product: 5, pairs: 2, draw: 2, overwrite: 2,
+    product: 5, products: 2, pairs: 2, draw: 2, overwrite: 2,
 }  # fmt: skip
 _ALL = {**COMMON, **LAYERS, **ORDERS, **RARE, **_OWN}
 MAKERS = ([*_ALL], [*_ALL.values()])

@@ -8,6 +8,7 @@ returned and given once more after all calls.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,6 +19,7 @@ import numpy as np
 import ridgeline as rl
 from ridgeline.graph import interpreter
 from ridgeline.graph.node import Node
+from ridgeline.runtime.cpu import executor
 from ridgeline.tracing import trace
 from tests.fuzz.program import Array, Program, settings
 
@@ -85,6 +87,7 @@ def _run(
         rl.manual_seed(program.seed)
         given = [_widened(array, wide) for array in program.values(inputs)]
         arguments = [rl.tensor(array, device=place) for array in given]
+        _spoil_scratch()
         returned = runner(*arguments)
         seen: list[Any] = [None] * len(arguments) if given_away else arguments
         outcome = _outcome(returned, [*seen, *outside])
@@ -92,6 +95,11 @@ def _run(
         held.append((returned, seen))
     later = [_outcome(*pair) for pair in held]
     return [[*outcome, *same] for outcome, same in zip(outcomes, later)]
+
+
+def _spoil_scratch() -> None:
+    """Fill what kernels use between them with numbers that are no index and no likely value."""
+    ctypes.memset(executor._scratch.address, 0x7F, executor.SCRATCH_BYTES)
 
 
 def _widened(array: Array, wide: bool) -> Array:

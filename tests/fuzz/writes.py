@@ -22,6 +22,10 @@ def view_of(m: Maker, a: Var) -> str:
         order = m.rng.sample(range(a.rank), a.rank)
         a = replace(a, shape=tuple(a.shape[i] for i in order))
         text += f".permute({order})"
+    if m.rng.random() < 0.15:
+        axis = m.rng.randrange(a.rank)
+        size = m.rng.randint(1, a.shape[axis])
+        return f"{text}.unfold({axis}, {size}, {size + m.rng.randint(0, 1)})"
     return f"{text}[{subscript(m, a) if m.rng.random() < 0.8 else '...'}]"
 
 

@@ -406,24 +406,27 @@ class KernelEmitter(MemoryEmitter):
 
     # ---- expressions --------------------------------------------------------------------------
 
-    def value(self, expr: Expr) -> Value:
-        """The value of an expression, reusing what was computed before."""
-        stack: list[tuple[Expr, Expr | None]] = [(expr, None)]
+    def value(self, expr: Expr, guard: Expr | None = None) -> Value:
+        """The value of an expression, reusing what was computed before.
+
+        Where `guard` does not hold nothing is read, and the value does not matter.
+        """
+        stack: list[tuple[Expr, Expr | None]] = [(expr, guard)]
         while stack:
-            current, guard = stack[-1]
-            if self._known(current, guard) is not None:
+            current, under = stack[-1]
+            if self._known(current, under) is not None:
                 stack.pop()
                 continue
-            needed = self._operands(current, guard)
+            needed = self._operands(current, under)
             missing = [n for n in needed if self._known(*n) is None]
             if missing:
                 stack.extend(missing)
                 continue
             stack.pop()
             operands = [self._known(*n) for n in needed]
-            made = self._compute(current, guard, [o for o in operands if o is not None])
-            self._remember(current, guard, made)
-        found = self._known(expr, None)
+            made = self._compute(current, under, [o for o in operands if o is not None])
+            self._remember(current, under, made)
+        found = self._known(expr, guard)
         assert found is not None
         return found
 
@@ -514,7 +517,7 @@ class KernelEmitter(MemoryEmitter):
                     computed = value if computed is None else self.both(computed, value)
                 else:
                     lanes = known if lanes is None else tuple(map(all, zip(lanes, known)))
-        return Guard(lanes, shared, computed)
+        return Guard(lanes, shared, computed, guard)
 
 
 def _conjuncts(guard: Expr) -> list[Expr]:

@@ -29,11 +29,15 @@ from ridgeline.loops.ir import Buffer, Const, Expr, Var
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """When a load may happen: in known lanes, under one condition for all, or under a mask."""
+    """When a load may happen: in known lanes, under one condition for all, or under a mask.
+
+    `condition` is all of it: what the address is computed from is loaded under it too.
+    """
 
     lanes: tuple[bool, ...] | None = None
     shared: Value | None = None
     computed: Value | None = None
+    condition: Expr | None = None
 
 
 class MemoryEmitter(ScalarEmitter):
@@ -48,7 +52,7 @@ class MemoryEmitter(ScalarEmitter):
     lane_bits: tuple[bool, ...] | None
     streams = False  # whether a store has gone past the caches
 
-    def value(self, expr: Expr) -> Value:
+    def value(self, expr: Expr, guard: Expr | None = None) -> Value:
         """The value of an expression in the current scope."""
         raise NotImplementedError
 
@@ -129,17 +133,19 @@ class MemoryEmitter(ScalarEmitter):
             stride = mul(stride, sizes[place])
         return list(pairs.items()), 0, lanes
 
-    def _offset(self, pairs: list[tuple[Expr, Expr]], base: Value, kind: str) -> Value:
+    def _offset(
+        self, pairs: list[tuple[Expr, Expr]], base: Value, kind: str, guard: Expr | None
+    ) -> Value:
         """`base` plus the scaled atoms, added outermost first so that each scope adds its own."""
         pointer = base
-        for step in sorted((self._scaled(*pair) for pair in pairs), key=lambda v: v.depth):
+        for step in sorted((self._scaled(*pair, guard) for pair in pairs), key=lambda v: v.depth):
             whole = "ptr" if pointer.lanes == 1 else f"<{pointer.lanes} x ptr>"
             text = f"getelementptr inbounds {kind}, {whole} {pointer.name}, {step.type} {step.name}"
             pointer = self._once(text, dtypes.uint64, pointer, step)
         return pointer
 
-    def _scaled(self, atom: Expr, stride: Expr) -> Value:
-        a, s = self.value(atom), self.value(stride)
+    def _scaled(self, atom: Expr, stride: Expr, guard: Expr | None) -> Value:
+        a, s = self.value(atom, guard), self.value(stride)
         if s.name == "1":
             return a
         a, s = self.matched(a, s)
@@ -154,12 +160,12 @@ class MemoryEmitter(ScalarEmitter):
         return found
 
     def _address(
-        self, buffer: Buffer, index: tuple[Expr, ...]
+        self, buffer: Buffer, index: tuple[Expr, ...], guard: Expr | None = None
     ) -> tuple[Value, int, Offsets | None]:
         """Pointer, constant offset, and elements added per lane (None: a pointer per lane)."""
         pairs, constant, lanes = self._terms(buffer, index)
         base = self.pointers[buffer.name]
-        return self._offset(pairs, base, self.storage(buffer)), constant, lanes
+        return self._offset(pairs, base, self.storage(buffer), guard), constant, lanes
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...]) -> Value:
         """The address of one element, outside vector loops."""
@@ -211,7 +217,7 @@ class MemoryEmitter(ScalarEmitter):
         self, buffer: Buffer, index: tuple[Expr, ...], guard: Guard, floor: int, fixed: bool
     ) -> Value:
         """One element per lane; `floor` is the outermost scope a load may stand in."""
-        pointer, constant, lanes = self._address(buffer, index)
+        pointer, constant, lanes = self._address(buffer, index, guard.condition)
         kind = self.storage(buffer)
         anchor = Value("", dtypes.int64, 1, floor, not fixed)
         if lanes is not None:

@@ -1,0 +1,646 @@
+"""More of what goes wrong under other compilers: Python around tensors, aliases, random numbers.
+
+Each test says whose users met the pitfall; here the result is right, or refused with a message.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+import functools
+import math
+import threading
+from collections.abc import Iterator
+from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn, optim
+from ridgeline.tensors.execute import CaptureError, LeakError
+
+
+@pytest.fixture(autouse=True)
+def _interpreted() -> Iterator[None]:
+    """Tiny programs: the interpreter gives the same answers sooner."""
+    before, rl.config.tier = rl.config.tier, "interpreter"
+    yield
+    rl.config.tier = before
+
+
+def values(tensor: Any) -> Any:
+    return tensor.tolist()
+
+
+# ---- arguments ----------------------------------------------------------------------------------
+
+
+def test_equal_numbers_of_different_types() -> None:
+    """JAX, torch: True, 1 and 1.0 are equal and hash alike, yet mean different programs."""
+    f = rl.jit(lambda x, k: x * k)
+    x = rl.tensor([1, 2], dtype=rl.int8)
+    got = [f(x, k) for k in (True, 1, 1.0, True, 1.0, 1)]
+    names = [r.dtype.name for r in got]
+    assert names == ["int8", "int8", "float32", "int8", "float32", "int8"]
+
+
+def test_the_sign_of_zero_in_an_argument() -> None:
+    """-0.0 equals 0.0, and a cache by value confuses them."""
+    f = rl.jit(lambda x, k: rl.copysign(x, rl.tensor(k)))
+    x = rl.ones(1)
+    assert [f(x, k).item() for k in (0.0, -0.0, 0.0)] == [1, -1, 1]
+    g = rl.jit(lambda x, k: x * k)
+    assert [math.copysign(1, g(x, k).item()) for k in (0.0, -0.0, 0.0)] == [1, -1, 1]
+
+
+def test_a_float_argument_as_a_tensor() -> None:
+    """A learning rate made a tensor is an input; in a list it is part of the trace."""
+    f = rl.jit(lambda x, k: x * rl.tensor(k) + rl.tensor([k, 2 * k]))
+    assert [f(rl.ones(2), k).tolist() for k in (1.0, 0.5, 2.5)] == [[2, 3], [1, 1.5], [5, 7.5]]
+    g = rl.jit(lambda x, k: x * rl.tensor(k, dtype=rl.float64))
+    assert [g(rl.ones(1), k).item() for k in (1.0, 0.5, 2.5, 0.25)] == [1, 0.5, 2.5, 0.25]
+    assert g.traces <= 2
+
+
+def test_an_array_of_numpy_whose_elements_change() -> None:
+    """JAX: a NumPy array is an argument by value; torch.compile: it may be burnt in."""
+    f = rl.jit(lambda x, a: x + rl.tensor(a))
+    a = np.zeros(2, np.float32)
+    assert values(f(rl.ones(2), a)) == [1, 1]
+    a[:] = 5
+    assert values(f(rl.ones(2), a)) == [6, 6]
+
+
+def test_scalars_of_numpy() -> None:
+    f = rl.jit(lambda x, k: x * k)
+    for k in (np.float32(2), np.int64(3), np.float64(0.5), np.float32(4)):
+        assert values(f(rl.ones(2), k)) == [float(k)] * 2
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def test_enums_types_slices_and_strings() -> None:
+    """torch.compile: unusual static arguments broke guards."""
+
+    @rl.jit
+    def f(x: rl.Tensor, how: Any) -> rl.Tensor:
+        if isinstance(how, Colour):
+            return x + how.value
+        if isinstance(how, slice):
+            return x[how]
+        if isinstance(how, str):
+            return x * len(how)
+        return x.to(how)
+
+    x = rl.arange(4)
+    for _ in range(2):
+        assert values(f(x, Colour.RED)) == [1, 2, 3, 4]
+        assert values(f(x, Colour.BLUE)) == [2, 3, 4, 5]
+        assert values(f(x, slice(1, 3))) == [1, 2]
+        assert values(f(x, slice(0, 4, 2))) == [0, 2]
+        assert values(f(x, "abc")) == [0, 3, 6, 9]
+        assert f(x, rl.float64).dtype is rl.float64
+
+
+def test_an_argument_that_is_an_object_whose_attribute_changes() -> None:
+    """TensorFlow #31362: the object's value at the first call stays."""
+    f = rl.jit(lambda x, o: x * o.scale)
+    box = SimpleNamespace(scale=2)
+    assert values(f(rl.ones(2), box)) == [2, 2]
+    box.scale = 3
+    assert values(f(rl.ones(2), box)) == [3, 3]
+
+
+def test_any_number_of_arguments() -> None:
+    f = rl.jit(lambda *xs, **named: sum(xs) + sum(named.values()))
+    one = rl.ones(2)
+    assert values(f(one)) == [1, 1]
+    assert values(f(one, one, k=one)) == [3, 3]
+    assert values(f(one, k=one, j=one * 5)) == [7, 7]
+    assert values(f(one, j=one * 5, k=one)) == [7, 7]
+
+
+def test_none_and_a_tensor_for_one_argument() -> None:
+    f = rl.jit(lambda x, mask=None: x if mask is None else x * mask)
+    assert values(f(rl.ones(2))) == [1, 1]
+    assert values(f(rl.ones(2), rl.zeros(2))) == [0, 0]
+    assert values(f(rl.ones(2), mask=None)) == [1, 1]
+
+
+def test_a_float_that_becomes_a_size() -> None:
+    """A float argument is an input; where Python needs its value it is part of the signature."""
+    f = rl.jit(lambda x, ratio: x[: int(len(x) * ratio)])
+    x = rl.arange(10)
+    assert [f(x, r).shape[0] for r in (0.5, 0.3, 0.5, 1.0)] == [5, 3, 5, 10]
+
+
+def test_a_number_too_large_for_its_type() -> None:
+    """JAX: OverflowError far from the line; others wrap silently."""
+    f = rl.jit(lambda x, k: x + k)
+    for call in (f, f.function):
+        with pytest.raises(rl.RidgelineError, match="does not fit into int64"):
+            call(rl.ones(2, dtype=rl.int64), 2**70)
+    assert values(f(rl.ones(1, dtype=rl.int64), 2**62)) == [2**62 + 1]
+
+
+def test_fractions_and_sets_are_static() -> None:
+    f = rl.jit(lambda x, k: x * float(k))
+    assert values(f(rl.ones(1), Fraction(1, 2))) == [0.5]
+    assert values(f(rl.ones(1), Fraction(1, 4))) == [0.25]
+    g = rl.jit(lambda x, keys: x * len(keys))
+    assert values(g(rl.ones(1), frozenset("ab"))) == [2]
+    assert values(g(rl.ones(1), frozenset("abc"))) == [3]
+
+
+# ---- Python around tensors ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x if x.sum() else -x,
+        lambda x: x if not x.any() else -x,
+        lambda x: x[: x.sum().long()],
+        lambda x: [x * i for i in range(x.sum().long())],
+        lambda x: max([x.sum(), x.mean()]),
+        lambda x: sorted([x.sum(), x.mean()])[0],
+        lambda x: float(x.sum()) * x,
+        lambda x: x * int(x.sum()),
+        lambda x: rl.zeros(int(x.max())),
+        lambda x: np.asarray(x).sum() * x,
+        lambda x: x * math.exp(x.sum()),
+        lambda x: x.tolist(),
+        lambda x: x[x > 0],
+    ],
+)
+def test_python_that_needs_a_value_is_refused_on_its_line(body: Any) -> None:
+    """JAX: ConcretizationTypeError; tinygrad, torch.compile: frozen or a graph break."""
+    with pytest.raises(CaptureError) as caught:
+        rl.jit(body)(rl.ones(3))
+    assert "test_jit_pitfalls_python.py" in str(caught.value)
+
+
+def test_what_python_may_ask_without_values() -> None:
+    @rl.jit
+    def f(x: rl.Tensor) -> rl.Tensor:
+        assert x is not None and x.ndim == 2 and len(x) == 2
+        rows = [row * i for i, row in enumerate(x)]
+        return sum(rows) * x.shape[-1] if x.dtype is rl.float32 else x
+
+    assert values(f(rl.ones(2, 3))) == [3, 3, 3]
+
+
+def test_an_index_that_is_a_tensor() -> None:
+    """tinygrad, torch.compile: the first index is burnt in."""
+    f = rl.jit(lambda x, i: x[i])
+    x = rl.arange(5) * 10
+    assert [f(x, rl.tensor(i)).item() for i in (0, 3, -1)] == [0, 30, 40]
+
+
+def test_recursion_by_the_functions_own_name() -> None:
+    @rl.jit
+    def power(x: rl.Tensor, n: int) -> rl.Tensor:
+        return x if n == 1 else power(x, n - 1) * x
+
+    assert values(power(rl.full((2,), 2.0), 5)) == [32, 32]
+    assert values(power(rl.full((2,), 3.0), 2)) == [9, 9]
+
+
+def test_mutual_recursion() -> None:
+    @rl.jit
+    def even(x: rl.Tensor, n: int) -> rl.Tensor:
+        return x if n == 0 else odd(x + 1, n - 1)
+
+    @rl.jit
+    def odd(x: rl.Tensor, n: int) -> rl.Tensor:
+        return x * 10 if n == 0 else even(x * 2, n - 1)
+
+    for _ in range(2):
+        assert values(even(rl.ones(1), 4)) == [10]
+        assert values(odd(rl.ones(1), 2)) == [30]
+
+
+def test_a_deep_chain() -> None:
+    """RecursionError in tracers that walk graphs recursively."""
+
+    def chain(x: rl.Tensor) -> rl.Tensor:
+        for i in range(5000):
+            x = x + 1 if i % 2 else x - 0.5
+        return x
+
+    assert rl.jit(chain)(rl.zeros(2)).tolist() == [1250, 1250]
+
+
+def test_lambdas_made_in_a_loop() -> None:
+    functions = [rl.jit(lambda x, k=k: x * k) for k in range(3)]
+    late = [rl.jit(lambda x: x * k) for k in range(3)]  # noqa: B023
+    assert [f(rl.ones(1)).item() for f in functions] == [0, 1, 2]
+    assert [f(rl.ones(1)).item() for f in late] == [2, 2, 2]
+
+
+class Settings:
+    scale = 2
+
+    @property
+    def doubled(self) -> int:
+        return 2 * self.scale
+
+
+SETTINGS = Settings()
+
+
+def test_a_class_attribute_and_a_property() -> None:
+    """torch.compile: guards on instances miss their class."""
+    f = rl.jit(lambda x: x * SETTINGS.doubled)
+    try:
+        assert f(rl.ones(1)).item() == 4
+        Settings.scale = 5
+        assert f(rl.ones(1)).item() == 10
+        SETTINGS.scale = 1  # type: ignore[misc]
+        assert f(rl.ones(1)).item() == 2
+    finally:
+        Settings.scale = 2
+        SETTINGS.__dict__.pop("scale", None)
+
+
+def test_a_nested_container_of_the_closure() -> None:
+    state = {"a": [1, {"b": 2}]}
+    f = rl.jit(lambda x: x * state["a"][1]["b"])  # type: ignore[index]
+    assert f(rl.ones(1)).item() == 2
+    state["a"][1]["b"] = 7  # type: ignore[index]
+    assert f(rl.ones(1)).item() == 7
+
+
+def test_a_cache_of_a_helper_does_not_leak() -> None:
+    """JAX: lru_cache around a helper keeps a tracer (UnexpectedTracerError)."""
+
+    @functools.lru_cache
+    def table(n: int) -> rl.Tensor:
+        return rl.arange(n) * 2
+
+    f = rl.jit(lambda x: x + table(3))
+    try:
+        first = values(f(rl.ones(3)))
+        assert first == [1, 3, 5]
+        assert values(f(rl.ones(3))) == first
+        assert values(table(3)) == [0, 2, 4]
+    except (LeakError, CaptureError) as error:
+        assert "jit" in str(error)  # refused, with a message
+
+
+def test_a_generator_function_is_refused() -> None:
+    def rows(x: rl.Tensor) -> Iterator[rl.Tensor]:
+        yield x
+        yield x + 1
+
+    with pytest.raises(rl.RidgelineError, match="runs after the call"):
+        rl.jit(rows)
+
+
+def test_a_coroutine_is_refused() -> None:
+    async def later(x: rl.Tensor) -> rl.Tensor:
+        return x + 1
+
+    with pytest.raises(rl.RidgelineError, match="runs after the call"):
+        rl.jit(later)
+    with pytest.raises(rl.RidgelineError, match="needs a function"):
+        rl.jit(3)
+
+
+def test_an_error_that_the_function_handles() -> None:
+    @rl.jit
+    def f(x: rl.Tensor) -> rl.Tensor:
+        try:
+            return x @ rl.ones(7)
+        except rl.RidgelineError:
+            return x * 2
+
+    assert values(f(rl.ones(3))) == [2, 2, 2]
+    assert values(f(rl.full((3,), 2.0))) == [4, 4, 4]
+
+
+# ---- results and aliases ------------------------------------------------------------------------
+
+
+def test_a_result_that_depends_on_nothing() -> None:
+    """A constant result must be fresh memory in every call."""
+    f = rl.jit(lambda: rl.zeros(2))
+    first = f()
+    first.add_(5)
+    assert values(f()) == [0, 0] and values(first) == [5, 5]
+
+
+def test_one_tensor_twice_in_the_result() -> None:
+    def f(x: rl.Tensor) -> tuple[rl.Tensor, rl.Tensor]:
+        y = x + 1
+        return y, y
+
+    for call in (f, rl.jit(f), rl.jit(f)):
+        a, b = call(rl.zeros(1))
+        a.add_(1)
+        assert b.item() == 2
+
+
+def test_a_result_that_is_a_view_of_an_argument() -> None:
+    """torch.compile, functionalisation: the alias is lost, or the base is not written."""
+    f = rl.jit(lambda x: x[1:].unsqueeze(0))
+    for _ in range(2):
+        x = rl.zeros(3)
+        f(x).add_(2)
+        assert values(x) == [0, 2, 2]
+
+
+def test_a_result_that_is_the_tensor_from_outside() -> None:
+    kept = rl.zeros(2)
+    f = rl.jit(lambda: kept)
+    f().add_(1)
+    f().add_(1)
+    assert values(kept) == [2, 2]
+
+
+def test_arguments_that_overlap() -> None:
+    """torch.compile: overlapping views of one base, one of them written."""
+
+    def f(a: rl.Tensor, b: rl.Tensor) -> rl.Tensor:
+        a.add_(1)
+        return b * 10
+
+    jitted = rl.jit(f)
+    for _ in range(2):
+        base = rl.zeros(4)
+        assert values(jitted(base[:3], base[1:])) == [10, 10, 0]
+        assert values(base) == [1, 1, 1, 0]
+        assert values(jitted(rl.zeros(3), rl.zeros(3))) == [0, 0, 0]
+
+
+def test_an_argument_that_is_also_the_closures() -> None:
+    kept = rl.zeros(2)
+
+    def f(x: rl.Tensor) -> rl.Tensor:
+        x.add_(1)
+        return kept * 10
+
+    jitted = rl.jit(f)
+    assert values(jitted(rl.zeros(2))) == [0, 0]
+    assert values(jitted(kept)) == [10, 10]
+    assert values(jitted(kept)) == [20, 20]
+    assert values(jitted(rl.zeros(2))) == [20, 20]
+
+
+def test_a_view_of_the_closures_tensor_as_an_argument() -> None:
+    kept = rl.zeros(3)
+
+    def f(x: rl.Tensor) -> rl.Tensor:
+        kept.add_(1)
+        return x * 1
+
+    jitted = rl.jit(f)
+    assert values(jitted(kept[1:])) == [1, 1]
+    assert values(jitted(rl.zeros(2))) == [0, 0]
+    assert values(jitted(kept[1:])) == [3, 3]
+
+
+def test_results_without_tensors() -> None:
+    f = rl.jit(lambda x: {"n": x.shape[0], "s": "text", "none": None, "list": [x, (1, x * 2)]})
+    for n in (2, 3, 2):
+        got = f(rl.ones(n))
+        assert got["n"] == n and got["s"] == "text" and got["none"] is None
+        assert values(got["list"][1][1]) == [2] * n
+
+
+def test_only_effects() -> None:
+    total = rl.zeros(1)
+
+    @rl.jit
+    def f(x: rl.Tensor) -> None:
+        total.add_(x.sum())
+
+    for _ in range(3):
+        assert f(rl.ones(2)) is None
+    assert total.item() == 6
+
+
+def test_donating_one_tensor_twice_or_again() -> None:
+    """XLA #22604: donating a buffer twice crashed."""
+    f = rl.jit(lambda a, b: a + b, donate=True)
+    x = rl.ones(2)
+    try:
+        assert values(f(x, x)) == [2, 2]
+    except rl.RidgelineError as error:
+        assert "donate" in str(error)
+    y = rl.ones(2)
+    f(y, rl.ones(2))
+    with pytest.raises(rl.RidgelineError, match="donated"):
+        f(y, rl.ones(2))
+
+
+def test_donating_what_the_closure_reads() -> None:
+    kept = rl.ones(2)
+    f = rl.jit(lambda x: x * 2 + kept, donate="x")
+    try:
+        assert values(f(kept)) == [3, 3]
+    except rl.RidgelineError as error:
+        assert "donate" in str(error)
+
+
+# ---- differentiation ----------------------------------------------------------------------------
+
+
+def test_gradients_through_a_jitted_function() -> None:
+    f = rl.jit(lambda x, w: (x * w).sum())
+    for _ in range(2):
+        w = rl.ones(3).requires_grad_()
+        (f(rl.arange(3).float(), w) * 2).backward()
+        assert w.grad is not None and values(w.grad) == [0, 2, 4]
+
+
+def test_transforms_around_and_inside() -> None:
+    square = rl.jit(lambda x: (x * x).sum())
+    assert values(rl.grad(square)(rl.arange(3).float())) == [0, 2, 4]
+    assert values(rl.vmap(square)(rl.ones(2, 3))) == [3, 3]
+    inner = rl.jit(lambda x: rl.vmap(rl.grad(lambda r: (r * r).sum()))(x))
+    assert values(inner(rl.ones(2, 2))) == [[2, 2], [2, 2]]
+    assert values(rl.jit(rl.hessian(lambda x: (x**3).sum()))(rl.ones(2))) == [[6, 0], [0, 6]]
+
+
+def test_a_gradient_that_is_set_to_none_between_calls() -> None:
+    w = rl.ones(2).requires_grad_()
+
+    @rl.jit
+    def f() -> rl.Tensor:
+        (w * w).sum().backward()
+        assert w.grad is not None
+        return w.grad * 1
+
+    assert values(f()) == [2, 2]
+    assert values(f()) == [4, 4]
+    w.grad = None
+    assert values(f()) == [2, 2]
+
+
+# ---- random numbers -----------------------------------------------------------------------------
+
+
+def test_a_generator_of_ones_own() -> None:
+    """torch.compile: explicit generators break the graph or do not move on."""
+    own = rl.Generator()
+    f = rl.jit(lambda: rl.rand(2, generator=own))
+    own.manual_seed(3)
+    jitted = [values(f()) for _ in range(3)]
+    own.manual_seed(3)
+    plain = [values(rl.rand(2, generator=own)) for _ in range(3)]
+    assert jitted == plain and jitted[0] != jitted[1]
+
+
+def test_a_seed_set_inside_is_refused() -> None:
+    """JAX has no such state; elsewhere the seed is set while tracing and never again."""
+
+    def f() -> rl.Tensor:
+        rl.manual_seed(5)
+        return rl.rand(2)
+
+    with pytest.raises(rl.RidgelineError, match="seed it before the jitted call"):
+        rl.jit(f)()
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+def test_a_model_that_changes_its_element_type() -> None:
+    model = nn.Linear(2, 2)
+    f = rl.jit(lambda x: model(x))
+    assert f(rl.ones(1, 2)).dtype is rl.float32
+    model.double()
+    assert f(rl.ones(1, 2, dtype=rl.float64)).dtype is rl.float64
+
+
+def test_a_child_that_is_replaced_and_one_that_is_added() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    f = rl.jit(lambda x: model(x))
+    x = rl.ones(1, 2)
+    f(x)
+    model[0] = nn.Identity()
+    assert values(f(x)) == [[1, 1]]
+    model.append(nn.ReLU())
+    assert values(f(-x)) == [[0, 0]]
+
+
+def test_state_that_is_loaded_after_tracing() -> None:
+    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    f = rl.jit(lambda x: model(x))
+    x = rl.ones(1, 2)
+    f(x)
+    model.load_state_dict(other.state_dict())
+    np.testing.assert_allclose(f(x).tolist(), other(x).tolist(), rtol=1e-6)
+
+
+def test_a_copy_of_a_model_has_weights_of_its_own() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    frozen = copy.deepcopy(model)
+
+    @rl.jit
+    def step(x: rl.Tensor) -> rl.Tensor:
+        optimizer.zero_grad()
+        loss = (model(x) * frozen(x)).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    before = frozen.weight.item()
+    for _ in range(3):
+        step(rl.ones(1, 1))
+    assert frozen.weight.item() == before
+    np.testing.assert_allclose(model.weight.item(), before - 3 * 0.5 * before, rtol=1e-5)
+
+
+def test_parameters_added_to_an_optimizer_after_tracing() -> None:
+    a, b = (nn.Parameter(rl.ones(1)) for _ in range(2))
+    optimizer = optim.SGD([a], lr=1.0)
+
+    @rl.jit
+    def step() -> None:
+        optimizer.zero_grad()
+        (a + b).sum().backward()
+        optimizer.step()
+
+    step()
+    optimizer.add_param_group({"params": [b], "lr": 0.5})
+    step()
+    assert (a.item(), b.item()) == (-1, 0.5)
+
+
+def test_two_jitted_functions_over_the_same_weights() -> None:
+    w = nn.Parameter(rl.ones(1))
+    optimizer = optim.SGD([w], lr=1.0)
+
+    def step(sign: int) -> None:
+        optimizer.zero_grad()
+        (w * sign).sum().backward()
+        optimizer.step()
+
+    up, down = rl.jit(lambda: step(-1)), rl.jit(lambda: step(1))
+    for call in (up, up, down, up, down, down):
+        call()
+    assert w.item() == 1
+
+
+class Scaled:
+    """A class whose methods are decorated."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    @rl.jit
+    def times(self, x: rl.Tensor) -> rl.Tensor:
+        return x * self.scale
+
+    @staticmethod
+    @rl.jit
+    def plus(x: rl.Tensor) -> rl.Tensor:
+        return x + 1
+
+    @classmethod
+    def made(cls, x: rl.Tensor) -> rl.Tensor:
+        return rl.jit(lambda y: y - 1)(x)
+
+
+def test_decorated_methods() -> None:
+    a, b = Scaled(2.0), Scaled(3.0)
+    assert [m.times(rl.ones(1)).item() for m in (a, b, a)] == [2, 3, 2]
+    a.scale = 5.0
+    assert a.times(rl.ones(1)).item() == 5
+    assert Scaled.plus(rl.ones(1)).item() == 2 and a.plus(rl.ones(1)).item() == 2
+    assert Scaled.made(rl.ones(1)).item() == 0
+
+
+def test_copies_of_an_object_with_decorated_methods() -> None:
+    """What is bound to the original must not be called for its copy."""
+    a = Scaled(2.0)
+    a.times(rl.ones(1))
+    b, c = copy.copy(a), copy.deepcopy(a)
+    b.scale, c.scale = 7.0, 9.0
+    assert [m.times(rl.ones(1)).item() for m in (a, b, c)] == [2, 7, 9]
+
+
+def test_threads_with_different_shapes_and_state() -> None:
+    """A race between tracing in one thread and replay in another."""
+    total = rl.zeros(1)
+    f = rl.jit(lambda x: (x * 2).sum() + total * 0)
+    found: dict[int, list[float]] = {}
+
+    def work(n: int) -> None:
+        found[n] = [f(rl.full((n,), float(i))).item() for i in range(20)]
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {n: [2.0 * n * i for i in range(20)] for n in range(1, 5)}
