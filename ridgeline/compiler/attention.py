@@ -1,7 +1,8 @@
 """Attention on a GPU: which nodes its kernels compute, and over which memory.
 
 The kernels read rows of a head that are dense and begin at multiples of 16 bytes, at any strides
-for heads and batches. An operand that lies otherwise is written to memory in order first.
+for heads and batches, and masks at any strides at all. An operand that lies otherwise is written to
+memory in order first.
 """
 
 from __future__ import annotations
@@ -10,37 +11,52 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 
-from ridgeline.codegen.cuda.attention import Attention, Strides, backward, forward, is_generated
+from ridgeline.codegen.cuda.attention import (
+    Attention,
+    Mask,
+    Strides,
+    backward,
+    forward,
+    is_generated,
+)
 from ridgeline.codegen.cuda.source import KernelSource
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.strides import View, itself, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.attention_written import is_masked
 
+_MASK = 3  # the place of a mask among operands
 _MOST = 1 << 31  # elements of a head: indices inside one have 32 bits
 
 
 def is_attention(node: Node) -> bool:
-    """True for attention without a mask, and its gradient, where there are kernels for them."""
-    if node.op not in (ATTENTION, ATTENTION_GRADIENT) or len(node.inputs) not in (3, 6):
+    """True for attention and its gradient, where there are kernels for them."""
+    if node.op not in (ATTENTION, ATTENTION_GRADIENT):
         return False
     if not all(isinstance(size, int) for operand in node.inputs for size in operand.shape):
         return False
     q, k, v = map(_sizes, node.inputs[:3])
     short = max(q[-2], k[-2]) * q[-1] < _MOST
     generated = is_generated(node.inputs[0].dtype.name, q[-1])
+    if is_masked(node) and _mask(itself(node.inputs[_MASK]), node) is None:
+        return False
     return generated and q[-1] == v[-1] and short and node.attrs.scale > 0
 
 
 def operand_views(node: Node, is_input: Callable[[Node], bool]) -> list[View]:
     """The views through which the kernels read a node's operands."""
     found = []
-    for operand in node.inputs:
+    for place, operand in enumerate(node.inputs):
         view = strided(operand, is_input)
         whole = itself(operand)
         in_order = view.offset == 0 and view.strides == whole.strides
-        matrix = len(operand.shape) == len(node.inputs[0].shape)
-        found.append(view if in_order or (matrix and _readable(view, operand)) else whole)
+        if is_masked(node) and place == _MASK:
+            readable = _mask(view, node) is not None
+        else:
+            matrix = len(operand.shape) == len(node.inputs[0].shape)
+            readable = matrix and _readable(view, operand)
+        found.append(view if in_order or readable else whole)
     return found
 
 
@@ -50,10 +66,11 @@ def kernels_of(group: Group) -> KernelSource:
     assert node is not None and views is not None
     batch, heads, rows, width = _four(_sizes(node.inputs[0]))
     _, shared, columns, _ = _four(_sizes(node.inputs[1]))
+    mask = _mask(views[_MASK], node) if is_masked(node) else None
     read = [
         _strides(view, operand)
-        for view, operand in zip(views, node.inputs)
-        if len(operand.shape) == len(node.inputs[0].shape)
+        for place, (view, operand) in enumerate(zip(views, node.inputs))
+        if len(operand.shape) == len(node.inputs[0].shape) and (mask is None or place != _MASK)
     ]
     by_rows, by_columns = (
         _written(of, length, width, node.attrs.beside)
@@ -69,7 +86,7 @@ def kernels_of(group: Group) -> KernelSource:
     problem = Attention(
         node.inputs[0].dtype.name, batch, heads, shared, rows, columns, width,
         node.attrs.scale, node.attrs.causal, (*read, *made),
-        tuple(place in present for place in range(2 if is_forward else 3)), node.attrs.joined,
+        tuple(place in present for place in range(2 if is_forward else 3)), node.attrs.joined, mask,
     )  # fmt: skip
     return forward(problem) if is_forward else backward(problem)
 
@@ -96,6 +113,19 @@ def _strides(view: View, operand: Node) -> Strides:
     lead = [s for s, size in zip(view.strides[:-3], _sizes(operand)) if size != 1]
     head, row = view.strides[-3:-1]
     return Strides(lead[-1] if lead else 0, head, row, view.offset)
+
+
+def _mask(view: View, node: Node) -> Mask | None:
+    """A mask as kernels read it; None where its batches do not lie at multiples of one stride."""
+    scores = (*_sizes(node.inputs[0])[:-1], _sizes(node.inputs[1])[-2])
+    shape = _sizes(node.inputs[_MASK])
+    steps = [0 if size == 1 else step for size, step in zip(shape, view.strides)]
+    lead = [axis for axis in range(len(scores) - 3) if scores[axis] != 1]
+    if any(steps[a] != steps[b] * scores[b] for a, b in pairwise(lead)):
+        return None
+    batch = steps[lead[-1]] if lead else 0
+    head, row, column = steps[-3:]
+    return Mask(node.inputs[_MASK].dtype.name, batch, head, row, column, view.offset)
 
 
 def _written(heads: int, rows: int, width: int, beside: bool) -> Strides:

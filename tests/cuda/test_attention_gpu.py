@@ -24,17 +24,21 @@ CASES = [
 ]  # fmt: skip
 
 
-def truth(arrays: list[Any], ct: Any, causal: bool) -> list[Any]:
-    """The result and the gradients in float64."""
-    q, k, v = (a.astype(np.float64) for a in arrays)
+def truth(arrays: list[Any], ct: Any, causal: bool, mask: Any = None) -> list[Any]:
+    """The result and the gradients in float64; a mask is added, and an empty row gives zeros."""
+    q, k, v = (a.astype(np.float32 if a.dtype == np.float32 else np.float64) for a in arrays)
     group = q.shape[1] // k.shape[1]
     wide_k, wide_v = (np.repeat(a, group, 1) for a in (k, v))
     scale = q.shape[-1] ** -0.5
     scores = q @ wide_k.swapaxes(-1, -2) * scale
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
+    if mask is not None:
+        scores = scores + mask
+    top = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(top == -np.inf, 0, top))
+    total = weights.sum(-1, keepdims=True)
+    weights /= np.where(total == 0, 1, total)
     out = weights @ wide_v
     change = weights * (ct @ wide_v.swapaxes(-1, -2) - (ct * out).sum(-1, keepdims=True)) * scale
     by_key, by_value = change.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ ct
@@ -75,6 +79,71 @@ def test_against_float64(case: tuple[Any, ...], dtype: rl.DType) -> None:
         assert got.dtype is dtype and error(got, wanted) < bound
     for got, again in zip(first, run(*operands)):  # nothing is added in another order
         np.testing.assert_array_equal(*(t.detach().float().cpu().numpy() for t in (got, again)))
+
+
+# shape of the mask beside the scores of 2 batches of 4 heads, rows by columns
+MASKS = [
+    ((1, 1, 100, 130), 64), ((2, 1, 1, 130), 64), ((2, 4, 100, 130), 128), ((1, 4, 100, 1), 32),
+    ((2, 4, 1, 1), 64), ((2, 1, 100, 130), 96),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", ["bool", "float", "least"])
+@pytest.mark.parametrize("case", MASKS, ids=str)
+def test_masks(case: tuple[Any, int], kind: str, dtype: rl.DType) -> None:
+    shape, width = case
+    rng = np.random.default_rng(6)
+    shared = 2 if width == 64 else 4
+    shapes = [(2, 4, 100, width), *[(2, shared, 130, width)] * 2]
+    arrays = [rounded(rng.standard_normal(s), dtype) for s in shapes]
+    ct = rounded(rng.standard_normal(shapes[0]), dtype)
+    kept = rng.random(shape) < 0.7
+    kept[0, 0, 0] = False  # rows that keep nothing
+    given: Any = kept
+    added = np.where(kept, 0, -np.inf)
+    if kind == "float":
+        added = added + rng.standard_normal(shape).astype(np.float32)
+    if kind == "least":
+        # the score is lost beside it, so that an empty row keeps everything; so is the logarithm of
+        # their number, and the gradient of such a row, which padding has, is not that of its result
+        added = np.where(kept, 0, float(np.finfo(np.float32).min))
+        ct = np.where(kept.any(-1, keepdims=True), ct, 0)
+    if kind != "bool":
+        given = added.astype(np.float32)
+
+    @rl.jit
+    def run(q: rl.Tensor, k: rl.Tensor, v: rl.Tensor, ct: rl.Tensor, mask: rl.Tensor) -> Any:
+        parts = [t.detach().requires_grad_() for t in (q, k, v)]
+        out = scaled_dot_product_attention(*parts, attn_mask=mask, enable_gqa=True)
+        return [out, *rl.autograd.grad(out, parts, ct)]
+
+    operands = [rl.tensor(a, dtype=dtype, device="cuda") for a in (*arrays, ct)]
+    operands.append(rl.tensor(given, device="cuda"))
+    names = [kernel.name for kernel in run.profile(*operands, rounds=1)]
+    assert [name for name in names if name.startswith("attention")]
+    bound = 5e-3 if dtype is rl.bfloat16 else 6e-4
+    found = run(*operands)
+    if kind == "least":  # in float64 the score is not lost: such rows are compared in float32
+        arrays = [a.astype(np.float32) for a in arrays]
+    wanted = truth(arrays, ct, False, added.astype(np.float32) if kind == "least" else added)
+    for got, exact in zip(found, wanted):
+        assert error(got, exact) < bound
+
+
+def test_a_mask_inside_other_memory() -> None:
+    rng = np.random.default_rng(7)
+    arrays = [rounded(rng.standard_normal((2, 2, 70, 64)), rl.bfloat16) for _ in range(4)]
+    large = rng.random((70, 3, 90)) < 0.5
+    given = [rl.tensor(a, dtype=rl.bfloat16, device="cuda") for a in arrays[:3]]
+
+    @rl.jit
+    def run(q: rl.Tensor, k: rl.Tensor, v: rl.Tensor, large: rl.Tensor) -> rl.Tensor:
+        return scaled_dot_product_attention(q, k, v, attn_mask=large[:, 1, 5:75].T)
+
+    got = run(*given, rl.tensor(large, device="cuda"))
+    added = np.where(large[:, 1, 5:75].T, 0, -np.inf)
+    assert error(got, truth(arrays[:3], arrays[3], False, added)[0]) < 5e-3
 
 
 def test_heads_of_one_projection() -> None:

@@ -4,11 +4,38 @@ from __future__ import annotations
 
 import pytest
 
+import ridgeline as rl
 from ridgeline.codegen.cuda import compile_all
-from ridgeline.codegen.cuda.attention import Attention, Strides, backward, forward, is_generated
+from ridgeline.codegen.cuda.attention import (
+    Attention,
+    Mask,
+    Strides,
+    backward,
+    forward,
+    is_generated,
+)
+from ridgeline.compiler.attention import is_attention, operand_views
+from ridgeline.graph.node import topological
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.tensors.tensor import read
+
+MASKS = (
+    None,
+    Mask("bool", 257, 0, 0, 1, 0),
+    Mask("float32", 0, 333 * 257, 257, 1, 64),
+)
 
 
-def problem(width: int, dtype: str, *, causal: bool, beside: bool, group: int) -> Attention:
+def inputs(*shape: int) -> rl.Tensor:
+    """A tensor that is an input, not a constant."""
+    made = rl.zeros(*shape, dtype=rl.bfloat16).contiguous()
+    made.float().numpy()
+    return made.requires_grad_()
+
+
+def problem(
+    width: int, dtype: str, *, causal: bool, beside: bool, group: int, mask: Mask | None = None
+) -> Attention:
     """Odd lengths; heads beside one another in a row, or one after the other."""
     batch, heads, rows, columns = 2, 4, 333, 257
     shared = heads // group
@@ -20,7 +47,7 @@ def problem(width: int, dtype: str, *, causal: bool, beside: bool, group: int) -
     assert q.aligned and k.aligned
     return Attention(
         dtype, batch, heads, shared, rows, columns, width, 0.125, causal,
-        (q, k, k, q, q, k, k), (True,) * 3,
+        (q, k, k, q, q, k, k), (True,) * 3, mask=mask,
     )  # fmt: skip
 
 
@@ -35,8 +62,9 @@ def test_kernels_compile(arch: str) -> None:
         dtype = ("bfloat16", "float16")[place % 2]
         assert is_generated(dtype, width)
         chosen = problem(
-            width, dtype, causal=place % 3 == 0, beside=place % 2 == 1, group=1 + place % 2
-        )
+            width, dtype, causal=place % 3 == 0, beside=place % 2 == 1, group=1 + place % 2,
+            mask=MASKS[place % 3],
+        )  # fmt: skip
         sources += [forward(chosen), backward(chosen)]
     codes = compile_all([source.text for source in sources], arch)
     for source, code in zip(sources, codes):
@@ -55,6 +83,49 @@ def test_a_kernel_is_named_by_all_that_decides_its_text() -> None:
         problem(64, "bfloat16", causal=True, beside=True, group=1),
         problem(64, "bfloat16", causal=True, beside=False, group=2),
         problem(32, "bfloat16", causal=True, beside=False, group=1),
+        *(problem(64, "bfloat16", causal=True, beside=False, group=1, mask=m) for m in MASKS[1:]),
     ]
-    assert len({forward(p).name for p in (base, *others)}) == 6
+    assert len({forward(p).name for p in (base, *others)}) == 8
     assert forward(base) == forward(base)
+
+
+SHOWN = {
+    "one for all": ((1, 1, 40, 50), (0, 0, 50, 1)),
+    "columns of a batch": ((2, 1, 1, 50), (50, 0, 0, 1)),
+    "rows of a head": ((1, 4, 40, 1), (0, 40, 1, 0)),
+    "all": ((2, 4, 40, 50), (8000, 2000, 50, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+@pytest.mark.parametrize("dtype", ["bool", "float32", "bfloat16"])
+def test_masks_are_read_where_they_lie(name: str, dtype: str) -> None:
+    shape, strides = SHOWN[name]
+    q, k, v = (inputs(2, 4, length, 64) for length in (40, 50, 50))
+    mask = rl.zeros(*shape, dtype=getattr(rl, dtype)).contiguous()
+    mask.detach().float().numpy()
+    out = rl.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    gradient = rl.autograd.grad(out, [q], rl.ones_like(out))[0]
+    found = [n for n in topological([read(gradient)]) if is_attention(n)]
+    assert [n.op for n in found] == [ATTENTION, ATTENTION_GRADIENT]
+    leaves = {read(t) for t in (q, k, v, mask)}
+    for node in found:
+        view = operand_views(node, leaves.__contains__)[3]
+        steps = tuple(0 if size == 1 else step for size, step in zip(shape, view.strides))
+        assert steps == strides
+        assert view.base.dtype.name == ("bool" if dtype == "bool" else "float32")
+        assert (view.base in leaves) == (dtype != "bfloat16")  # a narrow one is widened first
+
+
+def test_batches_of_a_mask_that_are_no_one_stride_have_no_kernel() -> None:
+    q, k, v = (inputs(2, 3, 4, 40, 64) for _ in range(3))
+    for shape, there in (
+        ((2, 3, 1, 1, 40), True),
+        ((1, 1, 4, 1, 1), True),
+        ((1, 3, 1, 1, 40), False),
+    ):
+        mask = rl.zeros(*shape).contiguous()
+        mask.numpy()
+        out = rl.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        (node,) = (n for n in topological([read(out)]) if n.op is ATTENTION)
+        assert is_attention(node) == there

@@ -1,7 +1,7 @@
 """Attention as fused kernels for tensor cores, from compute capability 8.0 on.
 
-    forward(attention) -> KernelSource     arguments: q, k, v, out, lse
-    backward(attention) -> KernelSource    arguments: q, k, v, lse, delta, ct, dq, dk, dv
+    forward(attention) -> KernelSource     arguments: q, k, v, [mask,] out, lse
+    backward(attention) -> KernelSource    arguments: q, k, v, [mask,] lse, delta, ct, dq, dk, dv
 
 Scores never lie in memory. Forward, a block keeps some queries and walks over the keys with a
 running maximum; it stores the logarithm of the sum of exponentials (`lse`) of each row, from which
@@ -15,6 +15,7 @@ rows (`Strides`), so heads may lie side by side in a row, as a projection leaves
 
 from ridgeline.codegen.cuda.attention.backward import backward
 from ridgeline.codegen.cuda.attention.forward import forward
+from ridgeline.codegen.cuda.attention.masks import Mask
 from ridgeline.codegen.cuda.attention.problem import Attention, Strides, is_generated
 
-__all__ = ["Attention", "Strides", "backward", "forward", "is_generated"]
+__all__ = ["Attention", "Mask", "Strides", "backward", "forward", "is_generated"]

@@ -9,15 +9,16 @@ dv = pᵀ ct and dk = dsᵀ q; heads that share keys come in turn.
 from __future__ import annotations
 
 from ridgeline.codegen.cuda.attention.forward import Tiles, with_tiles
-from ridgeline.codegen.cuda.attention.problem import Attention, constants, symbol_of
+from ridgeline.codegen.cuda.attention.masks import BY_COLUMNS, BY_ROWS, with_mask
+from ridgeline.codegen.cuda.attention.problem import Attention, symbol_of
 from ridgeline.codegen.cuda.attention.tensor_cores import prelude
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import index
 
 _ROWS = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-SYMBOL_rows(const element* q, const element* k, const element* v, const float* lse,
-            const float* delta, const element* ct, RESULTS) {
+SYMBOL_rows(const element* q, const element* k, const element* v, GIVEN_MASK,
+            const float* lse, const float* delta, const element* ct, RESULTS) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int STAGE = 2 * TILE_COLUMNS * TILE_ROW;  // keys, then values
   constexpr int TILES = TILE_ROWS / (THREADS / 2), N = TILE_COLUMNS / 8;
@@ -30,6 +31,7 @@ SYMBOL_rows(const element* q, const element* k, const element* v, const float* l
   const int steps = (limit + TILE_COLUMNS - 1) / TILE_COLUMNS;
   k = begin(k, K, batch, head / GROUP);
   v = begin(v, V, batch, head / GROUP);
+  OWN_MASK
   const long long numbers = ((long long)batch * HEADS + head) * ROWS;
   const u32 queries = shared_address(memory), cotangents = queries + TILE_ROWS * TILE_ROW;
   const u32 stages = cotangents + TILE_ROWS * TILE_ROW;
@@ -48,7 +50,7 @@ SYMBOL_rows(const element* q, const element* k, const element* v, const float* l
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = first + own + m * 16 + half * 8 + lane / 4;
-      base[m][half] = row < ROWS ? -lse[numbers + row] * LOG2E : 0;
+      base[m][half] = row < ROWS ? lse[numbers + row] : 0;
       less[m][half] = row < ROWS ? delta[numbers + row] : 0;
     }
   KEEP
@@ -69,6 +71,7 @@ SYMBOL_rows(const element* q, const element* k, const element* v, const float* l
     clear(p);
     clear(ds);
     PRODUCTS
+    MASKING
     const bool whole = column + TILE_COLUMNS <= COLUMNS &&
                        (!CAUSAL || column + TILE_COLUMNS - 1 <= first + own);
 #pragma unroll
@@ -78,13 +81,13 @@ SYMBOL_rows(const element* q, const element* k, const element* v, const float* l
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int half = i / 2;
-          float weight = exp2_fast(__fmaf_rn(p[m][n][i], SCALE_LOG2E, base[m][half]));
-          if (!whole) {
+          float kept = weight(p[m][n][i], base[m][half]);
+          if (!MASKED && !whole) {
             const int row = first + own + m * 16 + lane / 4 + half * 8;
             const int at = column + n * 8 + lane % 4 * 2 + i % 2;
-            if (at >= COLUMNS || (CAUSAL && at > row)) weight = 0;
+            if (at >= COLUMNS || (CAUSAL && at > row)) kept = 0;
           }
-          ds[m][n][i] = weight * (ds[m][n][i] - less[m][half]);
+          ds[m][n][i] = kept * (ds[m][n][i] - less[m][half]);
         }
     times_tile(sum, ds, keys);
   }
@@ -99,8 +102,8 @@ SYMBOL_rows(const element* q, const element* k, const element* v, const float* l
 
 _COLUMNS = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-SYMBOL_columns(const element* q, const element* k, const element* v, const float* lse,
-               const float* delta, const element* ct, RESULTS) {
+SYMBOL_columns(const element* q, const element* k, const element* v, GIVEN_MASK,
+               const float* lse, const float* delta, const element* ct, RESULTS) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int NUMBERS = TILE_ROWS * 4;  // bytes
   constexpr int STAGE = 2 * (TILE_ROWS * TILE_ROW + NUMBERS);  // queries, cotangents, lse, delta
@@ -157,6 +160,7 @@ SYMBOL_columns(const element* q, const element* k, const element* v, const float
     float p[TILES][N][4], ds[TILES][N][4];
     clear(p);
     SCORES
+    MASKING
     const bool whole = !CAUSAL || first + own + TILES * 16 - 1 <= row;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -165,9 +169,8 @@ SYMBOL_columns(const element* q, const element* k, const element* v, const float
       for (int m = 0; m < TILES; ++m)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float less = (i % 2 ? base.y : base.x) * -LOG2E;
-          p[m][n][i] = exp2_fast(__fmaf_rn(p[m][n][i], SCALE_LOG2E, less));
-          if (!whole) {
+          p[m][n][i] = weight(p[m][n][i], i % 2 ? base.y : base.x);
+          if (!MASKED && !whole) {
             const int at = first + own + m * 16 + lane / 4 + i / 2 * 8;
             if (at > row + n * 8 + lane % 4 * 2 + i % 2) p[m][n][i] = 0;
           }
@@ -219,10 +222,14 @@ _OPERANDS = ("Q", "K", "V", "CT", "DQ", "DK", "DV")
 def backward(
     attention: Attention, rows: Tiles | None = None, columns: Tiles | None = None
 ) -> KernelSource:
-    """The two kernels of q, k, v, lse, delta, ct, dq, dk and dv, or one result for those three."""
+    """The two kernels of q, k, v, a mask if there is one, lse, delta, ct, dq, dk and dv.
+
+    Gradients that are joined are one result.
+    """
     by_rows, by_columns = rows or _row_tiles(attention), columns or _column_tiles(attention)
-    text = prelude(attention.dtype, constants(attention, _OPERANDS, _OPERANDS[-3:]))
-    text += _row_text(by_rows) + _column_text(by_columns)
+    text = prelude(attention, _OPERANDS, _OPERANDS[-3:])
+    text += with_mask(_row_text(by_rows), attention.mask, BY_ROWS.replace("SCORE", "p"))
+    text += with_mask(_column_text(by_columns), attention.mask, BY_COLUMNS)
     results = "element* dq, element* dk, element* dv"
     if attention.joined:
         results = "element* all"
@@ -271,13 +278,12 @@ def _kept(left: str, right: str) -> str:
 
 
 def _row_tiles(attention: Attention) -> Tiles:
-    """Where registers allow, a warp takes 32 rows: what it reads serves two products."""
-    if attention.width <= 64:
-        return Tiles(128, 32, 4, 2, kept=True)
-    return Tiles(64, 64, 4, 2, kept=False)
+    """A warp takes 32 rows: what it reads serves two products."""
+    return Tiles(128, 32, 4, 2, kept=attention.width <= 64)
 
 
 def _column_tiles(attention: Attention) -> Tiles:
+    """The same where two sums over a narrow head leave registers for it."""
     if attention.width <= 64:
-        return Tiles(64, 64, 4, 2, kept=True)
-    return Tiles(32, 64, 4, 2, kept=False)
+        return Tiles(32, 128, 4, 2, kept=False)
+    return Tiles(64, 64, 4, 2, kept=False)

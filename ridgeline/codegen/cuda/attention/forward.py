@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ridgeline.codegen.cuda.attention.problem import Attention, constants, symbol_of
+from ridgeline.codegen.cuda.attention.masks import BY_ROWS, with_mask
+from ridgeline.codegen.cuda.attention.problem import Attention, symbol_of
 from ridgeline.codegen.cuda.attention.tensor_cores import prelude
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import index
 
 _TEXT = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-SYMBOL(const element* q, const element* k, const element* v, element* out, float* lse) {
+SYMBOL(const element* q, const element* k, const element* v, GIVEN_MASK, element* out,
+       float* lse) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int STAGE = 2 * TILE_COLUMNS * TILE_ROW;  // keys, then values
   constexpr int TILES = TILE_ROWS / (THREADS / 2), N = TILE_COLUMNS / 8;
@@ -29,6 +31,7 @@ SYMBOL(const element* q, const element* k, const element* v, element* out, float
   q = begin(q, Q, batch, head);
   k = begin(k, K, batch, head / GROUP);
   v = begin(v, V, batch, head / GROUP);
+  OWN_MASK
   const u32 queries = shared_address(memory), stages = queries + TILE_ROWS * TILE_ROW;
 
   fetch<TILE_ROWS, THREADS>(queries, q, Q.row, first, ROWS);
@@ -63,20 +66,7 @@ SYMBOL(const element* q, const element* k, const element* v, element* out, float
     float score[TILES][N][4];
     clear(score);
     SCORES
-    const bool whole = column + TILE_COLUMNS <= COLUMNS &&
-                       (!CAUSAL || column + TILE_COLUMNS - 1 <= first + own);
-    if (!whole) {
-#pragma unroll
-      for (int m = 0; m < TILES; ++m)
-#pragma unroll
-        for (int n = 0; n < N; ++n)
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            int row = first + own + m * 16 + lane / 4 + i / 2 * 8;
-            int at = column + n * 8 + lane % 4 * 2 + i % 2;
-            if (at >= COLUMNS || (CAUSAL && at > row)) score[m][n][i] = minus_infinity();
-          }
-    }
+    MASKING
 #pragma unroll
     for (int m = 0; m < TILES; ++m)
 #pragma unroll
@@ -86,15 +76,17 @@ SYMBOL(const element* q, const element* k, const element* v, element* out, float
         for (int n = 0; n < N; ++n)
           top = fmaxf(top, fmaxf(score[m][n][2 * half], score[m][n][2 * half + 1]));
         top = quad_max(top);
-        const float shrink = exp2_fast((most[m][half] - top) * SCALE_LOG2E);
-        const float base = -top * SCALE_LOG2E;
+        const float seen = MASKED && top == minus_infinity() ? 0 : top;  // perhaps nothing is
+        const float shrink = exp2_fast((most[m][half] - seen) * UNIT_LOG2E);
+        const float base = -top * UNIT_LOG2E;
         most[m][half] = top;
         float added = 0;
 #pragma unroll
         for (int n = 0; n < N; ++n)
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            score[m][n][i] = exp2_fast(__fmaf_rn(score[m][n][i], SCALE_LOG2E, base));
+            score[m][n][i] = exp2_fast(MASKED ? (score[m][n][i] - seen) * LOG2E
+                                              : __fmaf_rn(score[m][n][i], UNIT_LOG2E, base));
             added += score[m][n][i];
           }
         total[m][half] = __fmaf_rn(total[m][half], shrink, added);
@@ -113,16 +105,35 @@ SYMBOL(const element* q, const element* k, const element* v, element* out, float
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float all = quad_sum(total[m][half]);
-      factor[m][half] = 1.0f / all;
+      const bool empty = MASKED && all == 0;
+      factor[m][half] = empty ? 0 : 1.0f / all;
       const int row = first + own + m * 16 + half * 8 + lane / 4;
       if (WRITES_LSE && lane % 4 == 0 && row < ROWS)
         lse[((long long)batch * HEADS + head) * ROWS + row] =
-            __fmaf_rn(most[m][half], SCALE, log2_fast(all) * LN2);
+            empty ? -minus_infinity() : __fmaf_rn(most[m][half], UNIT, log2_fast(all) * LN2);
     }
   __syncwarp();  // all lanes have read the queries whose place the results take
   if (WRITES_OUT)
     store_rows(begin(out, OUT, batch, head), OUT.row, first, ROWS, memory, own, sum, factor);
 }
+"""
+
+# where a tile reaches beyond what its rows see
+_HIDDEN = r"""
+    const bool whole = column + TILE_COLUMNS <= COLUMNS &&
+                       (!CAUSAL || column + TILE_COLUMNS - 1 <= first + own);
+    if (!whole) {
+#pragma unroll
+      for (int m = 0; m < TILES; ++m)
+#pragma unroll
+        for (int n = 0; n < N; ++n)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            int row = first + own + m * 16 + lane / 4 + i / 2 * 8;
+            int at = column + n * 8 + lane % 4 * 2 + i % 2;
+            if (at >= COLUMNS || (CAUSAL && at > row)) score[m][n][i] = minus_infinity();
+          }
+    }
 """
 
 
@@ -138,13 +149,14 @@ class Tiles:
 
 
 def forward(attention: Attention, tiles: Tiles | None = None) -> KernelSource:
-    """The kernel of q, k, v, out and lse."""
+    """The kernel of q, k, v, a mask if there is one, out and lse."""
     chosen = tiles or _tiles(attention)
-    text = prelude(attention.dtype, constants(attention, ("Q", "K", "V", "OUT"), ("OUT", "LSE")))
+    text = prelude(attention, ("Q", "K", "V", "OUT"), ("OUT", "LSE"))
     scores = "times_rows(score, kept, keys);"
     if not chosen.kept:
         scores = "times_rows(score, queries, own, keys);"
-    text += with_tiles(_TEXT, chosen).replace("SCORES", scores)
+    kernel = with_mask(_TEXT, attention.mask, BY_ROWS.replace("SCORE", "score"), _HIDDEN)
+    text += with_tiles(kernel, chosen).replace("SCORES", scores)
     symbol = symbol_of("forward", text)
     count = -(-attention.rows // chosen.rows)
     launch = Launch(
@@ -168,5 +180,10 @@ def with_tiles(text: str, tiles: Tiles) -> str:
 
 
 def _tiles(attention: Attention) -> Tiles:
-    """A warp takes 32 rows, so that what it reads of keys and values serves two products."""
-    return Tiles(128, 64, 4, 2, kept=attention.width <= 64)
+    """A warp takes 32 rows, so that what it reads of keys and values serves two products.
+
+    Of a wide head it takes few columns at a time: their scores and its sums stay in registers.
+    """
+    if attention.width <= 64:
+        return Tiles(128, 64, 4, 2, kept=True)
+    return Tiles(128, 32, 4, 2, kept=False)

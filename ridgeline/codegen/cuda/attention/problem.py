@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from math import e, gcd, log2
 
+from ridgeline.codegen.cuda.attention.masks import Mask
+
 _DTYPES = ("bfloat16", "float16")
 _MOST_WIDTH = 128  # of a head: more does not fit into the registers of a warp
 CHUNK = 8  # elements of 16 bytes, which are copied at once
@@ -33,8 +35,9 @@ class Strides:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """softmax(q kᵀ * scale) v for `batch` x `heads` matrices; some heads may share keys and values.
+    """softmax(q kᵀ * scale + mask) v for `batch` x `heads` matrices.
 
+    Some heads of queries may share keys and values.
     Where `causal`, row i sees the columns up to i. `strides` are those of q, k, v and out; for
     backward those of q, k, v, ct, dq, dk and dv. `lse` and `delta` are dense. `written` says which
     of the results are wanted: out and lse, or dq, dk and dv. Gradients that are `joined` are parts
@@ -53,6 +56,7 @@ class Attention:
     strides: tuple[Strides, ...]
     written: tuple[bool, ...]
     joined: bool = False
+    mask: Mask | None = None
 
     @property
     def group(self) -> int:

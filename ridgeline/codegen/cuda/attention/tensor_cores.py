@@ -8,6 +8,9 @@ two of the row eight below; two such results side by side are the left operand o
 
 from __future__ import annotations
 
+from ridgeline.codegen.cuda.attention.masks import functions
+from ridgeline.codegen.cuda.attention.problem import Attention, constants
+
 # The words for a pair of elements and for one in instructions.
 _NAMES = {"bfloat16": ("bf16x2", "bf16"), "float16": ("f16x2", "f16")}
 
@@ -36,6 +39,7 @@ DEVICE float log2_fast(float x) {
   return y;
 }
 DEVICE float minus_infinity() { return __uint_as_float(0xff800000u); }
+SCORES_AND_WEIGHTS
 DEVICE u32 pack(float low, float high) {
   u32 y;
   asm("cvt.rn.PAIR.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
@@ -220,7 +224,9 @@ DEVICE void store_rows(element* head, long long stride, int first, int limit, un
 """
 
 
-def prelude(dtype: str, constants: str) -> str:
+def prelude(attention: Attention, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
     """The text that every attention kernel begins with."""
-    pair, one = _NAMES[dtype]
-    return _TEXT.replace("CONSTANTS", constants).replace("PAIR", pair).replace("TYPE", one)
+    pair, one = _NAMES[attention.dtype]
+    text = _TEXT.replace("CONSTANTS", constants(attention, operands, results))
+    text = text.replace("SCORES_AND_WEIGHTS", functions(attention.mask))
+    return text.replace("PAIR", pair).replace("TYPE", one)
