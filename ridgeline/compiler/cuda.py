@@ -87,7 +87,7 @@ class CudaBackend:
 
     def roofline(self) -> Roofline:
         """Round figures of a data-centre GPU."""
-        return Roofline(3e12, 40e12, launch_seconds=2e-6, recompute=True)
+        return Roofline(3e12, 40e12, launch_seconds=2e-6, recompute=True, numbers=2)
 
     def fingerprint(self) -> str:
         """The compiler's sources, NVRTC and the architecture."""
@@ -129,7 +129,7 @@ class CudaBackend:
         return self.apart(node) and all(_widened(operand) for operand in node.inputs)
 
     def computes(self, node: Node) -> bool:
-        """Attention without a mask, on tensor cores, and what was arranged for libraries."""
+        """Attention on tensor cores, and what was arranged for libraries."""
         return node.op in _ARRANGED or (self._facts.capability >= 80 and is_attention(node))
 
     def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:

@@ -50,6 +50,7 @@ class Roofline:
     launch_seconds: float
     chains: bool = False  # whether rows may stay in a core's cache between two contractions
     recompute: bool = False  # whether kernels compute again what others could write for them
+    numbers: int = 1 << 30  # single numbers that one kernel computes: on a GPU one thread does
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +154,15 @@ class Fuser:
         """
         units: list[tuple[Node, ...]] = []
         together: dict[object, list[Node]] = {}
+        singles = count()
         for node in self.values.order:
             if node not in self.values.stored:
                 continue
             if node.op is PROJ:
                 together.setdefault(node.inputs[0], []).append(node)
             elif elements(node) == 1 and self._waits_for_none(node):
-                together.setdefault(node.shape, []).append(node)
+                number = next(singles) // self.roofline.numbers
+                together.setdefault((node.shape, number), []).append(node)
             else:
                 units.append((node,))
         return units + [tuple(nodes) for nodes in together.values()]

@@ -155,3 +155,12 @@ def test_corrections_of_the_optimizer_are_computed_once(traced: Any) -> None:
     powers = [k for k in stages.kernels if "pow(" in print_kernel(k.kernel)]
     largest = max(max(map(elements, k.group.values)) for k in powers)
     assert largest < 8192 * WIDTH  # for the embedding a kernel of one thread computes them
+
+
+def test_counters_are_read_side_by_side(traced: Any) -> None:
+    """Every parameter has a count of steps: their kernels are small, each one launch."""
+    stages, _ = laid_out(traced(narrow=True, dropout=0.0), StatedGpu())
+    small = [k for k in stages.kernels if max(map(elements, k.group.values)) == 1]
+    counters = [k for k in small if any(n.op.name == "add" for n in k.group.values)]
+    assert len(counters) >= 8 and all(len(k.group.values) <= 8 for k in counters)
+    assert all(len(generate(k.kernel).launches) == 1 for k in small if "sum" not in k.kernel.name)

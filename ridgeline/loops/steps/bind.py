@@ -58,14 +58,34 @@ class Bind(Step):
 
 
 def launches(body: Stmt) -> Iterator[Stmt]:
-    """The parts of a kernel that run one after another on the whole GPU."""
+    """The parts of a kernel that run one after another on the whole GPU.
+
+    What stands side by side and is for one thread alone is one part.
+    """
+    together: list[Stmt] = []
+    for part in _parts(body):
+        if any(isinstance(s, For) and s.kind in ("grid", "thread") for s in ir.statements(part)):
+            yield from _one(together)
+            together = []
+            yield part
+        else:
+            together.append(part)
+    yield from _one(together)
+
+
+def _parts(body: Stmt) -> Iterator[Stmt]:
     if isinstance(body, Alloc) and body.buffer.scope == "global":
-        yield from launches(body.body)
+        yield from _parts(body.body)
     elif isinstance(body, Seq):
         for part in body.body:
-            yield from launches(part)
+            yield from _parts(part)
     else:
         yield body
+
+
+def _one(parts: list[Stmt]) -> Iterator[Stmt]:
+    if parts:
+        yield parts[0] if len(parts) == 1 else Seq(tuple(parts))
 
 
 def _leading(nest: Stmt) -> Iterator[For]:
