@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul, substitute
@@ -22,6 +24,13 @@ class Access:
     def stride(self, axis: str) -> int | None:
         """Elements moved per step of a loop; None when there is no single number."""
         return None if axis in self.opaque else self.strides.get(axis, 0)
+
+    def footprint(self, sizes: Mapping[str, int]) -> int:
+        """The bytes that loops of these lengths touch; windows that overlap are counted once."""
+        steps = prod(n for axis, n in sizes.items() if self.stride(axis))
+        held = [int(s.value) for s in self.buffer.shape if isinstance(s, Const)]
+        whole = prod(held) if len(held) == len(self.buffer.shape) else steps
+        return min(steps, whole) * self.buffer.dtype.itemsize
 
 
 def accesses(kernel: Kernel) -> list[Access]:

@@ -111,12 +111,8 @@ def best_tile(
 
 def _beyond_cache(touched: list[Access], sizes: dict[str, int], machine: Machine) -> list[str]:
     """The axes of the largest operand or result, if the last cache is soon full of it."""
-
-    def footprint(access: Access) -> int:
-        return prod(n for a, n in sizes.items() if access.stride(a)) * access.buffer.dtype.itemsize
-
-    largest = max(touched, key=footprint)
-    soon = footprint(largest) > machine.l3_bytes // 4
+    largest = max(touched, key=lambda a: a.footprint(sizes))
+    soon = largest.footprint(sizes) > machine.l3_bytes // 4
     return [n for n in sizes if largest.stride(n)] if soon else []
 
 

@@ -6,6 +6,7 @@ before and after the summation.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, log2, prod
 
 from ridgeline.schedules.accesses import Access
@@ -36,31 +37,8 @@ def cost(
     sizes = {**rows, **inner}
     width = elements(loads, machine)
     registers = registers_of(tile.lanes, width)
-    unroll = dict(tile.unroll)
-    copies = prod(unroll.values())
-    accumulators = copies * registers
-    moving = [a for a in loads if a.stride(tile.vector) != 0]
-    repeated = [f for n, f in tile.unroll if all(a.stride(n) == 0 for a in moving)]
-    held = prod(repeated) if len(repeated) < len(tile.unroll) else 1
-    live = accumulators + registers + held
-    traffic = turns = 0.0
-    for load in loads:
-        times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
-        packed = panel is not None and load.buffer.name == panel.buffer
-        stride = 1 if packed else load.stride(tile.vector)
-        traffic += times * _load_cost(stride, tile.lanes, registers)
-        if stride is not None and 2 <= stride <= _NEAR:  # lanes picked where sums are made
-            turns += times * (stride - 1) * registers
-        if not packed and collide(load, tile):
-            traffic += times * COLLISION
-    passes = _passes(tile.lanes, width, machine)
-    traffic *= passes
-    turns *= passes
-    # multiply-adds wait for one another unless there are enough of them in flight
-    arithmetic = max(accumulators * passes, 4.0) + turns
-    step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
-    if live > machine.registers:
-        step += 2.0 * (live - machine.registers)
+    copies = prod(f for _, f in tile.unroll)
+    step = _step(tile, panel, loads, width, machine)
     folded = prod(inner.values())
     trips: float = folded
     if tile.vector in inner:
@@ -68,7 +46,11 @@ def cost(
     ending = copies * _store_cost(stores, tile, width)
     if tile.vector in inner:
         ending += copies * (3.0 * log2(max(tile.lanes, 2)) + 2.0 * registers)
-    useful_lanes = sizes[tile.vector] / _pieces(sizes[tile.vector], tile.lanes, width, machine)
+    whole, rest = divmod(sizes[tile.vector], tile.lanes)
+    pieces: float = whole
+    if rest:  # the last piece counts for the part of the others' time that it takes
+        pieces += _step(replace(tile, lanes=rest), panel, loads, width, machine) / step
+    useful_lanes = sizes[tile.vector] / pieces
     waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
     ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
     per_tile = trips * step + ending
@@ -91,30 +73,47 @@ def _read_again(
 ) -> float:
     """Cycles per multiplication for operands that the last cache does not hold, read repeatedly."""
     sizes, factors = {**rows, **inner}, {**dict(tile.unroll), tile.vector: tile.lanes}
-
-    def size(load: Access) -> int:
-        return prod(n for a, n in sizes.items() if load.stride(a)) * load.buffer.dtype.itemsize
-
-    total, largest = 0.0, max(loads, key=size, default=None)  # constants alone are not read
-    for load in loads:
-        if size(load) <= machine.l3_bytes // 4 or (panel and panel.buffer == load.buffer.name):
+    held = [load.footprint(sizes) for load in loads]
+    total, most = 0.0, max(held, default=0)  # constants alone are not read
+    for load, size in zip(loads, held):
+        if size <= machine.l3_bytes // 4 or (panel and panel.buffer == load.buffer.name):
             continue
         own = [n for n in rows if load.stride(n)]
-        outside = load is largest and not any(rows[n] % factors.get(n, 1) for n in own)
+        outside = size == most and not any(rows[n] % factors.get(n, 1) for n in own)
         if panel is None and outside:  # its loops stand around all others
             continue
         others = [tile.vector] if panel is not None else [n for n in rows if n not in own]
-        total += size(load) * prod(ceil(rows[n] / factors.get(n, 1)) for n in others if n in rows)
+        total += size * prod(ceil(rows[n] / factors.get(n, 1)) for n in others if n in rows)
     return _FAR * total / prod(sizes.values())
 
 
-def _pieces(size: int, lanes: int, width: int, machine: Machine) -> float:
-    """Vectors along an axis; the last one counts for the part of the others that it takes."""
-    whole, rest = divmod(size, lanes)
-    if not rest:
-        return whole
-    part = registers_of(rest, width) * _passes(rest, width, machine)
-    return whole + part / (registers_of(lanes, width) * _passes(lanes, width, machine))
+def _step(
+    tile: Tile, panel: Panel | None, loads: list[Access], width: int, machine: Machine
+) -> float:
+    """Cycles of one step of the inner loop."""
+    registers = registers_of(tile.lanes, width)
+    accumulators = prod(f for _, f in tile.unroll) * registers
+    moving = [a for a in loads if a.stride(tile.vector) != 0]
+    repeated = [f for n, f in tile.unroll if all(a.stride(n) == 0 for a in moving)]
+    held = prod(repeated) if len(repeated) < len(tile.unroll) else 1
+    live = accumulators + registers + held
+    traffic = turns = 0.0
+    for load in loads:
+        times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
+        packed = panel is not None and load.buffer.name == panel.buffer
+        stride = 1 if packed else load.stride(tile.vector)
+        traffic += times * _load_cost(stride, tile.lanes, registers)
+        if stride is not None and 2 <= stride <= _NEAR:  # lanes picked where sums are made
+            turns += times * (stride - 1) * registers
+        if not packed and collide(load, tile):
+            traffic += times * COLLISION
+    passes = _passes(tile.lanes, width, machine)
+    traffic *= passes
+    turns *= passes
+    # multiply-adds wait for one another unless there are enough of them in flight
+    arithmetic = max(accumulators * passes, 4.0) + turns
+    step = max(arithmetic, traffic) + 0.2 * min(arithmetic, traffic) + 1.0
+    return step + 2.0 * max(live - machine.registers, 0)
 
 
 def _passes(lanes: int, width: int, machine: Machine) -> float:
