@@ -140,8 +140,9 @@ def _tile_steps(
     # a ragged loop has two bodies, so the loops around it must be outside before it is cut
     order = [n for n in first if n not in ragged] + [n for n in first if n in ragged]
     if panel is not None:  # tiles that share the packed strip run one after another
-        late = [n for n in rows if n in panel.shared_by or n in whole]
-        order = [n for n in rows if n not in late and n != tile.vector] + [tile.vector, *late]
+        others = [n for n in rows if n != tile.vector]
+        late = [n for n in others if n in panel.shared_by or n in whole]
+        order = [*(n for n in others if n not in late), tile.vector, *late]
     chosen += [Reorder(tuple(order))] if order != list(rows) else []
     chosen += [Split(n, cut[n], "branch") for n in order if n in cut]
     outer = [f"{n}.0" if n in cut else n for n in order if n not in whole]
@@ -153,7 +154,7 @@ def _tile_steps(
         chosen += split
     tasks = outer[: len(outer) - max(len(ragged) - 1, 0)]  # up to the first ragged loop
     if panel is not None:
-        tasks = outer[: outer.index(f"{tile.vector}.0") + 1]
+        tasks = outer[: order.index(tile.vector) + (tile.vector in cut)]
     shared, pieces = outer[len(tasks) :], list[str]()
     if panel is not None and panel.pieces is not None:
         name = panel.pieces.axis

@@ -8,7 +8,7 @@ from math import ceil, prod
 
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.tiles import Tile, imbalance
+from ridgeline.schedules.tiles import Tile, elements, imbalance
 
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
@@ -53,13 +53,15 @@ def choose_panel(
     machine: Machine,
 ) -> Panel | None:
     """Pack the operand in the lanes when many tiles read it and a packed strip stays in cache."""
-    if tile.vector not in rows or tile.lanes >= rows[tile.vector]:
+    if tile.vector not in rows:
         return None
     in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) != 0]
     read = [a for a in in_lanes if any(a.stride(n) for n in inner) and not a.opaque]
     if len(read) != 1:
         return None
     (operand,) = read
+    if tile.lanes == rows[tile.vector] and tile.lanes % elements([operand], machine):
+        return None
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector]
     shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]

@@ -35,7 +35,7 @@ def candidates(
     width = elements(loads, machine)
     last_row = list(rows)[-1]
     unit = [n for n in sizes if any(a.stride(n) == 1 for a in loads)] or [last_row]
-    packable = [n for n in rows if rows[n] > width and prod(inner.values()) >= _LEAST_DEPTH]
+    packable = [n for n in rows if rows[n] >= width and prod(inner.values()) >= _LEAST_DEPTH]
     for vector in dict.fromkeys([*unit, last_row, *packable]):
         lengths = {min(sizes[vector], width * r) for r in (1, 2, 4)}
         moving = [a for a in loads if a.stride(vector) != 0]
