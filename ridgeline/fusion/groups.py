@@ -18,6 +18,7 @@ from ridgeline.dtypes import float64
 from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
+from ridgeline.fusion.repeated import Repeated
 from ridgeline.fusion.replacing import Replacing, kernel_order, store_order
 from ridgeline.fusion.sizes import elements, is_costly, nbytes
 from ridgeline.fusion.values import FOLDS, Values, Whole, is_apart, sources
@@ -118,6 +119,7 @@ class Fuser:
     readers: dict[Node, set[int]] = field(default_factory=dict)
     in_order: dict[Node, list[tuple[int, int]]] = field(default_factory=dict)  # readers, by place
     numbers: count[int] = field(default_factory=count)
+    repeated: Repeated = field(default_factory=Repeated)
     refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)
     refused: set[tuple[frozenset[Node], frozenset[Node]]] = field(default_factory=set)
     heap: list[tuple[float, int, int]] = field(default_factory=list)
@@ -221,15 +223,11 @@ class Fuser:
         if source.op in ORDERED:
             lowered = lower_ordered(source, stored, read.__contains__, name)
         else:
-            lowering = GroupLowering
+            lowering: type[GroupLowering] = GroupLowering
             if self.roofline.chains and is_chain(folds):
                 lowering = ChainLowering
-            lowered = lowering(
-                folds=folds,
-                stored=store_order(stored, self.replacing, read.__contains__),
-                external=read.__contains__,
-                name=name,
-            ).lower()
+            in_order = store_order(stored, self.replacing, read.__contains__)
+            lowered = self.repeated.lower(lowering, folds, in_order, read.__contains__, name)
             reason = self.parts(lowered) if several else ""
             if reason:
                 raise NotFusable(reason)
@@ -245,7 +243,7 @@ class Fuser:
         mine = {self.owner[v] for v in inside}
         return [
             v for v in sorted(inside, key=self.position.__getitem__)
-            if v in self.values.results or self.readers.get(v, set()) - mine
+            if v in self.values.results or not self.readers.get(v, mine) <= mine
         ]  # fmt: skip
 
     def add(self, group: Group) -> None:

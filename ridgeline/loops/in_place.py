@@ -10,7 +10,7 @@ concurrent loops touch only what is their own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ridgeline.loops import ir
@@ -37,7 +37,8 @@ def in_place(kernel: Kernel, pairs: Mapping[int, int]) -> tuple[Kernel, dict[int
     In the kernel the parameters of such a pair are views of one slot, so that code generators keep
     loads and stores in order. It is also right where the two lie apart.
     """
-    found = {written: read for written, read in pairs.items() if _may_share(kernel, written, read)}
+    touches = _touches(kernel) if pairs else _Touches()
+    found = {written: read for written, read in pairs.items() if touches.may_share(written, read)}
 
     def shared(buffer: Buffer) -> Buffer:
         return replace(buffer, slot=found[buffer.slot]) if buffer.slot in found else buffer
@@ -48,25 +49,38 @@ def in_place(kernel: Kernel, pairs: Mapping[int, int]) -> tuple[Kernel, dict[int
     return replace(kernel, params=params, body=map_buffers(kernel.body, shared)), found
 
 
-def _may_share(kernel: Kernel, written: int, read: int) -> bool:
-    stores: list[_Touch] = []
-    reads: list[_Touch] = []
+@dataclass(slots=True)
+class _Touches:
+    """What a kernel does with its memory, by slot."""
+
+    loads: dict[int, list[_Touch]] = field(default_factory=dict)
+    stores: dict[int, list[_Touch]] = field(default_factory=dict)
+    joined: set[int] = field(default_factory=set)  # written before all that goes in is known
+
+    def may_share(self, written: int, read: int) -> bool:
+        """Whether a slot may lie over one that is read."""
+        if written in self.loads or written in self.joined:
+            return False
+        stores = self.stores.get(written, [])
+        return _each_once(stores) and all(
+            any(_precedes(r, s) for s in stores) or all(_stands_before(r, s) for s in stores)
+            for r in self.loads.get(read, ())
+        )
+
+
+def _touches(kernel: Kernel) -> _Touches:
+    found = _Touches()
     for position, site in enumerate(sites(kernel)):
-        statement = site.statement
+        statement, path = site.statement, site.path
         for load, where in loads(ir.expressions(statement), site.domain):
-            if load.buffer.slot == written:
-                return False
-            if load.buffer.slot == read:
-                reads.append(_Touch(load.buffer, load.index, where, position, site.path))
-        if isinstance(statement, Reduce) and any(b.slot == written for b in statement.buffers):
-            return False  # what is joined into memory is written before all of it is known
-        if isinstance(statement, Store) and statement.buffer.slot == written:
-            touch = _Touch(statement.buffer, statement.index, site.domain, position, site.path)
-            stores.append(touch)
-    return _each_once(stores) and all(
-        any(_precedes(r, s) for s in stores) or all(_stands_before(r, s) for s in stores)
-        for r in reads
-    )
+            touch = _Touch(load.buffer, load.index, where, position, path)
+            found.loads.setdefault(load.buffer.slot, []).append(touch)
+        if isinstance(statement, Reduce):
+            found.joined.update(buffer.slot for buffer in statement.buffers)
+        if isinstance(statement, Store):
+            touch = _Touch(statement.buffer, statement.index, site.domain, position, path)
+            found.stores.setdefault(statement.buffer.slot, []).append(touch)
+    return found
 
 
 def _each_once(stores: list[_Touch]) -> bool:

@@ -69,11 +69,8 @@ class Var(Expr):
 
     __slots__ = ("name",)
     name: str
-
-    @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        """Indices are int64 throughout the IR; code generators narrow them where they can."""
-        return dtypes.int64
+    # indices are int64 throughout the IR; code generators narrow them where they can
+    dtype = dtypes.int64
 
     def __repr__(self) -> str:
         return self.name
@@ -240,9 +237,9 @@ def statements(root: Stmt) -> Iterator[Stmt]:
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct operands of an expression."""
-    if isinstance(expr, Op):
+    if type(expr) is Op:  # not isinstance: this is asked of every expression, many times
         return expr.args
-    return expr.index if isinstance(expr, Load) else ()
+    return expr.index if type(expr) is Load else ()
 
 
 def subexpressions(*roots: Expr) -> list[Expr]:
@@ -253,9 +250,9 @@ def subexpressions(*roots: Expr) -> list[Expr]:
     while stack:
         expr = stack[-1]
         if expr not in done:
-            waiting = [child for child in children(expr) if child not in done]
-            if waiting:
-                stack.extend(reversed(waiting))
+            below = children(expr)
+            if below and not done.issuperset(below):
+                stack += [child for child in reversed(below) if child not in done]
                 continue
             done.add(expr)
             order.append(expr)

@@ -8,7 +8,7 @@ contraction has its output axes as rows and its summed axes as inner axes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ridgeline import dtypes, scalars
@@ -187,9 +187,9 @@ class GroupLowering(Reading):
                 shape = tuple(size_expr(a.extent) for a in space.inner)
                 self.staged[node] = Buffer(f"row{len(self.staged)}", shape, node.dtype, "local")
 
-    def _cone(self, roots: Sequence[Node]) -> set[Node]:
+    def _cone(self, roots: Sequence[Node]) -> Collection[Node]:
         """The nodes that are computed inside this kernel for `roots`, up to folds and memory."""
-        found: set[Node] = set()
+        found: dict[Node, None] = {}  # in order: a set of nodes is another one in every process
         stack = list(roots)
         while stack:
             node = stack.pop()
@@ -197,9 +197,9 @@ class GroupLowering(Reading):
                 continue
             if self.external(node):
                 continue
-            found.add(node)
+            found[node] = None
             stack.extend(node.inputs)
-        return found
+        return found.keys()
 
     def _stores(self, space: Space) -> list[Stmt]:
         row_index = tuple(a.var for a in space.rows)

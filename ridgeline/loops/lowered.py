@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ridgeline.graph.node import Node, Op
@@ -46,10 +46,17 @@ class Lowered:
     inner: tuple[Axis, ...]
     anchor: Op | None  # the op of the first fold, which decides the kernel's family
     chain: Chain | None = None  # the stages of a chain of contractions
+    model: Lowered | None = None  # of an equal group, whose kernel serves this one too
+
+    def over(self, slots: tuple[Node, ...]) -> Lowered:
+        """The same loops over other nodes."""
+        return replace(self, slots=slots, model=self.model or self)
 
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel; made only when asked for, since most groups merge into larger ones."""
+        if self.model is not None:
+            return self.model.kernel
         params = tuple(sorted(self.views.values(), key=lambda b: (b.slot, b.name)))
         final = map_buffers(self.body, lambda buffer: self.views.get(buffer, buffer))
         names = {*self.sizes, *_free_names(final)}

@@ -68,6 +68,7 @@ __all__ = [
     "Streamed",
     "Tensorize",
     "Tile",
+    "applied",
     "describe",
     "from_json",
     "replay",
@@ -85,10 +86,25 @@ _STEPS: dict[str, Callable[..., Step]] = {
 }  # fmt: skip
 
 
+_RECENT = 64  # rewrites that are remembered
+_recent: dict[tuple[int, Step], tuple[Kernel, Kernel]] = {}  # by identity, which the value keeps
+
+
+def applied(kernel: Kernel, step: Step) -> Kernel:
+    """The kernel after a step; a schedule that was found by trying is replayed at no cost."""
+    key = (id(kernel), step)
+    known = _recent.get(key)
+    if known is None:
+        if len(_recent) >= _RECENT:
+            _recent.clear()
+        known = _recent[key] = (kernel, step.apply(kernel))
+    return known[1]
+
+
 def replay(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
     """Apply steps in order."""
     for step in steps:
-        kernel = step.apply(kernel)
+        kernel = applied(kernel, step)
     return kernel
 
 

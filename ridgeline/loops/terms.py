@@ -6,7 +6,9 @@ pattern of the operands, wrap-around, signed zeros and NaN included.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +20,12 @@ from ridgeline.loops.ir import Const, Expr, Load, Op
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or", "xor"})
 _COMMUTATIVE_INTEGERS = frozenset({"max", "min"})  # floats: the order decides which zero wins
+
+# index arithmetic in Python's numbers, which are as good as int64 while they are small
+_WHOLE: dict[str, Callable[..., int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul,
+}  # fmt: skip
+_PLAIN = 1 << 62
 
 Rule = Callable[..., Expr | None]
 _IDENTITIES: dict[str, Rule] = {}
@@ -35,19 +43,17 @@ def identity(*names: str) -> Callable[[Rule], Rule]:
 
 def op(name: str, *args: Expr) -> Expr:
     """A scalar operation on operands that agree in type, simplified where that is exact."""
-    row = scalars.TABLE[name]
-    _check(row, args)
-    if all(isinstance(arg, Const) for arg in args):
-        folded = _fold(name, args)
+    types = tuple([arg.dtype for arg in args])
+    dtype = _result_type(name, types)
+    if type(args[0]) is Const:
+        folded = _fold(name, args, dtype)
         if folded is not None:
             return folded
-    if isinstance(args[0], Const) and _swaps(name, args[0].dtype):
-        args = (args[1], args[0])
+        if _swaps(name, types[0]):
+            args = (args[1], args[0])
     rule = _IDENTITIES.get(name)
     simpler = rule(*args) if rule is not None else None
-    if simpler is not None:
-        return simpler
-    return Op.make(args, scalars.result_type(row, tuple(arg.dtype for arg in args)), name)
+    return Op.make(args, dtype, name) if simpler is None else simpler
 
 
 def cast(expr: Expr, dtype: DType) -> Expr:
@@ -113,14 +119,17 @@ def holds(wide: DType, narrow: DType) -> bool:
     return digits <= wide.bits - 1
 
 
-def _check(row: scalars.ScalarOp, args: tuple[Expr, ...]) -> None:
-    types = [arg.dtype for arg in args]
-    choice = row.name in ("select", "guarded")
+@lru_cache(maxsize=4096)
+def _result_type(name: str, types: tuple[DType, ...]) -> DType:
+    """The type of an operation on operands of these types, which must agree."""
+    row = scalars.TABLE[name]
+    choice = name in ("select", "guarded")
     typed = types[1:] if choice else types
-    if len(args) != row.arity or len(set(typed)) != 1 or typed[0].kind not in row.kinds:
-        raise TypeError(f"{row.name} does not take ({', '.join(t.name for t in types)})")
+    if len(types) != row.arity or len(set(typed)) != 1 or typed[0].kind not in row.kinds:
+        raise TypeError(f"{name} does not take ({', '.join(t.name for t in types)})")
     if choice and types[0] is not dtypes.bool_:
-        raise TypeError(f"the condition of {row.name} is {types[0].name}, not bool")
+        raise TypeError(f"the condition of {name} is {types[0].name}, not bool")
+    return scalars.result_type(row, types)
 
 
 def _swaps(name: str, dtype: DType) -> bool:
@@ -137,9 +146,13 @@ def constant(value: scalars.Array, dtype: DType) -> Const:
     return ir.const(number, dtype)
 
 
-def _fold(name: str, args: tuple[Expr, ...]) -> Const | None:
-    if args[-1].dtype.kind == "complex":
+def _fold(name: str, args: tuple[Expr, ...], dtype: DType) -> Const | None:
+    """The literal that an operation on literals gives."""
+    literals = [arg for arg in args if type(arg) is Const]
+    if len(literals) < len(args) or literals[-1].dtype.kind == "complex":
         return None
-    value = scalars.evaluate(name, *(_array(arg) for arg in args if isinstance(arg, Const)))
-    row = scalars.TABLE[name]
-    return constant(value, scalars.result_type(row, tuple(arg.dtype for arg in args)))
+    if all(arg.dtype is dtypes.int64 for arg in literals) and name in _WHOLE:
+        found = _WHOLE[name](*[int(arg.text) for arg in literals])
+        if -_PLAIN < found < _PLAIN:
+            return ir.index(found)
+    return constant(scalars.evaluate(name, *map(_array, literals)), dtype)

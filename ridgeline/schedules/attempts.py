@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.schedule import ScheduleError, Step, describe
+from ridgeline.loops.schedule import ScheduleError, Step, applied, describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def leave_out(what: str, refusal: ScheduleError) -> None:
 def attempt(kernel: Kernel, step: Step) -> Kernel | None:
     """The kernel after a step that only saves time; None, noted, where it does not apply."""
     try:
-        return step.apply(kernel)
+        return applied(kernel, step)
     except ScheduleError as refusal:
         leave_out(describe(step), refusal)
         return None

@@ -21,7 +21,7 @@ from ridgeline.loops.ir import Buffer, Expr, Load
 
 
 def plain_name(name: str) -> str:
-    return re.sub(r"\W", "_", name)
+    return name if name.isidentifier() else re.sub(r"\W", "_", name)
 
 
 @dataclass(frozen=True, slots=True)

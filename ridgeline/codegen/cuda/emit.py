@@ -7,9 +7,11 @@ the compiler keeps in registers because all their indices are constants after un
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ridgeline.codegen.cuda.access import Registers, plain_name
 from ridgeline.codegen.cuda.barriers import Touched, seen_by_several, touched
@@ -54,8 +56,10 @@ _UNROLLED_ROUNDS = 2  # the same of a loop around the threads of a block
 _SHARED_ALIGN = 16
 _WORKSPACE_ALIGN = 256
 _WARP = 32
+_REMEMBERED = 512  # kernels whose text is kept
 
 
+@lru_cache(maxsize=_REMEMBERED)  # a layout asks how to launch what is compiled after it
 def generate(kernel: Kernel) -> KernelSource:
     """The text of a scheduled kernel, and how to launch it."""
     emitters, size = _emitters(kernel, "blockIdx.x")
@@ -100,6 +104,7 @@ class Functions:
         return 0 if warps and "__syncthreads" not in text else block
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def functions_of(kernel: Kernel) -> Functions:
     """The launches of a kernel as functions."""
     emitters, size = _emitters(kernel, "block")
@@ -189,11 +194,11 @@ class LaunchEmitter(VectorLoops):
 
     def _parameters(self) -> str:
         written = written_slots(self.kernel)
-        views = [p.slot for p in self.kernel.params]
+        views = Counter(p.slot for p in self.kernel.params)
         parts = []
         for p in self.kernel.params:
             const = "" if p.slot in written else "const "
-            alone = p.slot not in written or views.count(p.slot) == 1
+            alone = p.slot not in written or views[p.slot] == 1
             pointer = "* __restrict__" if alone else "*"
             parts.append(f"{const}{memory_type(p.dtype)} {pointer} {plain_name(p.name)}")
         if self.workspaces:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Const, For, Kernel
-from ridgeline.loops.schedule import Bind, Fuse, Split, Step
+from ridgeline.loops.schedule import Bind, Fuse, Split, Step, applied
 from ridgeline.schedules.accesses import accesses
 
 ACCESS_BYTES = 16
@@ -23,7 +23,7 @@ class Draft:
     def do(self, *steps: Step) -> None:
         """Apply steps."""
         for step in steps:
-            self.kernel = step.apply(self.kernel)
+            self.kernel = applied(self.kernel, step)
             self.steps.append(step)
 
     def length(self, axis: str) -> int | None:
