@@ -30,6 +30,7 @@ from ridgeline.fusion.groups import Fusion, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, shows_constant, topological
+from ridgeline.graph.passes.spell import spell
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lowered import Lowered
@@ -109,7 +110,7 @@ class KernelRoofline:
     __repr__ = __str__
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loops:
     """A kernel and the schedule applied to it so far; every method gives a new one."""
 
@@ -368,23 +369,41 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     """The loop nest of an expression, for tensors like the examples; it must be one kernel."""
     for example in examples:
         _memory(example)
+    if not callable(function):
+        raise LoopsError(f"rl.loops takes a function and tensors, not {function!r:.60}")
     result = function(*examples)
     wanted = list(result) if isinstance(result, (tuple, list)) else [result]
+    if not wanted or not all(isinstance(value, Tensor) for value in wanted):
+        raise LoopsError(f"the expression gives {result!r:.60}, not tensors")
     outputs = [read(value) for value in wanted]
     given = [read(example) for example in examples]
     leaves = [n for n in topological(outputs, stop=_is_given) if _is_given(n) and n not in given]
-    outputs_copy, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
+    copied, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
     known = set(inputs).__contains__
-    values = choose_values(outputs_copy, known)
-    target = backend(device_of(outputs_copy, inputs))
+    written_out = spell(copied, known)
+    values = choose_values(written_out, known)
+    target = backend(device_of(written_out, inputs))
     fusion = fuse(values, known, target.roofline())
-    if len(fusion.groups) != 1 or fusion.groups[0].lowered is None:
-        names = ", ".join(g.name for g in fusion.groups)
+    _require_one(fusion)
+    graph = Graph(tuple(values.results), tuple(inputs), list)
+    return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))
+
+
+def _require_one(fusion: Fusion) -> None:
+    """Refuse what is not one nest of loops."""
+    groups = fusion.groups
+    if not groups:
+        raise LoopsError("this expression computes nothing: its results are its arguments")
+    library = [g.name for g in groups if g.lowered is None]
+    if library:
+        raise LoopsError(
+            f"{', '.join(library)} is no nest of loops: it runs as a call of a library",
+            help="take the expression without it",
+        )
+    if len(groups) > 1:
         reasons = "\n".join(f"{r.first} + {r.second}: {r.reason}" for r in fusion.refusals)
         raise LoopsError(
-            f"this expression takes {len(fusion.groups)} kernels: {names}",
+            f"this expression takes {len(groups)} kernels: {', '.join(g.name for g in groups)}",
             note=reasons,
             help="give each part its own rl.loops",
         )
-    graph = Graph(tuple(values.results), tuple(inputs), list)
-    return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))

@@ -121,10 +121,18 @@ def to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:
 
 def from_json(data: Sequence[dict[str, Any]]) -> list[Step]:
     """Steps from plain data."""
-    steps = []
-    for entry in data:
-        values = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "step"
-        }
-        steps.append(_STEPS[entry["step"]](**values))
-    return steps
+    return [_from_json(entry) for entry in data]
+
+
+def _from_json(entry: Any) -> Step:
+    name = entry.get("step") if isinstance(entry, dict) else None
+    if name not in _STEPS:
+        raise ScheduleError(
+            f"{entry!r:.80} is no step of a schedule",
+            help="give what `trace` gave: dicts with `step` and its values",
+        )
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "step"}
+    try:
+        return _STEPS[name](**values)
+    except TypeError as error:
+        raise ScheduleError(f"the step {name!r} has other values than {values}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -121,3 +123,47 @@ def test_wrong_arguments_are_named() -> None:
         rl.loops(lambda x: x + 1, 3.0)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"made for float32\[4, 4\], not float32\[3\]"):
         k(rl.ones(3))
+
+
+@pytest.mark.parametrize(
+    "step, said",
+    [
+        (lambda k: k.split("q", 4), "no loop 'q'"),
+        (lambda k: k.split("n", 2.5), "pieces of 2.5"),
+        (lambda k: k.split("n", "16"), "pieces of '16'"),
+        (lambda k: k.split("n", 0), "pieces of 0"),
+        (lambda k: k.reorder("m", "m"), "named twice"),
+        (lambda k: k.reorder(["n", "m"]), "no loop"),
+        (lambda k: k.stream("b0"), "nothing writes 'b0'"),
+        (lambda k: k.replay([{"a": 1}]), "no step of a schedule"),
+        (lambda k: k.replay("text"), "no step of a schedule"),
+        (lambda k: k.replay([{"step": "split", "by": 3}]), "has other values"),
+    ],
+)
+def test_a_wrong_step_says_what_is_wrong(step: Any, said: str) -> None:
+    k = rl.loops(lambda x, w, b: x @ w + b, *operands(6, 5, 4))
+    with pytest.raises(ScheduleError, match=said):
+        step(k)
+
+
+def test_a_loop_of_many_iterations_is_not_copied() -> None:
+    k = rl.loops(lambda x: x * 2, rl.ones(100_000))
+    with pytest.raises(ScheduleError, match="100000 copies"):
+        k.unroll("i0")
+    assert k.split("i0", 8).unroll("i0.1") != k
+
+
+@pytest.mark.parametrize(
+    "function, said",
+    [
+        (lambda x: x, "computes nothing"),
+        (lambda x: 3, "gives 3, not tensors"),
+        (lambda x: rl.linalg.inv(x), "inverse is no nest of loops"),
+        (lambda x: x + rl.rand(4, 4), "kernels"),
+        (lambda x: rl.sort(x)[0], "kernels"),
+        (3, "takes a function"),
+    ],
+)
+def test_an_expression_that_is_not_one_kernel_says_why(function: Any, said: str) -> None:
+    with pytest.raises(LoopsError, match=said):
+        rl.loops(function, rl.eye(4))

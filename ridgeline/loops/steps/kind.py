@@ -11,6 +11,8 @@ from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.scratch import outside_scratch
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
+_MOST_COPIES = 1 << 12  # of a body, or lanes of one vector
+
 
 @dataclass(frozen=True, slots=True)
 class SetKind(Step):
@@ -33,8 +35,11 @@ class SetKind(Step):
         return replace(kernel, body=body)
 
     def _check(self, loop: For) -> None:
-        if self.kind in ("unroll", "vector"):
-            known_extent(loop)
+        if self.kind in ("unroll", "vector") and known_extent(loop) > _MOST_COPIES:
+            raise ScheduleError(
+                f"{self.kind} would make {known_extent(loop)} copies of the body of {loop.name!r}",
+                help="split the axis, and take the inner loop",
+            )
         if self.kind == "parallel" and loop.axis != "spatial":
             raise ScheduleError(f"iterations of loop {loop.name!r} depend on one another")
         if self.kind == "vector":

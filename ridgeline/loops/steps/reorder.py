@@ -27,6 +27,10 @@ class Reorder(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Move loops inwards, innermost first."""
+        for name in self.order:
+            loops_named(kernel, name)
+        if len(set(self.order)) < len(self.order):
+            raise ScheduleError(f"an axis is named twice in {', '.join(self.order)}")
         body = kernel.body
         for position in range(len(self.order) - 1, 0, -1):
             moved, past = self.order[position], set(self.order[:position])

@@ -28,8 +28,11 @@ class Split(Step):
     def apply(self, kernel: Kernel) -> Kernel:
         """Rewrite every loop of the axis."""
         loops_named(kernel, self.axis)
-        if self.factor < 1:
-            raise ScheduleError(f"cannot split {self.axis!r} into pieces of {self.factor}")
+        if not isinstance(self.factor, int) or self.factor < 1:
+            raise ScheduleError(
+                f"cannot split {self.axis!r} into pieces of {self.factor!r}",
+                help="a piece has a whole number of iterations",
+            )
         return replace(kernel, body=at_loops(kernel.body, self.axis, self._split))
 
     def _split(self, loop: For) -> Stmt:

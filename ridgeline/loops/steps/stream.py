@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ridgeline.loops.ir import Buffer, Kernel
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Buffer, Kernel, Reduce, Stmt, Store
 from ridgeline.loops.rewrite import map_buffers
 from ridgeline.loops.steps.step import ScheduleError, Step
 
@@ -25,5 +26,13 @@ class Stream(Step):
 
         if all(b.name != self.buffer for b in kernel.params):
             raise ScheduleError(f"there is no parameter {self.buffer!r}")
+        if not any(_writes(s, self.buffer) for s in ir.statements(kernel.body)):
+            raise ScheduleError(f"nothing writes {self.buffer!r}, so there is nothing to stream")
         params = tuple(change(b) for b in kernel.params)
         return replace(kernel, params=params, body=map_buffers(kernel.body, change))
+
+
+def _writes(statement: Stmt, name: str) -> bool:
+    if isinstance(statement, Store):
+        return statement.buffer.name == name
+    return isinstance(statement, Reduce) and any(b.name == name for b in statement.buffers)
