@@ -48,8 +48,8 @@ class Example:
     arrays: tuple[Any, ...]
 
 
-# leaves and outputs have no rule; the compiler puts `convolve` in a graph after all batching
-_WITHOUT_RULE = ("leaf", "proj", "convolve")
+# leaves and outputs have no rule; the compiler puts what libraries compute in after all batching
+_WITHOUT_RULE = ("leaf", "proj", "convolve", "biased")
 
 
 def all_rows() -> dict[str, Op]:

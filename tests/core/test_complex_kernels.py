@@ -68,7 +68,8 @@ def same_parts(found: np.ndarray, wanted: np.ndarray, ulps: float, signs: bool =
 UNARY = {
     "neg": np.negative, "conj": np.conj, "reciprocal": lambda z: z.dtype.type(1) / z, "exp": np.exp,
     "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
-    "sinh": np.sinh, "cosh": np.cosh, "expm1": np.expm1,
+    "sinh": np.sinh, "cosh": np.cosh, "expm1": np.expm1, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
 }  # fmt: skip
 
 
@@ -134,6 +135,48 @@ def test_hard_numbers_against_mpmath(name: str) -> None:
                 parts = ((complex(got), true),)
             for part, wanted in parts:
                 assert abs(mp.mpmathify(part) - wanted) <= abs(wanted) * 6 * 2.0**-53, (value, got)
+
+
+INVERSE = {"asin": mp.asin, "acos": mp.acos, "atan": mp.atan,
+           "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_both_parts_of_inverse_functions_against_mpmath(name: str) -> None:
+    """Near branch points, near and on the axes, far out, and close to 0."""
+    rng = np.random.default_rng(5)
+    angles = np.exp(1j * rng.uniform(-np.pi, np.pi, 24))
+    spread = np.geomspace(1e-14, 1e14, 24) * angles
+    z = np.concatenate(
+        [spread, 1 + spread[:12], -1 - spread[:12], 1j + spread[:12], 1e200 * angles]
+    )
+    found = compiled(getattr(rl, name), z)
+    with mp.workdps(300):
+        for value, got in zip(z, found):
+            true = INVERSE[name](mp.mpc(complex(value)))
+            for part, wanted in ((got.real, true.real), (got.imag, true.imag)):
+                assert abs(mp.mpf(part) - wanted) <= abs(wanted) * 8 * 2.0**-53, (value, got)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_powers(dtype: type) -> None:
+    """Whole exponents are products, as in NumPy; the others err by the size of a logarithm."""
+    base = np.concatenate([numbers(dtype, 90), np.array([0, 0, 0, 0, 2, -3, 1j], dtype)])
+    whole = np.repeat(np.array([2, 3, -1, -2, 7, 0, 1, 13, -5], dtype), 5)
+    exponent = np.concatenate(
+        [numbers(dtype, 45, seed=5), whole, np.array([0, 1, -1, 1j, 10, 3, 2])]
+    )
+    exponent = exponent.astype(dtype)
+    found = compiled(rl.pow, base, exponent)
+    assert np.isnan(found[[92, 93]]).all()
+    np.testing.assert_array_equal(found[[90, 91, 94, 95, 96]], [1, 0, 1024, -27, -1])
+    with mp.workdps(40):
+        for a, b, got in zip(base[:90], exponent, found):
+            true = mp.mpc(complex(a)) ** mp.mpc(complex(b))
+            size = 8 * (1 + abs(mp.mpc(complex(b)) * mp.log(mp.mpc(complex(a)))))
+            error = abs(mp.mpc(complex(got)) - true)
+            assert error <= abs(true) * size * float(np.finfo(dtype).eps), (a, b, got)
+    assert set(calls_of(rl.pow, base, exponent)) == {KernelCall}
 
 
 @pytest.mark.parametrize("dtype", TYPES)

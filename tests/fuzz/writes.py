@@ -25,7 +25,7 @@ def view_of(m: Maker, a: Var) -> str:
     if m.rng.random() < 0.15:
         axis = m.rng.randrange(a.rank)
         size = m.rng.randint(1, a.shape[axis])
-        return f"{text}.unfold({axis}, {size}, {size + m.rng.randint(0, 1)})"
+        return f"{text}.unfold({axis}, {size}, {size + m.rng.randint(0, 1)})[...]"
     return f"{text}[{subscript(m, a) if m.rng.random() < 0.8 else '...'}]"
 
 

@@ -124,7 +124,9 @@ def choose(condition: Node, a: Pair, b: Pair) -> Pair:
 # ---- functions -----------------------------------------------------------------------------------
 
 
-def _in_double(function: Callable[[Node, Node], Pair]) -> Callable[[Pair], Pair]:
+def in_double(function: Callable[[Node, Node], Pair]) -> Callable[[Pair], Pair]:
+    """A function of both parts in float64, rounded to the type they have."""
+
     def rounded(z: Pair) -> Pair:
         dtype = z[0].dtype
         made = function(cast(z[0], dtypes.float64), cast(z[1], dtypes.float64))
@@ -133,7 +135,7 @@ def _in_double(function: Callable[[Node, Node], Pair]) -> Callable[[Pair], Pair]
     return rounded
 
 
-def _sqrt(x: Node, y: Node) -> Pair:
+def sqrt_of(x: Node, y: Node) -> Pair:
     """t + i y/2t with t = sqrt((|x| + |z|)/2), turned by a quarter for negative x.
 
     Halving twice under the root keeps |x| + |z| from overflowing.
@@ -166,7 +168,7 @@ def _sqrt(x: Node, y: Node) -> Pair:
     return Pair(real, apply("copysign", size, y))
 
 
-def _exp(x: Node, y: Node) -> Pair:
+def exp_of(x: Node, y: Node) -> Pair:
     """e**x (cos y + i sin y), in two factors where e**x alone might overflow."""
     far = apply("lt", full_like(x, _HALF_RANGE), x)
     first = apply("exp", select(far, _sub(x, full_like(x, _HALF_RANGE)), x))
@@ -185,7 +187,7 @@ def _exp(x: Node, y: Node) -> Pair:
     )
 
 
-def _log(x: Node, y: Node) -> Pair:
+def log_of(x: Node, y: Node) -> Pair:
     """log|z| + i times the angle; near the unit circle from |z|**2 - 1, which is exact there."""
     a, b = apply("abs", x), apply("abs", y)
     swap = apply("lt", a, b)
@@ -294,8 +296,8 @@ def _tanh(x: Node, y: Node) -> Pair:
 FUNCTIONS: dict[str, Callable[..., Node | Pair]] = {
     "neg": negative, "add": add, "sub": sub, "mul": mul, "div": div, "reciprocal": reciprocal,
     "eq": equal, "ne": different, "isnan": is_nan, "select": choose,
-    "sqrt": _in_double(_sqrt), "exp": _in_double(_exp), "log": _in_double(_log),
-    "log1p": _in_double(_log1p), "expm1": _in_double(_expm1), "sin": _in_double(_sin),
-    "cos": _in_double(_cos), "tanh": _in_double(_tanh), "sinh": _in_double(_sinh),
-    "cosh": _in_double(_cosh),
+    "sqrt": in_double(sqrt_of), "exp": in_double(exp_of), "log": in_double(log_of),
+    "log1p": in_double(_log1p), "expm1": in_double(_expm1), "sin": in_double(_sin),
+    "cos": in_double(_cos), "tanh": in_double(_tanh), "sinh": in_double(_sinh),
+    "cosh": in_double(_cosh),
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """How each op on complex values is written in ops on their parts.
 
 A rule gets a node and its operands, complex ones as pairs, and gives what the node becomes. Sums,
-movement and choices act on both parts alike; products and functions are in `complex_math.py`.
+movement and choices act on both parts alike; products and functions are in `complex_math.py`,
+powers and inverse functions in `complex_inverse.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 
 from ridgeline.graph.node import Node, node
 from ridgeline.graph.passes import complex_math as math
+from ridgeline.graph.passes.complex_inverse import INVERSES
 from ridgeline.graph.passes.complex_math import Pair
 from ridgeline.ops.complex import CONJ, IMAG, JOIN, MAGNITUDE, REAL, real_of
 from ridgeline.ops.contract import CONTRACT
@@ -134,4 +136,6 @@ _RULES: dict[object, Rule] = {
     JOIN: _function(Pair),
     MAGNITUDE: _function(lambda z: apply("hypot", *z)),
 }
-_BY_NAME: dict[str, Rule] = {name: _function(f) for name, f in math.FUNCTIONS.items()}
+_BY_NAME: dict[str, Rule] = {
+    name: _function(f) for name, f in (*math.FUNCTIONS.items(), *INVERSES.items())
+}
