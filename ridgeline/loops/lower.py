@@ -22,7 +22,14 @@ from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.reading import Reading, widens
 from ridgeline.loops.rewrite import sequence
-from ridgeline.loops.spaces import NotFusable, Space, part_shape, same, space_of
+from ridgeline.loops.spaces import (
+    NotFusable,
+    Space,
+    across_rows,
+    part_shape,
+    same,
+    space_of,
+)
 from ridgeline.loops.views import Index, size_expr
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT, PAD
@@ -213,7 +220,13 @@ class GroupLowering(Reading):
             shape = node.shape if whole else part_shape(node)
             at_rows = same(shape, space.row_shape)
             if not at_rows and not same(shape, space.full_shape):
-                raise NotFusable(f"a result of shape {list(node.shape)} fits neither rows nor all")
+                place = across_rows(node.shape, space.rows)
+                if place is None:
+                    shown = list(node.shape)
+                    raise NotFusable(f"a result of shape {shown} fits neither rows nor all")
+                value = cast(self.read(node, place, space), node.dtype)
+                row_level.append(Store(self.view(node, space.row_shape), row_index, value))
+                continue
             index = row_index if at_rows else space.full_index
             level = row_level if at_rows else full_level
             if whole:

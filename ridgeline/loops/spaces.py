@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
-from ridgeline.loops.ir import Var
-from ridgeline.loops.views import Index
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, mul
+from ridgeline.loops.ir import Expr, Var
+from ridgeline.loops.views import Index, size_expr
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT
 from ridgeline.ops.reduce import ARG_REDUCE
@@ -110,6 +112,28 @@ def shape_of_loops(stored: Sequence[Node]) -> tuple[Size, ...]:
     """What pointwise loops run over: parts, where every value consists of such parts."""
     shapes = {part_shape(node) for node in stored}
     return shapes.pop() if len(shapes) == 1 else max((n.shape for n in stored), key=len)
+
+
+def across_rows(shape: tuple[Size, ...], rows: Sequence[Axis]) -> Index | None:
+    """The index of an element whose memory order is that of the rows, each axis a run of them.
+
+    A result of [512, 3072] is stored so by rows of [512, 48, 64]; None where it is no such result.
+    """
+    index: list[Expr] = []
+    left = list(rows)
+    if not all(isinstance(size, int) for size in (*shape, *(a.extent for a in rows))):
+        return None  # comparing sizes that are not known would decide them
+    for size in shape:
+        place: Expr = ir.index(0)
+        covered = 1
+        while left and covered != size:
+            axis = left.pop(0)
+            place = add(mul(place, size_expr(axis.extent)), axis.var)
+            covered *= int(axis.extent)
+        if covered != size:
+            return None
+        index.append(place)
+    return None if any(axis.extent != 1 for axis in left) else tuple(index)
 
 
 def numbered(letter: str, number: int, total: int) -> str:

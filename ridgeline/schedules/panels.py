@@ -15,7 +15,7 @@ _LEAST_REUSE = 8  # tiles that must share a packed strip
 _LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
 _LEAST_PIECE = 128  # products of a sum between two times that it waits in scratch
 _WAITING = 6.0  # cycles to put a register of sums aside and to take it up again
-_COPIED, _TURNED, _GATHERED = 0.3, 0.7, 2.5  # cycles to pack an element, by how it is read
+_COPIED, _TURNED, _GATHERED = 0.9, 0.9, 2.5  # cycles to pack an element, by how it is read
 
 
 @dataclass(frozen=True, slots=True)

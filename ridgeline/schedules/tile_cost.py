@@ -17,6 +17,7 @@ from ridgeline.schedules.tiles import Tile, count, elements, imbalance, register
 _CACHE_PERIOD = 4096  # bytes after which addresses fall on the same set again
 _STREAMS = 7  # a set holds eight lines, and the other operand needs one
 COLLISION = 1.0  # cycles of a load whose line was pushed out
+_JUMP = 0.3  # cycles to follow lanes that go on elsewhere at every step
 _SCATTERED = 6.0  # cycles to store an element on a line of its own
 _TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cycles an element
 _NEAR = 4  # elements between lanes that are still read by whole vectors
@@ -38,7 +39,8 @@ def cost(
     width = elements(loads, machine)
     registers = registers_of(tile.lanes, width)
     copies = prod(f for _, f in tile.unroll)
-    step = _step(tile, panel, loads, width, machine)
+    jumps = _jumps(tile, panel, loads, inner, machine)
+    step = _step(tile, panel, loads, width, machine) + jumps
     folded = prod(inner.values())
     trips: float = folded
     if tile.vector in inner:
@@ -49,7 +51,8 @@ def cost(
     whole, rest = divmod(sizes[tile.vector], tile.lanes)
     pieces: float = whole
     if rest:  # the last piece counts for the part of the others' time that it takes
-        pieces += _step(replace(tile, lanes=rest), panel, loads, width, machine) / step
+        last = _step(replace(tile, lanes=rest), panel, loads, width, machine) + jumps
+        pieces += last / step
     useful_lanes = sizes[tile.vector] / pieces
     waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
     ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
@@ -126,6 +129,28 @@ def collide(load: Access, tile: Tile) -> bool:
     size = load.buffer.dtype.itemsize
     apart = [f for n, f in tile.unroll if (load.stride(n) or 1) * size % _CACHE_PERIOD == 0]
     return prod(apart) > _STREAMS
+
+
+def _jumps(
+    tile: Tile,
+    panel: Panel | None,
+    loads: list[Access],
+    inner: dict[str, int],
+    machine: Machine,
+) -> float:
+    """Cycles of a step for lanes that go on elsewhere, in more memory than the nearest cache."""
+    total = 0.0
+    for load in loads:
+        summed = [n for n in inner if load.stride(n) != 0]
+        packed = panel is not None and load.buffer.name == panel.buffer
+        if packed or not summed or load.stride(tile.vector) != 1 or tile.vector in inner:
+            continue
+        step = load.stride(summed[-1])
+        times = prod(f for n, f in tile.unroll if load.stride(n) != 0)
+        held = prod(inner[n] for n in summed) * times * tile.lanes * load.buffer.dtype.itemsize
+        if (step is None or abs(step) > tile.lanes) and held > machine.l1_bytes:
+            total += times * _JUMP
+    return total
 
 
 def _load_cost(stride: int | None, lanes: int, registers: int) -> float:

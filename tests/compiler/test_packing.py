@@ -11,9 +11,13 @@ import torch
 
 import ridgeline as rl
 from ridgeline import dtypes
+from ridgeline.compiler import lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import TensorType, leaf, topological
+from ridgeline.loops.ir import For, index, statements
+from ridgeline.loops.printer import print_expr
+from ridgeline.loops.spaces import Axis, across_rows
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.weights import best_strips
 from ridgeline.tracing import packing
@@ -80,3 +84,57 @@ def test_what_is_packed_is_read_in_order() -> None:
         run(rl.tensor(normal(1, 64, 14, 14)))
     text = run.explanation(detail="loops")
     assert "_read[" not in text and re.search(r": float32\[\d+, 64, 3, 3, \d+\]", text)
+
+
+@pytest.mark.parametrize("rows,inside,outside", [(32, 768, 512), (64, 784, 256), (48, 100, 192)])
+def test_a_linear_layer_reads_kept_strips_and_ends_in_one_kernel(
+    rows: int, inside: int, outside: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "machine", lambda: WIDE)
+    layer = rl.nn.Linear(inside, outside)
+    run = rl.jit(lambda x: rl.nn.functional.gelu(layer(x), approximate="tanh"))
+    x = normal(rows, inside)
+    for seed in range(2):  # weights that change are laid out again
+        weight = normal(outside, inside, seed=seed) * 0.05
+        bias = normal(outside, seed=seed + 9)
+        layer.load_state_dict({"weight": rl.tensor(weight), "bias": rl.tensor(bias)})
+        with rl.no_grad():
+            results = [run(rl.tensor(x)).numpy() for _ in range(2)]
+        exact = torch.nn.functional.linear(
+            *(torch.from_numpy(a).double() for a in (x, weight, bias))
+        )
+        wanted = torch.nn.functional.gelu(exact, approximate="tanh").numpy()
+        for result in results:
+            np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-5)
+    text = run.explanation(detail="loops")
+    assert text.count("\nkernel ") == 1 and "_read[" not in text
+    assert re.search(rf": float32\[\d+, {inside}, \d+\]", text)
+
+
+def test_lanes_of_a_tile_lie_side_by_side_in_strips() -> None:
+    given = [leaf(TensorType(shape, dtypes.float32)) for shape in ((512, 768), (48, 768, 64))]
+    root = einsum("mk,nkl->mnl", *given)
+    (compiled,) = lower_graph([root], given, WIDE).kernels
+    vector = [s for s in statements(compiled.kernel.body) if isinstance(s, For)]
+    assert {s.extent for s in vector if s.kind == "vector"} == {index(64)}
+
+
+@pytest.mark.parametrize(
+    "shape,rows,wanted",
+    [
+        ((6, 8), (6, 2, 4), "r0, r1 * 4 + r2"),
+        ((48,), (6, 2, 4), "(r0 * 2 + r1) * 4 + r2"),
+        ((1, 6, 1, 8), (6, 2, 4, 1), "0:int64, r0, 0:int64, r1 * 4 + r2"),
+        ((12, 4), (6, 2, 4), "r0 * 2 + r1, r2"),
+        ((8, 6), (6, 2, 4), None),
+        ((6, 4), (6, 2, 4), None),
+        ((6, 16), (6, 2, 4), None),
+        ((6, 2, 2, 2), (6, 2, 4), None),
+    ],
+)
+def test_results_are_stored_by_rows_that_cut_their_axes(
+    shape: tuple[int, ...], rows: tuple[int, ...], wanted: str | None
+) -> None:
+    axes = [Axis(f"r{n}", extent) for n, extent in enumerate(rows)]
+    found = across_rows(shape, axes)
+    assert (None if found is None else ", ".join(map(print_expr, found))) == wanted
