@@ -62,6 +62,8 @@ def choose_panel(
     (operand,) = read
     if tile.lanes == rows[tile.vector] and tile.lanes % elements([operand], machine):
         return None
+    if _is_strip(operand, tile, inner):
+        return None
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector]
     shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
@@ -89,6 +91,16 @@ def choose_panel(
         operand.buffer.name, tuple(shared), tuple(axes), square, block,
         cycles, strips * blocks, pieces,
     )  # fmt: skip
+
+
+def _is_strip(operand: Access, tile: Tile, inner: dict[str, int]) -> bool:
+    """True where memory is in the order in which tiles read it: lanes, then the summed axes."""
+    step, lanes = tile.lanes, operand.stride(tile.vector) == 1
+    for name in reversed(inner):
+        if operand.stride(name) not in (0, step):
+            return False
+        step *= inner[name] if operand.stride(name) else 1
+    return lanes
 
 
 def _around(pieces: Pieces) -> tuple[str, ...]:

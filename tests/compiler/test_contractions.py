@@ -85,6 +85,13 @@ def test_an_operand_in_the_wrong_order_is_turned_in_registers() -> None:
     assert loops.index("for n.1.square < 4") < loops.index("for k.square < 48"), "few lines at once"
 
 
+@pytest.mark.parametrize("m,n,k", [(4096, 16, 1024), (64, 64, 16384), (512, 64, 512)])
+def test_what_lies_in_strips_already_is_not_packed(m: int, n: int, k: int) -> None:
+    compiled, _ = scheduled(FORMS["NN"], (m, k), (k, n), WIDE)
+    text = print_kernel(compiled.kernel)
+    assert "_read[" not in text and f"for n < {n} vector" in text
+
+
 @pytest.mark.parametrize("size", [256, 512, 1024, 2048, 4096])
 def test_every_core_has_an_equal_share(size: int) -> None:
     compiled, _ = scheduled(FORMS["NN"], (size, size), (size, size), MANY)
