@@ -41,17 +41,73 @@ def test_packs_compile(arch: str) -> None:
     assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, arch))
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "near"),
-    [("bfloat16", "float16", True), ("bfloat16", "float32", False), ("bool", "float16", False)],
-)
-def test_only_results_of_16_bits_are_computed_with_fewer_steps(
-    first: str, second: str, near: bool
-) -> None:
+@pytest.mark.parametrize("first", ["bfloat16", "float32", "bool"])
+@pytest.mark.parametrize("second", ["float16", "float32"])
+def test_only_results_of_16_bits_are_computed_with_fewer_steps(first: str, second: str) -> None:
     text = generate(parse_kernel(EXPONENTIALS.format(first, second))).text
     body = text[text.index("__global__") :]
-    assert ("rl_exp_near(" in body, "rl_tanh_near(" in body) == (near, near)
-    assert ("expf(" in body, "tanhf(" in body) == (not near, not near)
+    near = first == "bfloat16", second == "float16"
+    assert ("rl_exp_near(" in body, "rl_tanh_near(" in body) == near
+    assert ("expf(" in body, "tanhf(" in body) == (not near[0], not near[1])
+
+
+SOFTMAX = """kernel softmax(x: {0}[64, 8] @0, y: float32[64, 8] @1)
+for i < 64 thread:
+  alloc most: float32[] reg
+  most[] = -inf
+  for j < 8 reduce:
+    most[] max= float32(x[i, j])
+  for j < 8:
+    y[i, j] = exp(float32(x[i, j]) - {1})
+"""
+SUMMED = """kernel summed(x: float32[64, 8] @0, y: float32[64] @1, z: float32[64] @2)
+for i < 64 thread:
+  alloc sum: float32[] reg
+  sum[] = 0.0
+  for j < 8 reduce:
+    sum[] += float32(bfloat16(tanh(x[i, j]) * 2.0))
+  y[i] = sum[]
+  z[i] = float32({0}(tanh(x[i, 0])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "top", "near"),
+    [("bfloat16", "most[]", True), ("float16", "most[]", True), ("bfloat16", "1.0", False)],
+)
+def test_exponentials_below_the_largest_of_16_bit_values(kind: str, top: str, near: bool) -> None:
+    text = generate(parse_kernel(SOFTMAX.format(kind, top))).text
+    body = text[text.index("__global__") :]
+    assert ("rl_exp_near(" in body) == near and ("expf(" in body) == (not near)
+
+
+def test_what_decides_something_is_computed_with_all_steps() -> None:
+    text = """kernel steps(x: float32[64] @0, y: bfloat16[64] @1)
+for i < 64 thread:
+  y[i] = bfloat16(select(exp(x[i]) <= 1.0, 0.0, floor(tanh(x[i]))))
+"""
+    made = generate(parse_kernel(text)).text
+    body = made[made.index("__global__") :]
+    assert "expf(" in body and "tanhf(" in body and "_near(" not in body
+
+
+@pytest.mark.parametrize(("kind", "near"), [("float16", 2), ("float32", 1)])
+def test_what_is_rounded_before_it_is_summed(kind: str, near: int) -> None:
+    text = generate(parse_kernel(SUMMED.format(kind))).text
+    body = text[text.index("__global__") :]
+    assert body.count("rl_tanh_near(") == near and body.count("tanhf(") == 2 - near
+
+
+def test_the_exponential_of_few_steps_below_a_maximum() -> None:
+    """As the hardware rounds it, but for the last digit of its power of two."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 6, (200, 5000)).astype(dtypes.bfloat16.numpy).astype(np.float32)
+    below = x - x.max(-1, keepdims=True)
+    root = np.exp2((below * np.float32(0.72134752)).astype(np.float32))
+    few, exact = root * root, np.exp(below.astype(np.float64))
+    assert np.max(np.abs(few - exact)) < 2e-7  # of the largest, which is 1
+    relative = few.sum(-1, dtype=np.float64) / exact.sum(-1) - 1
+    assert np.max(np.abs(relative)) < 2e-7
 
 
 def _all_patterns(dtype: DType) -> np.ndarray:

@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from ridgeline.codegen.cuda.access import Registers, plain_name
 from ridgeline.codegen.cuda.barriers import Touched, seen_by_several, touched
+from ridgeline.codegen.cuda.near import few_steps
 from ridgeline.codegen.cuda.prelude import CLUSTER, PRELUDE
 from ridgeline.codegen.cuda.reductions import Joining, Site
 from ridgeline.codegen.cuda.source import KernelSource, Launch
@@ -27,7 +28,6 @@ from ridgeline.codegen.cuda.threads import (
     written_slots,
 )
 from ridgeline.codegen.cuda.types import (
-    is_narrow_float,
     literal,
     memory_type,
     register_type,
@@ -148,7 +148,7 @@ class LaunchEmitter(VectorLoops):
         self.body = nest
         super().__init__(arrange(nest), _ranges(whole), workspaces)
         self.values.variables.update({name: plain_name(name) for name in kernel.sizes})
-        self.values.near = _stores_narrow_only(kernel)
+        self.values.near = few_steps(kernel, whole)
         self.joining = Joining(self.lines, self.threads, self._reserve)
         self.shared_bytes = 0
         self.written = seen_by_several(nest)
@@ -404,12 +404,6 @@ class LaunchEmitter(VectorLoops):
             self.lines.line("#pragma unroll")
         with self.lines.block("" if count == 1 else f"for (int f = 0; f < {count}; ++f)"):
             self._join(monoid, buffers, [outer[b.name].name + suffix for b in buffers], values)
-
-
-def _stores_narrow_only(kernel: Kernel) -> bool:
-    """True where all that a kernel leaves behind are floats of 16 bits or fewer."""
-    left = written_slots(kernel)
-    return all(is_narrow_float(p.dtype) for p in kernel.params if p.slot in left)
 
 
 def _ranges(nest: Stmt) -> dict[str, tuple[int, int]]:

@@ -6,7 +6,7 @@ are used. Index arithmetic is done in 32 bits where the ranges of the loops show
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from ridgeline import dtypes
@@ -62,7 +62,7 @@ class Expressions:
         self.lines = lines
         self.variables: dict[str, str] = {}
         self.lane: str | None = None  # the vector loop around the statement
-        self.near = False  # results are all rounded to 16 bits or fewer
+        self.near: Set[Expr] = frozenset()  # elementary functions that may take few steps
         self._load = load
         self._ranges = ranges
         self._simplifier = Simplifier(ranges)
@@ -199,7 +199,7 @@ class Expressions:
         ]
         if expr.dtype is not dtypes.int64 and expr.name not in ("bitcast",):
             wide = args
-        return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide, self.near)
+        return scalar(expr.name, expr.dtype, expr.args[-1].dtype, wide, expr in self.near)
 
     def _narrowed(self, expr: Op, args: list[str]) -> list[str]:
         """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""

@@ -1,0 +1,72 @@
+"""Where an elementary function may take few steps, because nobody could tell the difference.
+
+So it is where whatever is made of its value is rounded to 16 bits or fewer before it is summed or
+stored, and in kernels all of whose results are so, unless the value decides something. And so it is
+with exp(x - m) for 16-bit x and the maximum m of a fold over them, of which every softmax and
+cross-entropy is made: an error of |x - m| units of float32's last digit is far below what x itself
+leaves open, and what is far from the maximum counts for little in the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from ridgeline import dtypes
+from ridgeline.codegen.cuda.threads import written_slots
+from ridgeline.codegen.cuda.types import is_narrow_float
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Buffer, Expr, Kernel, Load, Op, Reduce, Stmt
+
+NAMES = ("exp", "tanh")  # that have such a form
+# a small error here may become a large one
+_DECISIONS = ("lt", "le", "eq", "ne", "floor", "ceil", "round", "trunc", "sign", "mod", "floordiv")
+
+
+def few_steps(kernel: Kernel, nest: Stmt) -> frozenset[Expr]:
+    """The operations of one of a kernel's launches that may take few steps."""
+    roots = [root for s in ir.statements(nest) for root in ir.expressions(s)]
+    every = [e for e in ir.subexpressions(*roots) if isinstance(e, Op)]
+    found = {e for e in every if e.name in NAMES}
+    if not found:
+        return frozenset()
+    decided = [argument for e in every if e.name in _DECISIONS for argument in e.args]
+    kept = _kept_wide([*decided, *(() if _stores_narrow_only(kernel) else roots)])
+    tops = {
+        s.buffers[0] for s in ir.statements(nest) if isinstance(s, Reduce) and s.monoid == "max"
+    }
+    return frozenset(op for op in found if op not in kept or _is_below_maximum(op, tops))
+
+
+def _stores_narrow_only(kernel: Kernel) -> bool:
+    """True where all that a kernel leaves behind are floats of 16 bits or fewer."""
+    left = written_slots(kernel)
+    return all(is_narrow_float(p.dtype) for p in kernel.params if p.slot in left)
+
+
+def _kept_wide(roots: list[Expr]) -> set[Expr]:
+    """What reaches memory or a sum without being rounded on the way."""
+    seen: set[Expr] = set()
+    stack = list(roots)
+    while stack:
+        expr = stack.pop()
+        if expr in seen or (isinstance(expr, Op) and _is_narrow(expr)):
+            continue
+        seen.add(expr)
+        stack += ir.children(expr)
+    return seen
+
+
+def _is_below_maximum(expr: Op, tops: Set[Buffer]) -> bool:
+    """True for an exponential of widened values relative to such a maximum."""
+    if expr.name != "exp" or expr.dtype is not dtypes.float32:
+        return False
+    (argument,) = expr.args
+    if not isinstance(argument, Op) or argument.name != "sub":
+        return False
+    value, top = argument.args
+    widened = isinstance(value, Op) and value.name == "cast" and _is_narrow(value.args[0])
+    return widened and isinstance(top, Load) and top.buffer in tops
+
+
+def _is_narrow(value: Expr) -> bool:
+    return is_narrow_float(value.dtype)
