@@ -50,65 +50,76 @@ def is_users(code: types.CodeType, namespace: dict[str, Any]) -> bool:
     return known
 
 
+class _Kept:
+    """A value that must stay as it was: the very same object, or one with an equal image."""
+
+    __slots__ = ("_mutable", "image", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.image = value, freeze(value)
+        self._mutable = isinstance(value, _CONTAINERS)
+
+    def is_like(self, found: Any) -> bool:
+        """True for the same value; only containers are looked into again."""
+        if found is self.value and not self._mutable:
+            return True
+        return bool(freeze(found) == self.image)
+
+
 class NameGuard:
     """A name in a namespace that must keep its value."""
 
-    __slots__ = ("image", "mutable", "name", "namespace", "text", "value")
+    __slots__ = ("kept", "name", "namespace", "text")
 
     def __init__(self, namespace: dict[str, Any], name: str, text: str) -> None:
         self.namespace, self.name, self.text = namespace, name, text
-        self.value = namespace.get(name, _MISSING)
-        self.image = freeze(self.value)
-        self.mutable = isinstance(self.value, _CONTAINERS)
+        self.kept = _Kept(namespace.get(name, _MISSING))
 
     def holds(self) -> bool:
         """True while the value is the same."""
-        found = self.namespace.get(self.name, _MISSING)
-        if found is self.value and not self.mutable:
-            return True
-        return bool(freeze(found) == self.image)
+        return self.kept.is_like(self.namespace.get(self.name, _MISSING))
 
 
 class ClosureGuard:
     """A closure cell that must keep its contents."""
 
-    __slots__ = ("cell", "image", "text")
+    __slots__ = ("cell", "kept", "text")
 
     def __init__(self, cell: types.CellType, text: str) -> None:
         self.cell, self.text = cell, text
-        self.image = freeze(_contents(cell))
+        self.kept = _Kept(_contents(cell))
 
     def holds(self) -> bool:
         """True while the contents are the same."""
-        return bool(freeze(_contents(self.cell)) == self.image)
+        return self.kept.is_like(_contents(self.cell))
 
 
 class ClassGuard:
     """A class attribute that must keep its value."""
 
-    __slots__ = ("image", "kind", "name", "text")
+    __slots__ = ("kept", "kind", "name", "text")
 
     def __init__(self, kind: type, name: str) -> None:
         self.kind, self.name, self.text = kind, name, f"{kind.__name__}.{name}"
-        self.image = freeze(kind.__dict__[name])
+        self.kept = _Kept(kind.__dict__[name])
 
     def holds(self) -> bool:
         """True while the attribute is the same."""
-        return bool(freeze(self.kind.__dict__.get(self.name, _MISSING)) == self.image)
+        return self.kept.is_like(self.kind.__dict__.get(self.name, _MISSING))
 
 
 class ReadGuard:
     """Something else that must keep its value: defaults of a function, a slot of an object."""
 
-    __slots__ = ("image", "read", "text")
+    __slots__ = ("kept", "read", "text")
 
     def __init__(self, read: Callable[[], Any], text: str) -> None:
         self.read, self.text = read, text
-        self.image = freeze(read())
+        self.kept = _Kept(read())
 
     def holds(self) -> bool:
         """True while the value is the same."""
-        return bool(freeze(self.read()) == self.image)
+        return self.kept.is_like(self.read())
 
 
 Guard = NameGuard | ClosureGuard | ClassGuard | ReadGuard

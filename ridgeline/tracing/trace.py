@@ -330,7 +330,7 @@ class Trace:
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
         """Arguments that the function can also reach by itself: they must stay the same cell."""
-        images = [guard.image for guard in self.guards] + [image for _, image in self.watched]
+        images = [guard.kept.image for guard in self.guards] + [image for _, image in self.watched]
         known = {
             found._cell
             for image in images
