@@ -89,6 +89,18 @@ def _attention(lib: Any) -> Function:
     return lambda q, k, v: lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def _masked_attention(lib: Any) -> Function:
+    return lambda q, k, v, kept: lib.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=kept
+    )
+
+
+def _padding() -> Any:
+    """Which keys each of 16 texts has: 512 to 1024."""
+    lengths = np.random.default_rng(4).integers(512, 1025, (16, 1, 1, 1))
+    return np.arange(1024) < lengths
+
+
 def _labels() -> Any:
     return np.random.default_rng(3).integers(0, 128256, 4096)
 
@@ -205,6 +217,19 @@ _ALL = [
         "attention_backward", lambda: [*_heads(16, 12, 1024, 64), _normal(16, 12, 1024, 64)],
         _gradients(_attention, 3),
         flops=3.5 * 2 * 2 * 16 * 12 * 1024 * 1024 * 64 / 2,
+    ),
+    Workload(
+        "attention_wide", lambda: _heads(8, 16, 4096, 128), _attention,
+        flops=2.0 * 2 * 8 * 16 * 4096 * 4096 * 128 / 2,
+    ),
+    Workload(
+        "attention_wide_backward",
+        lambda: [*_heads(8, 16, 4096, 128), _normal(8, 16, 4096, 128)], _gradients(_attention, 3),
+        flops=3.5 * 2 * 2 * 8 * 16 * 4096 * 4096 * 128 / 2,
+    ),
+    Workload(
+        "attention_masked", lambda: [*_heads(16, 12, 1024, 64), _padding()], _masked_attention,
+        flops=2.0 * 2 * 16 * 12 * 1024 * 1024 * 64,
     ),
     Workload(
         "convolutions", _image_and_filters, _convolutions,
