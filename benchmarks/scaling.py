@@ -2,6 +2,7 @@
 
 Every candidate runs in a process that may use the first cores of the machine only, one hardware
 thread each, and is given its turn at every number of cores; the least time of its calls counts.
+With `--isa avx2` every candidate is kept from using wider vectors.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from benchmarks.workload import CANDIDATES, JAX, OURS, TORCH
 from benchmarks.workloads import WORKLOADS, named
 
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+NARROW = {  # what keeps each candidate from 512-bit vectors
+    "RIDGELINE_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",
+}  # fmt: skip
 DEFAULT = ("gemm", "linear_gelu", "attention", "resnet18_inference", "gpt_step")
 
 
@@ -40,15 +45,16 @@ def usable_cores() -> list[int]:
     return list(found.values())
 
 
-def least_time(workload: str, candidate: str, cpus: list[int], blocks: int, folder: Path) -> float:
-    """Seconds of the fastest call on these cores."""
+def least_time(
+    workload: str, candidate: str, cpus: list[int], blocks: int, folder: Path, cpu: bool = False
+) -> float:
+    """Seconds of the fastest call on these cores; CPU seconds if so wished."""
     worker = Worker(workload, candidate, folder, folder / "cache", cpus)
     try:
         worker.ask("first")
         worker.ask("warm")
-        times = [
-            t for _ in range(blocks) for t in worker.ask("block", seconds=BLOCK_SECONDS)["times"]
-        ]
+        answers = [worker.ask("block", seconds=BLOCK_SECONDS, cpu=cpu) for _ in range(blocks)]
+        times = [t for answer in answers for t in answer["times"]]
     finally:
         worker.close()
     return min(times)
@@ -62,22 +68,33 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="CANDIDATE")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of calls (3)")
     parser.add_argument("--no-save", action="store_true", help="keep no file of the results")
+    parser.add_argument("--isa", choices=("avx2",), help="the widest instructions to use")
+    parser.add_argument(
+        "--cpu", action="store_true", help="CPU seconds, for one core of a busy machine"
+    )
     arguments = parser.parse_args()
+    if arguments.cpu and arguments.cores != [1]:
+        parser.error("--cpu counts the seconds of all threads: use it with --cores 1")
+    os.environ.update(NARROW if arguments.isa else {})
     names = [full for given in arguments.names for full in named(given)]
     cpus = usable_cores()
     counts = [n for n in arguments.cores if n <= len(cpus)]
     wanted = arguments.only or [OURS, TORCH, JAX]
     data: dict[str, Any] = {
         "date": datetime.now(UTC).isoformat(), "machine": machine.describe(), "cores": counts,
+        "isa": arguments.isa or "auto", "clock": "CPU" if arguments.cpu else "elapsed",
         "seconds": {},
     }  # fmt: skip
+    subject = "-".join(filter(None, ("scaling", arguments.isa)))
     stored: Path | None = None
     for name in names:
         figures = data["seconds"].setdefault(name, {})
         for candidate in (c for c in CANDIDATES if c in wanted and c in WORKLOADS[name].builders):
-            figures[candidate] = _measured(name, candidate, cpus, counts, arguments.blocks)
+            figures[candidate] = _measured(
+                name, candidate, cpus, counts, arguments.blocks, arguments.cpu
+            )
             if not arguments.no_save:
-                stored = write_json(data, over=stored, subject="scaling")
+                stored = write_json(data, over=stored, subject=subject)
     _print(data, Console(width=None if sys.stdout.isatty() else 120))
     if stored is not None:
         print(f"stored in {stored}", file=sys.stderr)
@@ -85,12 +102,14 @@ def main() -> int:
 
 
 def _measured(
-    name: str, candidate: str, cpus: list[int], counts: list[int], blocks: int
+    name: str, candidate: str, cpus: list[int], counts: list[int], blocks: int, cpu: bool
 ) -> list[float] | str:
     """Seconds for every number of cores, or why there are none."""
     with tempfile.TemporaryDirectory(prefix="ridgeline-scaling-") as folder:
         try:
-            return [least_time(name, candidate, cpus[:n], blocks, Path(folder)) for n in counts]
+            return [
+                least_time(name, candidate, cpus[:n], blocks, Path(folder), cpu) for n in counts
+            ]
         except CandidateError as error:
             return str(error)
 

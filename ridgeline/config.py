@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 from ridgeline.errors import RidgelineError
 
 Tier = Literal["auto", "interpreter", "compiled"]
+Isa = Literal["auto", "avx2"]
 PREFIX = "RIDGELINE_"
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -42,6 +43,7 @@ class Config:
     threads: int = 0  # 0: every usable core
     tier: Tier = "auto"
     huge_pages: bool = True
+    isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
 
@@ -54,6 +56,11 @@ class Config:
                 f"there is no setting called {name!r}", help=f"settings: {', '.join(_CHECKS)}"
             )
         check(name, value)
+        if name == "isa" and self is globals().get("config") and value != self.isa:
+            raise ConfigError(
+                "isa cannot change while a program runs: its machine code is loaded",
+                help=f"set {PREFIX}ISA in the environment before the program starts",
+            )
         if self.__dict__.get(name, _UNSET) != value:
             self.__dict__[name] = value
             self.__dict__["epoch"] = next(_EPOCHS)
@@ -131,6 +138,11 @@ def _check_tier(name: str, value: Any) -> None:
         raise ConfigError(f"{name} must be one of {', '.join(get_args(Tier))}, not {value!r}")
 
 
+def _check_isa(name: str, value: Any) -> None:
+    if value not in get_args(Isa):
+        raise ConfigError(f"{name} must be one of {', '.join(get_args(Isa))}, not {value!r}")
+
+
 _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "cache_dir": _check_text,
     "cache_max_bytes": _check_count,
@@ -138,6 +150,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "threads": _check_threads,
     "tier": _check_tier,
     "huge_pages": _check_flag,
+    "isa": _check_isa,
     "allow_tf32": _check_flag,
     "allow_winograd": _check_flag,
 }

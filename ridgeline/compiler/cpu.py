@@ -21,7 +21,7 @@ from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
-from ridgeline.dtypes import bool_
+from ridgeline.dtypes import bool_, float32
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.node import Node
@@ -119,10 +119,16 @@ class CpuBackend:
         return ""
 
     def converts(self, node: Node, facts: Machine) -> bool:
-        """Products that an instruction computes from the narrow numbers as they are."""
+        """Products by instructions that take narrow numbers, and those with narrow weights alone.
+
+        Weights, the second operand, are widened as they are packed, or read by few rows. What lies
+        in rows of the first would be widened again for every strip of columns.
+        """
         left, right = map(widened_from, node.inputs)
-        if left is None or right is None:
+        if right is None:
             return False
+        if left is None:
+            return node.dtype is float32
         rows = [INSTRUCTIONS[name] for name in facts.instructions]
         pairs = ((left, right), (right, left))
         return any(fitting(row, *pair, node.dtype) for row in rows for pair in pairs)

@@ -167,7 +167,8 @@ def _tile_steps(
     chosen += [SetKind(name, "unroll") for name in unrolled]
     chosen.append(SetKind(vector, "vector"))
     if panel is not None:
-        chosen.append(CacheRead(panel.buffer, shared[0], (*panel.axes, vector), panel.square))
+        axes = (*panel.axes, vector)
+        chosen.append(CacheRead(panel.buffer, shared[0], axes, panel.square, converted=True))
     return [*chosen, *(SetKind(name, "parallel") for name in tasks)]
 
 

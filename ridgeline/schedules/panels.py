@@ -69,7 +69,7 @@ def choose_panel(
     shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
     apart = [n for n in others if operand.stride(n) != 0]
     axes = sorted((n for n in inner if operand.stride(n) != 0), key=_unit_last(operand))
-    strip = prod(inner[n] for n in axes) * tile.lanes * operand.buffer.dtype.itemsize
+    strip = prod(inner[n] for n in axes) * tile.lanes * _itemsize(operand)
     reuse = prod(ceil(rows[n] / factors.get(n, 1)) for n in shared)
     if strip < _LEAST_STRIP or any(n in factors for n in apart) or reuse < _LEAST_REUSE:
         return None
@@ -116,9 +116,9 @@ def _pieces(
     machine: Machine,
 ) -> Pieces | None:
     """The longest equal pieces of a sum whose strip takes a quarter of a core's cache."""
-    itemsize = operand.buffer.dtype.itemsize
+    itemsize = _itemsize(operand)
     room = machine.l2_bytes // 4 // (tile.lanes * itemsize)
-    waiting = together * tile.lanes * max(itemsize, 4)
+    waiting = together * tile.lanes * itemsize
     if waiting > machine.l2_bytes // 2 or rows[tile.vector] % tile.lanes:
         return None
     names = list(inner)
@@ -133,6 +133,11 @@ def _pieces(
         inside = whole * prod(inner[n] for n in names[place + 1 :])
         return Pieces(names[place], whole, tuple(names[:place])) if inside >= _LEAST_PIECE else None
     return None
+
+
+def _itemsize(operand: Access) -> int:
+    """Bytes of a packed element: narrow numbers are packed as what they are converted to."""
+    return max(operand.buffer.dtype.itemsize, 4)
 
 
 def _unit_last(operand: Access) -> Callable[[str], bool]:

@@ -21,6 +21,7 @@ _JUMP = 0.3  # cycles to follow lanes that go on elsewhere at every step
 _SCATTERED = 6.0  # cycles to store an element on a line of its own
 _TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cycles an element
 _NEAR = 4  # elements between lanes that are still read by whole vectors
+_CONVERTED = 0.6  # cycles to widen what was read, where it was not packed wide
 _FAR = 0.25  # cycles to read a byte that no cache holds
 _GATHERED = 2.5  # cycles to read one
 
@@ -108,6 +109,8 @@ def _step(
         traffic += times * _load_cost(stride, tile.lanes, registers)
         if stride is not None and 2 <= stride <= _NEAR:  # lanes picked where sums are made
             turns += times * (stride - 1) * registers
+        if not packed and load.buffer.dtype.itemsize < 4:
+            traffic += times * _CONVERTED * (registers if load.stride(tile.vector) else 1)
         if not packed and collide(load, tile):
             traffic += times * COLLISION
     passes = _passes(tile.lanes, width, machine)

@@ -20,6 +20,7 @@ from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contr
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.schedules.weights import Strips, best_strips
 from ridgeline.schedules.winograd import pays
+from ridgeline.tracing.narrow import reads_narrow
 
 Test = Callable[[Node], bool]
 
@@ -45,6 +46,8 @@ def pack_weights(
         if current.op is not CONTRACT or current.types[0].device != CPU:
             return None
         which = [n for n, operand in enumerate(current.inputs) if is_steady(operand)]
+        if reads_narrow(current):
+            return None
         if len(which) != 1 or not _all_plain(_maps(current.attrs)[which[0]]):
             return None
         strips = best_strips(current, which[0], facts)

@@ -18,6 +18,7 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.capture import CellInput, NumberInput
 from ridgeline.tracing.effects import live_buffer, settled
+from ridgeline.tracing.narrow import narrow_operands
 
 SteadySource: TypeAlias = CellInput | NumberInput
 _PURE = ("pointwise", "movement", "reduce", "contract")
@@ -91,14 +92,14 @@ def steady_values(
     """The largest values that depend on these sources alone and take work to compute.
 
     Views cost nothing where they are read, unless their order matters (`packed`), and what is
-    larger than all it comes from is cheaper to compute than to read. Results are made anew by
-    every call.
+    larger than all it comes from is cheaper to compute than to read; so are numbers that a product
+    takes narrow. Results are made anew by every call.
     """
     below = steady_nodes(roots, is_input, sources)
-    results = set(roots)
+    results, narrow = set(roots), narrow_operands(roots, is_input)
 
     def is_value(node: Node) -> bool:
-        if node not in below or node in sources or node in results:
+        if node not in below or node in sources or node in results or node in narrow:
             return False
         worth = node.op.family != "movement" and 0 < _elements(node) <= below[node]
         return worth or node in packed

@@ -32,10 +32,10 @@ from ridgeline.loops.schedule import (
     to_json,
 )
 from tests.loops import kernels
-from tests.loops.test_steps import ATTENTION, BLUR, LOGSUMEXP, SMALL
+from tests.loops.test_steps import ATTENTION, BLUR, LOGSUMEXP, SIGNED, SMALL
 from tests.loops.validation import same_results
 
-_TEXTS = [parse_kernel(text) for text in (SMALL, BLUR, LOGSUMEXP, ATTENTION)]
+_TEXTS = [parse_kernel(text) for text in (SMALL, SIGNED, BLUR, LOGSUMEXP, ATTENTION)]
 _PLAIN = [kernels.convolution(6, 3, 1), kernels.scan(5), kernels.argmax(3, 5), kernels.triangle(4)]
 
 

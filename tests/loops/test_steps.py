@@ -576,7 +576,7 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [Pipeline("k", 1)], "at least 2 stages"),
     (SMALL, [Pipeline("k", 2)], "fills no scratch"),
     (SMALL, [Interleave("b", "k", ("n",))], "an axis in lanes"),
-    (SMALL, [CacheRead("a", "m", ("m", "k")), Offset("a_read", "m")], "other sums than one"),
+    (SMALL, [CacheRead("a", "m", ("m", "k")), Offset("a_read", "m")], "no scratch 'a_read' of"),
     (SIGNED, [CacheRead("a", "m", ("m", "k")), Offset("a_read", "m")], "by a packed operand"),
     (SMALL, [Tensorize("m", "wgmma")], "no instruction 'wgmma'"),
     (SMALL, [Tensorize("k", "fma")], "0 loops run over columns"),

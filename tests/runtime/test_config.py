@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ridgeline.config import Config, ConfigError
+from ridgeline.config import Config, ConfigError, config
 
 
 def test_environment_gives_first_values() -> None:
@@ -22,7 +22,13 @@ def test_environment_gives_first_values() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("THREADS", "many"), ("THREADS", "-1"), ("TIER", "fast"), ("HUGE_PAGES", "maybe")],
+    [
+        ("THREADS", "many"),
+        ("THREADS", "-1"),
+        ("TIER", "fast"),
+        ("HUGE_PAGES", "maybe"),
+        ("ISA", "mmx"),
+    ],
 )
 def test_a_bad_variable_is_named(name: str, text: str) -> None:
     with pytest.raises(ConfigError, match=f"RIDGELINE_{name}"):
@@ -40,6 +46,13 @@ def test_a_bad_value_is_refused_and_changes_nothing(name: str, value: object) ->
         setattr(made, name, value)
     assert getattr(made, name) == before
     assert made.epoch == epoch
+
+
+def test_the_instruction_set_is_fixed_at_import() -> None:
+    assert Config.from_environment({"RIDGELINE_ISA": "avx2"}).isa == "avx2"
+    other = "auto" if config.isa == "avx2" else "avx2"
+    with pytest.raises(ConfigError, match="RIDGELINE_ISA"):
+        config.isa = other  # type: ignore[assignment]
 
 
 def test_unknown_settings_are_refused() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ridgeline.codegen.llvm import elf, native
-from ridgeline.codegen.llvm.target import cgroup_quota
+from ridgeline.codegen.llvm.target import cgroup_quota, without_wide
 
 EVERYTHING = """
 @table = internal constant [4 x double] [double 1.0, double 2.0, double 3.0, double 4.0]
@@ -206,3 +206,8 @@ stop.set()
 thread.join()
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_wider_instructions_can_be_left_out() -> None:
+    found = without_wide("+avx2,+avx512f,-avx512fp16,+amx-int8,+fma")
+    assert found == "+avx2,-avx512f,-avx512fp16,-amx-int8,+fma"

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ridgeline.codegen.llvm.store import ObjectCache
+from ridgeline.config import config
 
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
 _VECTOR_FEATURES = ((512, "avx512f"), (256, "avx2"), (128, "sse2"), (128, "neon"))
@@ -37,10 +38,18 @@ class Target:
 def target() -> Target:
     """The machine this process runs on, looked at once."""
     cpu, features = _cpu_and_features()
+    if config.isa == "avx2":
+        features = without_wide(features)
     present = set(features.split(","))
     width = next((bits for bits, name in _VECTOR_FEATURES if f"+{name}" in present), 128)
     l1, l2, l3 = _cache_sizes()
     return Target(cpu, features, width, l1, l2, l3, usable_threads())
+
+
+def without_wide(features: str) -> str:
+    """A CPU's features less those that came with or after 512-bit vectors."""
+    later = ("+avx512", "+avx10", "+amx", "+evex512")
+    return ",".join(f"-{f[1:]}" if f.startswith(later) else f for f in features.split(","))
 
 
 @lru_cache(maxsize=1)

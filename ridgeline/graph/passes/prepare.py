@@ -2,6 +2,7 @@
 
 erase     tags, variables and custom rules, which only differentiation sees
 spell     random bits, sorts and attention, written out in ops that kernels have
+scales    of bytes in a product, applied to its result
 heads     attention that a device computes whole, its results laid as its queries are
 prune     results and inputs of control flow that nobody reads
 inside    the same passes over the bodies of control flow
@@ -17,6 +18,7 @@ from ridgeline.graph.passes.erase import erase
 from ridgeline.graph.passes.heads import place_heads
 from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.passes.scales import lift_scales
 from ridgeline.graph.passes.spell import spell
 from ridgeline.graph.sizes import remembered
 
@@ -48,5 +50,6 @@ def prepare(
 ) -> list[Node]:
     """The graph as the compiler takes it; nodes where `stop` holds are its inputs, and those where
     `computes` holds stay as they are, since their device computes them whole."""
-    plain = place_heads(spell(erase(roots, stop), stop, computes), stop)
+    spelled = lift_scales(spell(erase(roots, stop), stop, computes), stop)
+    plain = place_heads(spelled, stop)
     return prepare_inside(prune(plain, stop), stop)

@@ -41,13 +41,15 @@ class CacheRead(Step):
     This is packing: the scratch has one axis for every loop inside `before` that the address
     depends on, in the order of `axes`, so that the innermost of them walks memory in order. Where
     memory is in order along the axis before it, `square` elements a side are turned in registers.
-    A read that gives zero beyond the end of an axis is copied with its zeros.
+    A read that gives zero beyond the end of an axis is copied with its zeros. With `converted`,
+    what is packed is the number that the loop turns each element into.
     """
 
     buffer: str
     before: str
     axes: tuple[str, ...]
     square: int = 0
+    converted: bool = False
     name: ClassVar[str] = "cache_read"
 
     @property
@@ -59,14 +61,17 @@ class CacheRead(Step):
         """Wrap every loop of that name in which a read of the buffer depends on these axes."""
         loops = loops_named(kernel, self.before)
         if not any(self._meant(loop) for loop in loops):
-            self._refuse([(load, loop) for loop in loops for load in _reads_of(self.buffer, loop)])
+            self._refuse([(load, loop) for loop in loops for load in self._reads(loop)])
         free_name(kernel, self.scratch, f"{self.buffer!r} is packed")
         return replace(kernel, body=at_loops_in_range(kernel.body, self.before, self._staged))
 
     def _meant(self, loop: For) -> dict[Load | Op, bool]:
         """The reads that depend on exactly these axes, and whether each is under a condition."""
-        found = _reads_of(self.buffer, loop)
+        found = self._reads(loop)
         return {r: guarded for r, guarded in found.items() if _axes(r, loop) == set(self.axes)}
+
+    def _reads(self, loop: For) -> dict[Load | Op, bool]:
+        return _reads_of(self.buffer, loop, self.converted)
 
     def _refuse(self, found: list[tuple[Load | Op, For]]) -> NoReturn:
         if not found:
@@ -86,7 +91,7 @@ class CacheRead(Step):
                 f"{self.buffer!r} is read in {len(found)} ways inside {self.before!r}, not in one"
             )
         (read,) = found
-        load = read if isinstance(read, Load) else read.args[1]
+        (load,) = [e for e in ir.subexpressions(read) if _is_read(e, self.buffer)]
         assert isinstance(load, Load)
         if memory(load.buffer) in written_memory(loop):
             raise ScheduleError(f"{self.buffer!r} changes inside {self.before!r}")
@@ -98,7 +103,7 @@ class CacheRead(Step):
         extents = extents_inside(loop, used, f"{self.buffer!r} is read")
         place = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
-        scratch = Buffer(self.scratch, shape, load.dtype, "local")
+        scratch = Buffer(self.scratch, shape, read.dtype, "local")
         copy = self._copied(Store(scratch, place, read), extents, loop)
         held: dict[Expr, Expr] = {read: Load.make(scratch, place)}
         body = map_expressions(loop, substitution(held))
@@ -114,26 +119,37 @@ def _axes(read: Load | Op, loop: For) -> set[str]:
     return {n for n in free_vars(read) if n in inside}
 
 
-def _reads_of(name: str, loop: For) -> dict[Load | Op, bool]:
+def _is_read(expr: Expr, name: str) -> bool:
+    return isinstance(expr, Load) and expr.buffer.name == name
+
+
+def _reads_of(name: str, loop: For, converted: bool) -> dict[Load | Op, bool]:
     """The reads of a buffer, with their zeros beyond the end, and whether each needs a proof."""
     found: dict[Load | Op, bool] = {}
     for read in reads(loop):
         if read.load.buffer.name == name:
-            around = _with_zeros(read.load, loop)
-            found[around or read.load] = read.guarded and around is None
+            whole: Load | Op = read.load
+            around = _only_reader(whole, loop)
+            guarded = read.guarded
+            if around is not None and is_guarded_read(around):
+                whole, guarded = around, False
+                around = _only_reader(whole, loop)
+            if converted and around is not None and around.name == "cast":
+                whole = around
+            found[whole] = guarded
     return found
 
 
-def _with_zeros(load: Load, loop: For) -> Op | None:
-    """The one expression that reads a load or gives zero, if nothing else reads it."""
+def _only_reader(read: Load | Op, loop: For) -> Op | None:
+    """The one expression of which a read is an operand, if nothing else uses it."""
     around: set[Expr] = set()
     for statement in ir.statements(loop):
         roots = ir.expressions(statement)
-        if load in roots:
+        if read in roots:
             return None
-        around |= {e for e in ir.subexpressions(*roots) if load in ir.children(e)}
+        around |= {e for e in ir.subexpressions(*roots) if read in ir.children(e)}
     (only,) = around if len(around) == 1 else (None,)
-    return only if isinstance(only, Op) and is_guarded_read(only) else None
+    return only if isinstance(only, Op) else None
 
 
 def copy_loops(

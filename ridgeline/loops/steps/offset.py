@@ -52,13 +52,25 @@ class Offset(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Rewrite the buffer, the sums and where they start."""
-        loops_named(kernel, self.before)
+        loops = loops_named(kernel, self.before)
         free_name(kernel, self.totals, f"{self.buffer!r} is offset")
+        everything = list(ir.statements(kernel.body))
+        held = [s.buffer for s in everything if isinstance(s, Alloc)]
+        if not any(b.name == self.buffer and b.dtype is dtypes.int8 for b in held):
+            raise ScheduleError(f"there is no scratch {self.buffer!r} of signed bytes")
+        readers = [s for s in everything if self._read_by(s)]
+        if len(readers) > sum(len(self._sums(loop)) for loop in loops):
+            raise ScheduleError(f"{self.buffer!r} is read outside sums inside {self.before!r}")
+        if any(isinstance(s, Reduce) and self.buffer in _names(s) for s in everything):
+            raise ScheduleError(f"{self.buffer!r} is a sum itself")
         body = at_loops(kernel.body, self.before, self._corrected)
         return replace(kernel, body=self._unsigned(body))
 
+    def _sums(self, loop: For) -> list[Reduce]:
+        return [s for s in ir.statements(loop) if isinstance(s, Reduce) and self._read_by(s)]
+
     def _corrected(self, loop: For) -> Stmt:
-        sums = [s for s in ir.statements(loop) if isinstance(s, Reduce) and self._read_by(s)]
+        sums = self._sums(loop)
         if not sums:
             return loop
         if len(sums) > 1 or sums[0].buffers[0].dtype is not dtypes.int32:
@@ -70,8 +82,8 @@ class Offset(Step):
             raise ScheduleError(f"{self.buffer!r} is not multiplied by a packed operand")
         return self._with_totals(loop, found, other)
 
-    def _read_by(self, statement: Reduce) -> bool:
-        parts = ir.subexpressions(*statement.values)
+    def _read_by(self, statement: Stmt) -> bool:
+        parts = ir.subexpressions(*ir.expressions(statement))
         return any(isinstance(e, Load) and e.buffer.name == self.buffer for e in parts)
 
     def _with_totals(self, loop: For, found: Reduce, other: Load) -> Stmt:
@@ -112,6 +124,10 @@ class Offset(Step):
             return inner
 
         return map_buffers(stored(statement), changed)
+
+
+def _names(statement: Reduce) -> set[str]:
+    return {buffer.name for buffer in statement.buffers}
 
 
 def _around(
