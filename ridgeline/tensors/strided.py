@@ -62,10 +62,8 @@ class Windows(Attrs):
 
     def shown(self, array: Array) -> Array:
         """The windows of an array, in its memory."""
-        wide = np.lib.stride_tricks.sliding_window_view(array, self.size, self.axis, writeable=True)
-        picks = [slice(None)] * wide.ndim
-        picks[self.axis] = slice(None, None, self.step)
-        return wide[tuple(picks)]
+        shape = self.shape(array.shape)
+        return _strided(array, shape, self.strides(array.strides))
 
     def _places(self, device: str) -> Node:
         return places((self.count, self.size), (self.step, 1), 0, device)
@@ -117,7 +115,7 @@ class Strided(Attrs):
     def shown(self, array: Array) -> Array:
         """The elements of a dense array, in its memory."""
         apart = [by * array.itemsize for by in self.by]
-        return np.lib.stride_tricks.as_strided(array.reshape(-1)[self.offset :], self.sizes, apart)
+        return _strided(array.reshape(-1)[self.offset :], self.sizes, apart)
 
     def _places(self, device: str) -> Node:
         return places(self.sizes, self.by, self.offset, device)
@@ -134,3 +132,10 @@ def places(sizes: tuple[int, ...], by: Sequence[int], offset: int, device: str) 
 
 def _line(value: Node) -> Node:
     return movement.reshape(value, (product(value.shape),))
+
+
+def _strided(array: Array, shape: Sequence[Size], strides: Sequence[Size]) -> Array:
+    """Memory seen with other strides; as bytes on the way, for NumPy does not know every type."""
+    plain = array.view(f"V{array.itemsize}")
+    sizes, apart = [int(s) for s in shape], [int(s) for s in strides]
+    return np.lib.stride_tricks.as_strided(plain, sizes, apart).view(array.dtype)

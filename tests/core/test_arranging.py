@@ -90,6 +90,21 @@ def test_windows_and_strided_views_show_the_memory_they_are_made_of() -> None:
     assert np.shares_memory(strided.numpy(), x.numpy())
 
 
+@pytest.mark.parametrize(
+    "dtype", [rl.float8_e4m3fn, rl.bfloat16, rl.float16, rl.bool, rl.complex64, rl.int8, rl.float64]
+)
+def test_strided_views_of_every_element_type(dtype: rl.DType) -> None:
+    x = (rl.arange(12) % 5).to(dtype).reshape(3, 4)
+    plain = x.to(rl.float32).numpy() if not dtype.is_complex else x.numpy()
+    for view, wanted in (
+        (x.T.unfold(0, 2, 2), np.stack([plain.T[0:2].T, plain.T[2:4].T])),
+        (x.as_strided((2, 3), (5, 2), 1), plain.ravel()[[[1, 3, 5], [6, 8, 10]]]),
+        (x[1:1].unfold(1, 2, 1), np.zeros((0, 3, 2))),
+    ):
+        seen = view.to(rl.float32) if not dtype.is_complex else view
+        assert np.array_equal(seen.numpy(), wanted) and list(view.numpy().shape) == [*view.shape]
+
+
 def test_gradients_through_windows_that_are_written() -> None:
     x = rl.arange(6).float().requires_grad_()
     y = x * 2

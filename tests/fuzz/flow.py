@@ -75,12 +75,12 @@ def mapped(m: Maker) -> Statement | None:
         return None
     bodies = ["r + r.flip(0)", "r * 2 - 1", "r.reshape(-1)", "rl.cat([r, r], 0)", "r[0] + r",
               "r - r.sum(0)", "rl.cumsum(r, 0) - r", "r[[0, 0]] * 2", "rl.where(r > 0, r, r * 2)",
-              f"r * {a.name}[0]", "r.unsqueeze(0) * r.unsqueeze(-1)"]  # fmt: skip
-    body = m.bounded(m.rng.choice(bodies), always=True)
+              "r.unsqueeze(0) * r[:1].unsqueeze(0)"]  # fmt: skip
     if m.rng.random() < 0.3:
-        return m.let(
-            f"rl.vmap(lambda r: {body}, in_dims=-1, out_dims=-1)({a.name})", portable=False
-        )
+        body = m.bounded(m.rng.choice(bodies), always=True)
+        options = ", in_dims=-1, out_dims=-1"
+        return m.let(f"rl.vmap(lambda r: {body}{options})({a.name})", portable=False)
+    body = m.bounded(m.rng.choice([*bodies, f"r * {a.name}[0]"]), always=True)
     return m.let(f"rl.vmap(lambda r: {body})({a.name})")
 
 
