@@ -52,6 +52,37 @@ def test_steps_leave_nothing_behind(wrap: Callable[..., Any]) -> None:
     assert after[1] <= before[1] + 200  # expressions over learning rates and step counts
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wrap", [rl.jit, lambda f: f], ids=["jit", "deferred"])
+def test_ten_thousand_steps_leave_nothing_behind(wrap: Callable[..., Any]) -> None:
+    step = wrap(trainer())
+    with rl.config.override(tier="compiled"):  # not only once it is worth it
+        for _ in range(100):
+            step()
+        before, objects = counts(), len(gc.get_objects())
+        for _ in range(10_000):
+            step()
+        after = counts()
+    assert after[0] == before[0]
+    assert after[1] <= before[1] + 200
+    assert len(gc.get_objects()) <= objects + 1000
+
+
+@pytest.mark.slow
+def test_a_thousand_traces_leave_nothing_behind() -> None:
+    step = trainer()
+    traced = rl.jit(lambda word: step())
+    for number in range(64):
+        traced(f"word {number}")
+    before, objects = counts(), len(gc.get_objects())
+    for number in range(64, 1064):
+        traced(f"word {number}")
+    after = counts()
+    assert traced.traces == 1064
+    assert after[0] <= before[0] and after[1] <= before[1] + 200
+    assert len(gc.get_objects()) <= objects + 2000
+
+
 def test_a_loop_of_scans_leaves_nothing_behind() -> None:
     w = rl.ones(3, requires_grad=True)
 

@@ -4,7 +4,8 @@ Every seed names one program. Seeds are shared out in batches to processes of th
 memory comes back and a crash or a hang is a finding like any other. A disagreement is shrunk,
 printed as a program to run, and written to a file of the folder `--found`. `--device cuda` runs
 programs on a GPU and compares them with the interpreter; `--device loops` interprets the loops that
-a GPU would run, without one.
+a GPU would run, without one. With `--cache FOLDER` a second search over the same seeds takes all
+programs from disk, as a second process of a user does.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda", "loops"))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
     parser.add_argument("--found", type=Path, default=Path("fuzz-found"), help="for what it finds")
+    parser.add_argument("--cache", type=Path, help="keep what is compiled here, and use it")
     parser.add_argument("--batch", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.batch:
         return run_batch(chosen.seed, chosen.programs, chosen.size, chosen.device)
     begin = time.monotonic()
-    search = Search(chosen.size, chosen.device, chosen.jobs, begin + chosen.seconds, chosen.found)
+    search = Search(
+        chosen.size, chosen.device, chosen.jobs, begin + chosen.seconds, chosen.found, chosen.cache
+    )
     search.run(chosen.seed, chosen.programs)
     print(
         f"{search.programs} of {chosen.programs} programs from seed {chosen.seed} on "

@@ -34,9 +34,11 @@ class Search:
         jobs: int,
         deadline: float = float("inf"),
         folder: Path | None = None,
+        cache: Path | None = None,
     ) -> None:
         self.size, self.place, self.jobs, self.deadline = size, place, jobs, deadline
         self.folder = folder  # where what is found is written, a file for each seed
+        self.cache = cache  # where what is compiled is kept, also for a later search
         self.programs = 0
         self.faults: list[int] = []
         self._lock = threading.Lock()
@@ -123,15 +125,16 @@ class Search:
         """A worker's variables: two threads at least run kernels, and what is compiled is not kept.
 
         For a GPU it is, until the search ends: compiling takes most of the time there, and the ways
-        to run a program have kernels in common.
+        to run a program have kernels in common. It is kept for good where a folder is given.
         """
         threads = max(2, len(os.sched_getaffinity(0)) // self.jobs)
         given = {
             "RIDGELINE_THREADS": str(threads),
             **os.environ,
-            "RIDGELINE_CACHE_DIR": self._cache,
+            "RIDGELINE_CACHE_DIR": str(self.cache or self._cache),
         }
-        return given if self.place == "cuda" else {**given, "RIDGELINE_CACHE_MAX_BYTES": "0"}
+        kept = self.place == "cuda" or self.cache is not None
+        return given if kept else {**given, "RIDGELINE_CACHE_MAX_BYTES": "0"}
 
 
 def run_batch(first: int, count: int, size: int, place: str) -> int:
