@@ -136,3 +136,13 @@ def test_joined_results_in_compiled_code(rows: int, width: int, count: int, axis
         wanted = gradient(x).numpy()
     with rl.config.override(tier="compiled", cache_max_bytes=0):
         assert np.array_equal(rl.jit(gradient)(x).numpy(), wanted)
+
+
+def test_a_sum_of_joins_without_elements_is_left_alone() -> None:
+    nothing = rl.tensor(np.zeros(0, np.complex64))
+
+    def doubled(x: rl.Tensor) -> rl.Tensor:
+        joined = rl.cat([x, x], 0)
+        return joined + joined.conj()
+
+    assert rl.jit(doubled)(nothing).shape == (0,)

@@ -52,7 +52,7 @@ def join_parts(node: Node) -> Node | None:
         joined.append(_plus_zero(parts[place]))
         done = ends[place]
     joined += _zeros(node, axis, _length(node, axis) - done)
-    return concat(joined, axis)
+    return concat(joined, axis) if joined else None  # values without elements have no parts
 
 
 def _spread(node: Node) -> _Spread | None:
