@@ -237,7 +237,7 @@ def test_what_no_cache_holds_is_read_once(
     assert tuple(names[t] for t in tasks) == order
 
 
-@pytest.mark.parametrize("kind,m,n,k", [("NT", 26, 64, 96), ("NT", 24, 64, 80)])
+@pytest.mark.parametrize("kind,m,n,k", [("NT", 14, 32, 96), ("NT", 12, 32, 80)])
 def test_strips_that_no_cache_holds_are_packed_in_pieces(
     kind: str, m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
