@@ -82,9 +82,13 @@ class Program:
 
     @property
     def portable(self) -> bool:
-        """True where torch can run it; its sign and its remainder treat NaN in their own way."""
-        plain = not any(i.special or i.dtype.startswith("float8") for i in self.inputs)
-        return plain and all(s.portable for s in self.statements)
+        """True where torch can run it.
+
+        Its sign and its remainder treat NaN in their own way, and the gradient of its scatters
+        wants as many places as elements, which a longer axis changes.
+        """
+        odd = (i.special or i.stretched is not None or "float8" in i.dtype for i in self.inputs)
+        return not any(odd) and all(s.portable for s in self.statements)
 
     def body(self, outputs: tuple[str, ...] | None = None) -> str:
         """The function as Python text."""
