@@ -11,7 +11,7 @@ import pytest
 import ridgeline as rl
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = ("jit.md", "loops.md")
+GUIDES = ("jit.md", "loops.md", "gpu.md")
 
 
 @pytest.mark.parametrize("guide", GUIDES)
