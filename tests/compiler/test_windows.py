@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ridgeline import dtypes
+from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
+from ridgeline.graph.passes.gradients import gradients, written_out
 from ridgeline.graph.passes.simplify import simplify
 from ridgeline.ops.contract import (
     CONTRACT,
@@ -20,7 +22,7 @@ from ridgeline.ops.contract import (
     contract,
     operand_gradient,
 )
-from ridgeline.ops.movement import PAD, pad, slice_
+from ridgeline.ops.movement import PAD, SLICE, pad, slice_
 
 
 def convolution(length: int, taps: int, stride: int, dilation: int, margin: int) -> Node:
@@ -98,3 +100,16 @@ def test_margins_that_nothing_reads_are_not_written() -> None:
     (fitted,) = simplify([inside], lambda n: False)
     assert fitted.op is CONTRACT and not any(n.op is PAD for n in topological([fitted]))
     assert np.array_equal(values(fitted), values(inside))
+
+
+@pytest.mark.parametrize("groups,margin,taps", [(3, 1, 3), (2, 2, 3), (3, 3, 7), (1, 1, 3)])
+def test_the_gradient_in_groups_computes_no_margin(groups: int, margin: int, taps: int) -> None:
+    image = leaf(TensorType((2, groups, 9, 8), dtypes.float64))
+    weight = leaf(TensorType((groups, 1, taps, taps), dtypes.float64))
+    forward = conv2d(image, weight, padding=margin, groups=groups)
+    outer = leaf(forward.type)
+    (gradient,) = written_out([gradients([forward], [outer], {image: ()})[image]])
+    (made,) = simplify([gradient], lambda n: False)
+    np.testing.assert_array_equal(values(made), values(gradient))
+    assert multiplications(made) == prod(image.shape) * taps * taps
+    assert not any(n.op is SLICE for n in topological([made]))
