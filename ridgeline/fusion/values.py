@@ -24,7 +24,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
 from ridgeline.loops.math import has_code
 from ridgeline.loops.ordered import ORDERED, has_loops
-from ridgeline.loops.reading import is_bitcast, widens
+from ridgeline.loops.reading import is_bitcast, pads_inside, widens
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
@@ -180,12 +180,13 @@ def _operands_in_memory(
     """Where each operand is read from: below views that are affine, above all else."""
     for operand in node.inputs:
         base = operand
+        own = (CONCAT, PROJ) if pads_inside(node, operand) else (PAD, CONCAT, PROJ)
         while not is_input(base) and (base.op.family == "movement" or (converts and widens(base))):
-            if base.op in (PAD, CONCAT, PROJ):
+            if base.op in own:
                 break
             if base.op in (RESHAPE, ALIAS):
                 root = in_memory(base, is_input)
-                if root.op.family != "movement" or is_input(root) or root.op in (PAD, CONCAT, PROJ):
+                if root.op.family != "movement" or is_input(root) or root.op in own:
                     base = root
                     break
                 if _splits(root.shape, base.shape):

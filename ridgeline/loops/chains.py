@@ -173,7 +173,7 @@ class ChainLowering(GroupLowering):
         for contraction in (*early, *late):
             for operand in contraction.inputs:
                 if operand not in weights:
-                    self._check_operand(operand)
+                    self._check_operand(operand, False)
         for first in early:
             summed = _summed_axes(first)
             if not summed:

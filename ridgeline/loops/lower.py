@@ -20,7 +20,7 @@ from ridgeline.loops.build import add, cast, mul
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.reading import Reading, widens
+from ridgeline.loops.reading import Reading, pads_inside, widens
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.spaces import (
     NotFusable,
@@ -142,7 +142,7 @@ class GroupLowering(Reading):
             attrs = fold.attrs
             factors = []
             for operand, maps in zip(fold.inputs, (attrs.left, attrs.right)):
-                self._check_operand(operand)
+                self._check_operand(operand, pads_inside(fold, operand))
                 index = tuple(mapped(m.terms, m.offset, space.iteration) for m in maps)
                 factors.append(self.read(operand, index, space))
             wide = accumulator_type(fold.dtype)
@@ -152,10 +152,10 @@ class GroupLowering(Reading):
             return value, space.full_index[fold.attrs.axis]
         return (value,)
 
-    def _check_operand(self, operand: Node) -> None:
+    def _check_operand(self, operand: Node, pads: bool) -> None:
         """A contraction reads an element many times, so none may cost more than a load."""
         for node in self._cone([operand]):
-            if widens(node):
+            if widens(node) or (pads and node.op is PAD):
                 continue
             if node.op.family != "movement" or node.op in (PAD, CONCAT):
                 raise NotFusable("a contraction reads its operands from memory")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import Size
@@ -35,6 +37,8 @@ from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, PERMUTE, RESHAPE, SLI
 from ridgeline.ops.radix import SORT_KEY
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS, REINTERPRET
+
+_FEW = 16  # reads of an element for which its margin is not copied
 
 
 @dataclass(slots=True, kw_only=True)
@@ -223,6 +227,27 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 def widens(node: Node) -> bool:
     """True for a conversion of narrow numbers to 32 bits, which loses nothing and costs little."""
     return node.op is CAST and node.dtype in _WIDER.get(node.inputs[0].dtype, ())
+
+
+def pads_inside(contraction: Node, operand: Node) -> bool:
+    """True where an operand's margin is looked at as it is read, not copied around it first.
+
+    A core does so where each element is read a few times only, by one result at a place: filters
+    of one channel, as in a convolution of every channel by itself.
+    """
+    attrs = contraction.attrs
+    maps = attrs.left if operand is contraction.inputs[0] else attrs.right
+    sizes = [size for size in (*attrs.extents, *operand.shape) if isinstance(size, int)]
+    if contraction.types[0].device != CPU or len(sizes) < len(attrs.extents) + len(operand.shape):
+        return False
+    below = operand
+    while below.op.family == "movement" and len(below.inputs) == 1:
+        if below.op is PAD and any(below.attrs.interior):  # divisions would tell what lies between
+            return False
+        below = below.inputs[0]
+    own = {number for index_map in maps for number, _ in index_map.terms}
+    alone = all(number in own or attrs.extents[number] == 1 for number in attrs.output)
+    return alone and prod(attrs.extents) <= _FEW * prod(operand.shape)
 
 
 def widened_from(operand: Node) -> DType | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul, substitute
-from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Reduce, Store, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Store, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Access:
     opaque: frozenset[str]  # loops on which the address depends in no simple way
     is_store: bool
     runs: frozenset[str] = frozenset()  # of these, those that begin with neighbouring elements
+    guards: frozenset[str] = frozenset()  # loops that decide whether there is an element at all
 
     def stride(self, axis: str) -> int | None:
         """Elements moved per step of a loop; None when there is no single number."""
@@ -37,11 +38,16 @@ def accesses(kernel: Kernel) -> list[Access]:
     """The distinct accesses of a kernel to its parameters."""
     found: dict[tuple[Buffer, tuple[Expr, ...], bool], Access] = {}
     for statement in ir.statements(kernel.body):
-        for expr in ir.subexpressions(*ir.expressions(statement)):
+        read = ir.subexpressions(*ir.expressions(statement))
+        guards = {
+            expr.args[1]: free_vars(expr.args[0])
+            for expr in read if isinstance(expr, Op) and expr.name == "guarded"
+        }  # fmt: skip
+        for expr in read:
             if isinstance(expr, Load):
-                found.setdefault(
-                    (expr.buffer, expr.index, False), access(expr.buffer, expr.index, False)
-                )
+                made = access(expr.buffer, expr.index, False)
+                made = replace(made, guards=guards.get(expr, frozenset()))
+                found.setdefault((expr.buffer, expr.index, False), made)
         if isinstance(statement, Store):
             key = (statement.buffer, statement.index, True)
             found.setdefault(key, access(statement.buffer, statement.index, True))

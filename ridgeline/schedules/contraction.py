@@ -29,6 +29,7 @@ from ridgeline.schedules.tile_cost import cost
 from ridgeline.schedules.tiles import Tile, candidates, elements, registers_of
 
 _UNROLL_INNER = 4
+_FEW_PRODUCTS = 9  # of a sum that may be written out whole
 _SOME = 256  # what an axis is taken for whose length is known only at run time
 
 
@@ -182,6 +183,8 @@ def _unrolled_sum(
     """
     summed = [n for n in inner if n != tile.vector or tile.lanes < inner[n]]
     last = summed[-1] if summed else ""
+    if _overlaps(tile, touched, inner) and tile.vector not in inner:
+        return [SetKind(name, "unroll") for name in summed]
     if not last or last == tile.vector or inner[last] > _UNROLL_INNER:
         return []
     loads = [a for a in touched if not a.is_store and a.stride(tile.vector) == 0]
@@ -189,6 +192,14 @@ def _unrolled_sum(
     live = registers * (1 + prod(f for _, f in tile.unroll))
     live += sum(_common(load, tile, last, inner[last]) for load in loads)
     return [SetKind(last, "unroll")] if live <= machine.registers else []
+
+
+def _overlaps(tile: Tile, touched: list[Access], inner: dict[str, int]) -> bool:
+    """True for a sum of few products whose windows share vectors with their neighbours'."""
+    if prod(inner.values()) > _FEW_PRODUCTS:
+        return False
+    moving = [a for a in touched if not a.is_store and a.stride(tile.vector)]
+    return any(_common(a, tile, n, size) for a in moving for n, size in inner.items() if size > 1)
 
 
 def _common(load: Access, tile: Tile, axis: str, length: int) -> int:

@@ -23,6 +23,7 @@ _TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cyc
 _NEAR = 4  # elements between lanes that are still read by whole vectors
 _CONVERTED = 0.6  # cycles to widen what was read, where it was not packed wide
 _FAR = 0.25  # cycles to read a byte that no cache holds
+_ASKED, _LOOKED = 0.3, 1.0  # cycles to test one guard for all lanes, or one for each
 _GATHERED = 2.5  # cycles to read one
 
 
@@ -41,7 +42,8 @@ def cost(
     registers = registers_of(tile.lanes, width)
     copies = prod(f for _, f in tile.unroll)
     jumps = _jumps(tile, panel, loads, inner, machine)
-    step = _step(tile, panel, loads, width, machine) + jumps
+    length = sizes[tile.vector]
+    step = _step(tile, length, panel, loads, width, machine) + jumps
     folded = prod(inner.values())
     trips: float = folded
     if tile.vector in inner:
@@ -49,12 +51,12 @@ def cost(
     ending = copies * _store_cost(stores, tile, width)
     if tile.vector in inner:
         ending += copies * (3.0 * log2(max(tile.lanes, 2)) + 2.0 * registers)
-    whole, rest = divmod(sizes[tile.vector], tile.lanes)
+    whole, rest = divmod(length, tile.lanes)
     pieces: float = whole
     if rest:  # the last piece counts for the part of the others' time that it takes
-        last = _step(replace(tile, lanes=rest), panel, loads, width, machine) + jumps
+        last = _step(replace(tile, lanes=rest), length, panel, loads, width, machine) + jumps
         pieces += last / step
-    useful_lanes = sizes[tile.vector] / pieces
+    useful_lanes = length / pieces
     waste = prod(ceil(rows[n] / f) * f / rows[n] for n, f in tile.unroll)
     ragged = sum(rows[n] % f != 0 for n, f in tile.unroll)
     per_tile = trips * step + ending
@@ -92,9 +94,14 @@ def _read_again(
 
 
 def _step(
-    tile: Tile, panel: Panel | None, loads: list[Access], width: int, machine: Machine
+    tile: Tile,
+    length: int,
+    panel: Panel | None,
+    loads: list[Access],
+    width: int,
+    machine: Machine,
 ) -> float:
-    """Cycles of one step of the inner loop."""
+    """Cycles of one step of the inner loop; `length` is that of the axis in the lanes."""
     registers = registers_of(tile.lanes, width)
     accumulators = prod(f for _, f in tile.unroll) * registers
     moving = [a for a in loads if a.stride(tile.vector) != 0]
@@ -111,6 +118,8 @@ def _step(
             turns += times * (stride - 1) * registers
         if not packed and load.buffer.dtype.itemsize < 4:
             traffic += times * _CONVERTED * (registers if load.stride(tile.vector) else 1)
+        if not packed and load.guards:
+            traffic += times * _guard_cost(load, stride, tile, length, registers)
         if not packed and collide(load, tile):
             traffic += times * COLLISION
     passes = _passes(tile.lanes, width, machine)
@@ -164,6 +173,13 @@ def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
     if stride is not None and 2 <= stride <= _NEAR:
         return (1.0 + stride) * registers
     return _GATHERED * lanes
+
+
+def _guard_cost(load: Access, stride: int | None, tile: Tile, length: int, registers: int) -> float:
+    """Cycles to find out which lanes have an element: known beforehand where they hold all."""
+    if tile.vector not in load.guards or tile.lanes == length:
+        return _ASKED
+    return _LOOKED * registers if stride in (0, 1) else _GATHERED * tile.lanes
 
 
 def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:

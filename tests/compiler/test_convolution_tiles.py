@@ -63,3 +63,42 @@ def test_channels_that_fill_the_lanes(batch: int, made: int, taps: int, size: in
     found = rl.jit(rl.nn.functional.conv2d)(*map(rl.tensor, arrays)).numpy()
     exact = torch.nn.functional.conv2d(*(torch.from_numpy(a).double() for a in arrays)).numpy()
     np.testing.assert_allclose(found, exact, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "batch,channels,size,taps,stride,margin,dilation,dtype",
+    [(1, 5, (14, 14), 3, 1, 1, 1, "float64"), (2, 3, (9, 11), 3, 2, 1, 1, "bfloat16"),
+     (1, 1, (1, 1), 3, 1, 1, 1, "float32"), (3, 7, (6, 40), 2, 1, 1, 2, "float32"),
+     (1, 4, (112, 112), 3, 2, 1, 1, "float32"), (2, 6, (33, 70), 3, 1, 1, 1, "float32"),
+     (1, 2, (7, 7), 3, 1, 4, 1, "float32"), (2, 3, (5, 90), 4, 3, 2, 1, "float32")],
+)  # fmt: skip
+def test_a_margin_around_single_channels_is_not_copied(
+    batch: int, channels: int, size: Shape, taps: int, stride: int, margin: int, dilation: int,
+    dtype: str,
+) -> None:  # fmt: skip
+    source = np.random.default_rng(0)
+    shapes = ((batch, channels, *size), (channels, 1, taps, taps))
+    arrays = [source.integers(-4, 5, shape).astype(np.float32) for shape in shapes]
+    settings = (stride, margin, dilation, channels)
+
+    def both(x: Any, w: Any) -> Any:
+        y, pull = rl.vjp(lambda x: rl.nn.functional.conv2d(x, w, None, *settings), x)
+        return y, pull(y)[0]
+
+    run = rl.jit(both)
+    with rl.config.override(tier="compiled"):
+        found = run(*(rl.tensor(a).to(getattr(rl, dtype)) for a in arrays))
+    x, w = (torch.from_numpy(a).to(getattr(torch, dtype)) for a in arrays)
+    x.requires_grad_()
+    y = torch.nn.functional.conv2d(x, w, None, *settings)
+    y.backward(y.detach())
+    for ours, exact in zip(found, (y.detach(), x.grad)):
+        np.testing.assert_array_equal(ours.to(rl.float32).numpy(), exact.float().numpy())
+
+
+def test_single_channels_are_one_kernel() -> None:
+    layer = rl.nn.Conv2d(32, 32, 3, 2, 1, groups=32, bias=False)
+    run = rl.jit(lambda x: layer(x))
+    with rl.no_grad(), rl.config.override(tier="compiled"):
+        run(rl.zeros(1, 32, 56, 56))
+    assert "1 kernels in one native call" in run.explanation()
