@@ -27,6 +27,7 @@ from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Sto
 from ridgeline.loops.lower import GroupLowering, accumulator_type, mapped
 from ridgeline.loops.lowered import Chain, ChainStage, Lowered
 from ridgeline.loops.rewrite import sequence
+from ridgeline.loops.shared_rows import in_one_row
 from ridgeline.loops.spaces import Axis, NotFusable, Space, reduced_axes
 from ridgeline.loops.views import Index, size_expr, through_reshape
 from ridgeline.ops.contract import CONTRACT, AxisMap
@@ -82,7 +83,8 @@ class ChainLowering(GroupLowering):
 
     def _assembled(self, body: Stmt, rows: tuple[Axis, ...], chain: Chain) -> Lowered:
         held = [b for group in self.accumulators.values() for b in group]
-        for buffer in (*held, *dict.fromkeys(self.staged.values())):
+        body, kept = in_one_row(body, dict.fromkeys(self.staged.values()))
+        for buffer in (*held, *kept):
             body = Alloc(buffer, body)
         for axis in reversed(rows):
             body = For(axis.name, size_expr(axis.extent), body)

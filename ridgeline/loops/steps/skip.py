@@ -132,6 +132,7 @@ class _Hidden:
     def __init__(self, axes: tuple[str, ...], masks: list[Op], ranges: Ranges) -> None:
         self.axes, self.masks, self.ranges = axes, masks, ranges
         self.held: dict[Buffer, float] = {}
+        self.written: dict[Store, float] = {}  # to memory, when its turn came
         self.reach: dict[Buffer, list[tuple[Expr, ...]]] = {}  # the places where pieces are stored
 
     def check(self, body: Stmt) -> None:
@@ -186,6 +187,8 @@ class _Hidden:
             if self._is_copy(statement):
                 return
             raise ScheduleError(f"{statement.buffer.name!r} must be written where it is hidden")
+        if statement.buffer.scope == "global":
+            self.written[statement] = value
         if statement.buffer.scope == "local":
             self.held[statement.buffer] = value
             self.reach.setdefault(statement.buffer, []).append(statement.index)
@@ -193,9 +196,8 @@ class _Hidden:
     def filled(self, statement: Stmt) -> Stmt:
         """Loops that write to memory, writing what a hidden piece holds."""
         if isinstance(statement, Store) and statement.buffer.scope == "global":
-            value = self._value(statement.value)
-            assert value is not None, "checked before"
-            return replace(statement, value=ir.const(value, statement.buffer.dtype))
+            value = ir.const(self.written[statement], statement.buffer.dtype)
+            return replace(statement, value=value)
         if isinstance(statement, For | Seq):
             return map_children(statement, self.filled)
         raise ScheduleError("a loop that writes to memory where it is hidden does nothing else")
