@@ -88,14 +88,16 @@ def _settled(reduced: Node, input: Node, axes: tuple[int, ...], keepdim: bool) -
 
 @public(namespace="masked")
 def cumsum(input: Node, dim: int, *, dtype: DType | None = None, mask: Node | None = None) -> Node:
-    """The running sum of the elements that take part."""
-    return scanning.cumsum(_filled(input, mask, 0), dim, dtype=dtype)
+    """The running sum of the elements that take part, in the element type that they have."""
+    kept = input.dtype if input.dtype.is_integer else None
+    return scanning.cumsum(_filled(input, mask, 0), dim, dtype=dtype or kept)
 
 
 @public(namespace="masked")
 def cumprod(input: Node, dim: int, *, dtype: DType | None = None, mask: Node | None = None) -> Node:
-    """The running product of the elements that take part."""
-    return scanning.cumprod(_filled(input, mask, 1), dim, dtype=dtype)
+    """The running product of the elements that take part, in the element type that they have."""
+    kept = input.dtype if input.dtype.is_integer else None
+    return scanning.cumprod(_filled(input, mask, 1), dim, dtype=dtype or kept)
 
 
 @public(namespace="masked")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ridgeline import dtypes
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
@@ -175,6 +176,8 @@ def linalg_vander(x: Node, *, N: int | None = None) -> Node:
     """The powers 0, 1, … of vectors as rows."""
     if not x.shape:
         x = reshape(x, (1,))
+    if not x.dtype.is_differentiable:
+        x = cast(x, dtypes.int64)
     count = known(x.shape[-1]) if N is None else N
     columns = [full_like(x, 1)]
     for _ in range(step_count(count, "vander") - 1):

@@ -131,7 +131,7 @@ def joined(
         own = rows.scatter(own, number(updates.shape, 0, dtypes.int64), indices, axes)
     count = rows.scatter(own, ones, indices, axes, "add")
     if base.dtype.is_integer:
-        return div(total, count, rounding_mode="floor")
+        return cast(div(total, count, rounding_mode="floor"), base.dtype)
     return div(total, cast(count, base.dtype))
 
 

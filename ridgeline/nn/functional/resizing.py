@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.dtypes import uint8
+from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.nn.functional.precision import in_float32
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.making import tensor
@@ -127,6 +128,16 @@ def interpolate(
     if mode not in ("nearest", "nearest-exact", "area") and _AXES.get(mode) != axes:
         raise ShapeError(f"interpolate mode {mode!r} does not fit shape {list(input.shape)}")
     new, steps = _sizes(input, size, scale_factor, recompute_scale_factor)
+    if input.dtype.is_integer and not mode.startswith("nearest"):
+        if input.dtype is not uint8 or mode == "area":
+            raise DTypeError(
+                f"interpolate mode {mode!r} takes floats, or bytes, not {input.dtype.name}",
+                help="convert with .float()",
+            )
+        options = (mode, align_corners, recompute_scale_factor, antialias)
+        smooth = interpolate(input.float(), size, scale_factor, *options)
+        rounded: Tensor = (smooth + 0.5).floor().clamp(0, 255).to(uint8)
+        return rounded
     if mode == "area":
         pooled: Tensor = FUNCTIONS[f"adaptive_avg_pool{axes}d"](input, tuple(new))
         return pooled
