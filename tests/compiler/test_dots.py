@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import CompiledKernel, lower_graph
-from ridgeline.compiler.cpu import task_count
+from ridgeline.compiler.cpu import pays, task_count
 from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.node import TensorType, leaf
@@ -75,6 +75,11 @@ def test_the_operand_along_which_results_lie_is_in_the_lanes() -> None:
 def test_machines_without_the_instruction_have_a_plain_tile() -> None:
     shapes = (512, 512), (512, 512)
     assert "mma" not in print_kernel(scheduled("mk,kn->mn", *shapes, machine=PLAIN).kernel)
+
+
+def test_pairs_of_bfloat16_are_used_where_they_are_fast() -> None:
+    assert pays("vdpbf16ps", "znver4") and not pays("vdpbf16ps", "emeraldrapids")
+    assert pays("vpdpbusd", "emeraldrapids")
 
 
 def test_every_core_has_a_share() -> None:
