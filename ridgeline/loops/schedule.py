@@ -110,8 +110,10 @@ def replay(kernel: Kernel, steps: Sequence[Step]) -> Kernel:
 
 def describe(step: Step) -> str:
     """A step as people read it: `split(k, 16, guard)`."""
-    values = [str(getattr(step, field.name)) for field in fields(step)]  # type: ignore[arg-type]
-    return f"{step.name}({', '.join(values)})"
+    values = [getattr(step, field.name) for field in fields(step)]  # type: ignore[arg-type]
+    while values and values[-1] is False:  # an option that was not taken
+        values.pop()
+    return f"{step.name}({', '.join(map(str, values))})"
 
 
 def to_json(steps: Sequence[Step]) -> list[dict[str, Any]]:

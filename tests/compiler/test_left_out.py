@@ -12,7 +12,7 @@ def test_explain_shows_steps_that_were_left_out(capsys):
     f(rl.ones(3, 40, 50))
     f.explain()
     text = capsys.readouterr().out
-    assert "left out: fuse(i1, i2, False): b0 is not walked in order by the loops to fuse" in text
+    assert "left out: fuse(i1, i2): b0 is not walked in order by the loops to fuse" in text
     assert "RL0501" not in text
 
 
