@@ -58,7 +58,7 @@ def short_path(file: str) -> str:
     """A path relative to the working directory where that is shorter."""
     try:
         relative = os.path.relpath(file)
-    except ValueError:  # another drive
+    except (ValueError, OSError):  # another drive, or a working directory that is gone
         return file
     return relative if len(relative) < len(file) else file
 

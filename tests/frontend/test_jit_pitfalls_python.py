@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -627,6 +628,19 @@ def test_copies_of_an_object_with_decorated_methods() -> None:
     b, c = copy.copy(a), copy.deepcopy(a)
     b.scale, c.scale = 7.0, 9.0
     assert [m.times(rl.ones(1)).item() for m in (a, b, c)] == [2, 7, 9]
+
+
+def test_a_working_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines are named relative to it, where there is one."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    f = rl.jit(lambda x: x + 1, donate="x")
+    x = rl.ones(2)
+    assert values(f(x)) == [2, 2]
+    with pytest.raises(rl.RidgelineError, match="donated"):
+        x.sum()
 
 
 def test_threads_with_different_shapes_and_state() -> None:
