@@ -17,7 +17,7 @@ from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
-from ridgeline.tensors.differentiable import observed
+from ridgeline.tensors.differentiable import Extra, Watch, observed
 from ridgeline.tensors.modes import (
     modes,
     no_grad,
@@ -91,6 +91,9 @@ def _spend(roots: Sequence[Tensor], order: Sequence[Node]) -> None:
         track = root._resolved()[1]
         if track.mode == GRAPH:
             rare(track).spent = True
+    for node in order if observed else ():
+        if node in observed:  # the same expression recorded again has nothing to do with old hooks
+            node.watches = [watch for watch in node.watches if watch.owner() is not None]
     if modes.capture is None:
         execute.spend(set(order))
 
@@ -113,28 +116,26 @@ def _watchers(order: Sequence[Node], mode: int) -> dict[Node, Watcher]:
     if not observed:
         return found
     for node in order:
-        owners = [t for r in observed.get(node, ()) if (t := r()) is not None]
-        if owners:
-            found[node] = _watcher(owners, mode)
+        if node in observed:
+            found[node] = _watcher(list(node.watches), mode)
     return found
 
 
-def _watcher(owners: Sequence[Tensor], mode: int) -> Watcher:
+def _watcher(watches: Sequence[Watch], mode: int) -> Watcher:
     def see(node: Node, cotangent: Node) -> Node:
-        for owner in owners:
-            cotangent = _hooked(owner, cotangent, mode)
-            if owner.retains_grad:
+        for watch in watches:
+            cotangent = _hooked(watch, cotangent, mode)
+            owner = watch.owner()
+            if owner is not None and owner.retains_grad:
                 owner.grad = wrap(cotangent if mode == GRAPH else owned(cotangent), mode)
         return cotangent
 
     return see
 
 
-def _hooked(owner: Tensor, cotangent: Node, mode: int) -> Node:
-    """A gradient after the owner's hooks."""
-    if owner._extra is None or not owner._extra.hooks:
-        return cotangent
-    for hook in list(owner._extra.hooks.values()):
+def _hooked(hooked: Watch | Extra | None, cotangent: Node, mode: int) -> Node:
+    """A gradient after the hooks of a tensor."""
+    for hook in list(hooked.hooks.values()) if hooked is not None else ():
         replaced = hook(wrap(cotangent, mode))
         if replaced is not None:
             cotangent = read(replaced)
@@ -191,7 +192,8 @@ def backward(
             totals[id(owner)] = (owner, part if before is None else add_nodes(before[1], part))
         del key
     for owner, total in totals.values():
-        _add_gradient(owner, _hooked(owner, total, mode) if owner.is_leaf else total, create_graph)
+        final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
+        _add_gradient(owner, final, create_graph)
         for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
             hook(owner)
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
@@ -289,5 +291,5 @@ def _joined(
     for part in parts[1:]:
         total = add_nodes(total, part)
     if tensor._resolved()[1].mode == LEAF:
-        total = _hooked(tensor, total, mode)
+        total = _hooked(tensor._extra, total, mode)
     return wrap(total, mode)

@@ -99,7 +99,9 @@ class Op:
 class Node:
     """An op applied to inputs. Make one with `node(op, inputs, attrs)`."""
 
-    __slots__ = ("__weakref__", "attrs", "buffer", "inputs", "op", "origins", "owner", "types")
+    __slots__ = (
+        "__weakref__", "attrs", "buffer", "inputs", "op", "origins", "owner", "types", "watches",
+    )  # fmt: skip
     op: Op
     inputs: tuple[Node, ...]
     attrs: Any
@@ -107,6 +109,7 @@ class Node:
     buffer: Any  # the computed value, once there is one; not part of the node's identity
     origins: tuple[Any, ...]  # where it was made, see graph/origins.py
     owner: ref[Any] | None  # the tensor that is the variable for which this node stands
+    watches: list[Any]  # who wants to see its gradient; only where somebody does
 
     @property
     def type(self) -> TensorType:

@@ -30,8 +30,18 @@ class Extra:
         self.retains = False
 
 
-# Tensors inside graphs whose gradients somebody wants to see: hooks and retain_grad().
-observed: weakref.WeakKeyDictionary[Node, list[weakref.ref[Tensor]]] = weakref.WeakKeyDictionary()
+class Watch:
+    """Hooks on a tensor inside a graph, which stay when its handle goes, and the handle."""
+
+    __slots__ = ("hooks", "owner")
+
+    def __init__(self, owner: Tensor) -> None:
+        self.owner = weakref.ref(owner)
+        self.hooks = owner._details().hooks
+
+
+# Nodes whose `watches` backward() has to look at.
+observed: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 class Differentiable(Handle):
@@ -164,6 +174,9 @@ class Differentiable(Handle):
 
 def observe(source: Differentiable) -> None:
     """Let backward() report the gradient of a tensor inside the graph."""
-    watching = observed.setdefault(read(source), [])
-    if not any(known() is source for known in watching):
-        watching.append(weakref.ref(source._tensor))
+    node = read(source)
+    if node not in observed:
+        observed.add(node)
+        node.watches = []
+    if not any(watch.owner() is source for watch in node.watches):
+        node.watches.append(Watch(source._tensor))

@@ -13,6 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 import ridgeline as rl
 from ridgeline.errors import GradientError
+from ridgeline.graph.node import Node
+from ridgeline.tensors.values import read
 from tests.frontend.reference import agree, numbers, same
 
 
@@ -102,6 +104,33 @@ def test_leaf_written_between_uses():
             w.add_(1)
         (first + w * 5).backward()
         assert w.grad.item() == 8.0
+
+
+def test_hooks_stay_when_the_tensor_they_were_put_on_goes():
+    def hooked(lib, x):
+        y = x * 1
+        y.register_hook(lambda g: g * y.shape[0])  # refers to the tensor it is on
+        return y
+
+    for lib in (rl, torch):
+        x = lib.ones(3, requires_grad=True)
+        losses = []
+        for count in (1, 2):  # the same expression again: hooks of the last pass are gone
+            losses.append((hooked(lib, x) * 2).sum())
+            losses[-1].backward()
+            assert x.grad.tolist() == [6.0 * count] * 3
+
+
+def test_graphs_with_hooks_that_refer_to_them_are_let_go():
+    def run() -> weakref.ref[Node]:
+        y = rl.ones(3, requires_grad=True) * 2
+        y.register_hook(lambda g: g * y.shape[0])
+        y.sum().backward()
+        return weakref.ref(read(y))
+
+    node = run()
+    gc.collect()
+    assert node() is None
 
 
 def test_hooks():
