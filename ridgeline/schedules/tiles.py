@@ -38,6 +38,9 @@ def candidates(
     packable = [n for n in rows if rows[n] >= width and prod(inner.values()) >= _LEAST_DEPTH]
     for vector in dict.fromkeys([*unit, last_row, *packable]):
         lengths = {min(sizes[vector], width * r) for r in (1, 2, 4)}
+        guarded = any(vector in a.guards for a in loads)
+        if guarded and registers_of(sizes[vector], width) <= machine.registers // 2:
+            lengths.add(sizes[vector])  # which lanes have no element is known beforehand
         moving = [a for a in loads if a.stride(vector) != 0]
         others = [n for n in rows if n != vector]
         others.sort(key=lambda n: all(a.stride(n) == 0 for a in moving))
