@@ -80,6 +80,8 @@ def best_dot(
     first, second = (access(load.buffer, load.index, False) for load in read)
     total = sums[0].buffers[0].dtype
     ((summed, depth),) = inner.items()
+    if 0 in (first.stride(summed), second.stride(summed)):  # no axis to pad
+        return None
     found = []
     for left, right in ((first, second), (second, first)):
         axes = _axes(left, right, touched, rows)

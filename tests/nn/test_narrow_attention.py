@@ -36,3 +36,19 @@ def test_values_and_gradients_are_as_exact_as_torchs(name: str, causal: bool) ->
         size = np.linalg.norm(wanted)
         error, reference = (np.linalg.norm(x - wanted) / size for x in (mine, other))
         assert error <= 2 * reference
+
+
+def test_heads_of_width_one_that_lie_side_by_side() -> None:
+    """Scores are then products without a sum, which no dot-product instruction pads."""
+    source = np.random.default_rng(0)
+    sizes = [(2, 64, heads, 1) for heads in (6, 2, 2)]
+    given = [rl.tensor(source.standard_normal(s).astype(np.float32)) for s in sizes]
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        turned = [t.transpose(1, 2) for t in (q, k, v)]
+        return rl.nn.functional.scaled_dot_product_attention(*turned, enable_gqa=True)
+
+    narrow = [t.to(rl.bfloat16) for t in given]
+    wide = attend(*(t.to(rl.float64) for t in narrow)).numpy()
+    result = rl.jit(attend)(*narrow).to(rl.float32).numpy()
+    np.testing.assert_allclose(result, wide, rtol=2e-2, atol=2e-2)
