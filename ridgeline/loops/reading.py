@@ -247,7 +247,8 @@ def pads_inside(contraction: Node, operand: Node) -> bool:
         below = below.inputs[0]
     own = {number for index_map in maps for number, _ in index_map.terms}
     alone = all(number in own or attrs.extents[number] == 1 for number in attrs.output)
-    return alone and prod(attrs.extents) <= _FEW * prod(operand.shape)
+    each = min(prod(operand.shape), prod(contraction.shape))  # a long sum is not for guards either
+    return alone and prod(attrs.extents) <= _FEW * each
 
 
 def widened_from(operand: Node) -> DType | None:
