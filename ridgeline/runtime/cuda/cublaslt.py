@@ -33,7 +33,9 @@ _ADD_BIAS = 4  # of the epilogues: a number for each row of the column-major res
 _ALIGNED = 256  # bytes, at least, that memory begins at a multiple of
 _LAYOUT_BATCH_COUNT, _LAYOUT_BATCH_STRIDE = 5, 6
 _PREF_WORKSPACE = 1
+_PREF_REDUCTION = 3
 _PREF_ALIGNMENT = (5, 6, 7, 8)
+_WIDE_REDUCTIONS = 1 | 2  # pieces of a sum meet in float32, never rounded to the result's type
 
 
 class _Heuristic(ctypes.Structure):
@@ -176,6 +178,7 @@ class MatmulStep:
         preference = c_void_p()
         _check(self._library.cublasLtMatmulPreferenceCreate(byref(preference)), "preference")
         self._set(preference, "Preference", _PREF_WORKSPACE, c_uint64(WORKSPACE))
+        self._set(preference, "Preference", _PREF_REDUCTION, ctypes.c_uint32(_WIDE_REDUCTIONS))
         aligned = [_alignment(offsets) for offsets in self._offsets]
         for attribute, alignment in zip(_PREF_ALIGNMENT, (*aligned, aligned[-1])):
             self._set(preference, "Preference", attribute, ctypes.c_uint32(alignment))
