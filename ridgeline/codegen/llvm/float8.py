@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.types import vector
+from ridgeline.codegen.llvm.words import Words
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 
@@ -46,7 +46,7 @@ def is_float8(dtype: DType) -> bool:
 
 def encode(emit: ScalarEmitter, x: Value, dtype: DType) -> Value:
     """The bytes of float32 registers: in units of the last place, rounded as integers are."""
-    form, one = _FORMATS[dtype], _Words(emit, x.lanes)
+    form, one = _FORMATS[dtype], Words(emit, x.lanes)
     bits = emit.apply("bitcast", dtypes.uint32, x)
     sign = one.op("and", one.op("shr", bits, one.word(24)), one.word(0x80))
     low = one.op("and", bits, one.word(0x7FFFFFFF))
@@ -67,7 +67,7 @@ def encode(emit: ScalarEmitter, x: Value, dtype: DType) -> Value:
 
 def decode(emit: ScalarEmitter, stored: Value, dtype: DType) -> Value:
     """Float32 registers from bytes: the same fields, scaled by the difference of the biases."""
-    form, one = _FORMATS[dtype], _Words(emit, stored.lanes)
+    form, one = _FORMATS[dtype], Words(emit, stored.lanes)
     byte = emit.convert(stored, dtypes.uint32)
     sign = one.op("shl", one.op("and", byte, one.word(0x80)), one.word(24))
     low = one.op("and", byte, one.word(0x7F))
@@ -83,22 +83,3 @@ def decode(emit: ScalarEmitter, stored: Value, dtype: DType) -> Value:
     unknown = emit.apply("lt", dtypes.bool_, one.word(form.top), low)
     scaled = emit.choose(unknown, one.word(0x7FC00000), scaled)
     return emit.apply("bitcast", dtypes.float32, one.op("or", scaled, sign))
-
-
-class _Words:
-    """Integer arithmetic on 32-bit lanes."""
-
-    def __init__(self, emit: ScalarEmitter, lanes: int) -> None:
-        self.emit, self.lanes = emit, lanes
-
-    def word(self, number: int) -> Value:
-        """A literal in every lane."""
-        return self.emit.widen(self.emit.constant(ir.const(number, dtypes.uint32)), self.lanes)
-
-    def op(self, name: str, a: Value, b: Value) -> Value:
-        """One operation; shifts are by literals that are in range."""
-        if name in ("shl", "shr"):
-            opcode = "shl" if name == "shl" else "lshr"
-            kind = vector("i32", self.lanes)
-            return self.emit.instruction(f"{opcode} {kind} {a.name}, {b.name}", a.dtype, a, b)
-        return self.emit.apply(name, dtypes.uint32, a, b)
