@@ -66,8 +66,10 @@ class _Problem:
     def tensors(self, arrays: Sequence[Array] | None = None) -> list[Tensor]:
         """The checked inputs as fresh tensors."""
         chosen = self.arrays if arrays is None else arrays
-        kinds = [self.given[place].dtype for place in self.places]
-        return [from_array(np.array(a, kind.numpy), kind) for a, kind in zip(chosen, kinds)]
+        given = [self.given[place] for place in self.places]
+        return [
+            from_array(np.array(a, g.dtype.numpy), g.dtype, g.device) for a, g in zip(chosen, given)
+        ]
 
     def __call__(self, *checked: Tensor) -> tuple[Tensor, ...]:
         replaced = list(self.given)
@@ -133,7 +135,8 @@ def _pushed(problem: _Problem, move: Sequence[Array]) -> Array:
 
 def _seeds(outputs: Sequence[Tensor], rows: Sequence[Array]) -> tuple[Tensor, ...]:
     return tuple(
-        from_array(row.astype(leaf.dtype.numpy), leaf.dtype) for row, leaf in zip(rows, outputs)
+        from_array(row.astype(leaf.dtype.numpy), leaf.dtype, leaf.device)
+        for row, leaf in zip(rows, outputs)
     )
 
 

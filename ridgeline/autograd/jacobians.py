@@ -67,7 +67,7 @@ def basis_of(leaves: Sequence[Tensor]) -> list[Tensor]:
         rows = np.zeros((total, size), np.float32)
         rows[np.arange(start, start + size), np.arange(size)] = 1
         cut = rows.reshape(total, *leaf.shape).astype(leaf.dtype.numpy)
-        made.append(from_array(cut, leaf.dtype))
+        made.append(from_array(cut, leaf.dtype, leaf.device))
         start += size
     return made
 

@@ -17,11 +17,13 @@ from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, dense, in_order, itself, strided
 from ridgeline.loops.build import add, affine, mul
 from ridgeline.loops.ir import Alloc, Const, Expr, For, Kernel, Load, Op, Reduce, Seq, Store, index
+from ridgeline.loops.reading import widens
 from ridgeline.ops.contract import CONTRACT
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 _LEAST_PRODUCTS = 1 << 15  # below this a kernel of our own, fused with its neighbours, is better
 _MOST_CALLS = 64
+_ALIGNED = 8  # elements of a row; cuBLASLt rounds other 16-bit products before it adds a bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,10 @@ def takes_bias(node: Node) -> bool:
     """True for a contraction that is one product, to whose columns the library can add a vector."""
     if not suits_library(node) or node.dtype is not dtypes.float32:
         return False
+    rows = [s for operand in (node, *node.inputs) for s in operand.shape[-1:]]
     sized = all(isinstance(s, int) for operand in (node, *node.inputs) for s in operand.shape)
+    if any(map(widens, node.inputs)) and not (sized and all(s % _ALIGNED == 0 for s in rows)):
+        return False
     return sized and _product(node, [itself(operand) for operand in node.inputs]) is not None
 
 

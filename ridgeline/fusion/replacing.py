@@ -32,8 +32,12 @@ class Replacing:
         pairs: Sequence[tuple[int, int]],
         checked: bool,
     ) -> Replacing:
-        """From numbers of outputs and inputs (-1: none); each memory is taken once."""
+        """From numbers of outputs and inputs (-1: none); each memory is taken once.
+
+        An input that is itself a result, perhaps in another shape, is read after the run.
+        """
         given = set(inputs)
+        read_later = given.intersection(results)
         # a report of an index out of range shows the inputs that it came from
         shown = set(topological([results[-1]], given.__contains__)) if checked else set()
         replaced: dict[Node, Node] = {}
@@ -46,7 +50,8 @@ class Replacing:
                 others.add(result)
                 continue
             source = inputs[number]
-            if source.types == result.types and source not in {*replaced.values(), *shown}:
+            taken = {*replaced.values(), *shown, *read_later}
+            if source.types == result.types and source not in taken:
                 replaced[result] = source
         wanted = bool(replaced or others)
         return cls(replaced, frozenset(others), results[-1] if checked and wanted else None)

@@ -181,6 +181,20 @@ def test_products_with_a_bias(dtype: Any, sizes: tuple[int, int, int]) -> None:
         assert np.max(np.abs(got - exact) / bound) <= 1
 
 
+def test_jacobians_and_gradient_checks_where_the_arguments_are() -> None:
+    def function(x: rl.Tensor) -> rl.Tensor:
+        return rl.cumsum(x, 0) * x
+
+    x = RNG.normal(size=(3, 4))
+    for transform in (rl.jacrev, rl.jacfwd, lambda f: rl.hessian(lambda x: f(x).sin().sum())):
+        got = transform(function)(rl.tensor(x, device="cuda"))
+        wanted = transform(function)(rl.tensor(x))
+        assert got.is_cuda
+        np.testing.assert_allclose(got.cpu().numpy(), wanted.numpy(), rtol=1e-12, atol=1e-12)
+    given = rl.tensor(x, device="cuda", requires_grad=True)
+    assert rl.autograd.gradcheck(function, (given,))
+
+
 def test_an_index_out_of_range_names_the_line() -> None:
     table = rl.tensor(RNG.normal(size=(10, 4)).astype(np.float32), device="cuda")
     picked = nn.functional.embedding(rl.tensor([1, 99], device="cuda"), table)

@@ -311,6 +311,26 @@ def uses() -> dict[str, Callable[[Tensor], object]]:
     }
 
 
+def test_memory_is_not_taken_from_an_argument_that_is_returned_in_another_shape() -> None:
+    x = rl.arange(6).float() + 1
+    half, same = rl.jit(lambda x: (x * 0.5, x.reshape(2, 3)), donate=True)(x)
+    assert half.tolist() == [0.5, 1, 1.5, 2, 2.5, 3]
+    assert same.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_memory_is_not_taken_from_state_whose_old_value_is_returned_in_another_shape() -> None:
+    state = rl.arange(6).float() + 1
+
+    @rl.jit
+    def step() -> rl.Tensor:
+        before = state.clone().unsqueeze(0)
+        state.mul_(0.5)
+        return before
+
+    for factor in (1, 0.5, 0.25):
+        assert step().tolist() == [[factor * n for n in (1, 2, 3, 4, 5, 6)]]
+
+
 @pytest.mark.parametrize("use", list(uses()))
 def test_a_donated_tensor_is_gone(use: str) -> None:
     step = rl.jit(lambda x: x + 1, donate=True)

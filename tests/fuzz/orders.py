@@ -16,7 +16,9 @@ def ordered(m: Maker) -> Statement | None:
         return None
     n, axis = a.name, m.axis(a)
     rank = m.rng.randint(1, a.shape[axis])
-    forms = [f"rl.kthvalue({n}, {rank}, {axis})[0]", f"rl.median({n}, {axis})[0]",
+    # torch selects in place: in memory that is repeated, such as a sum's gradient, it goes wrong
+    whole = f"{n}.contiguous()"
+    forms = [f"rl.kthvalue({whole}, {rank}, {axis})[0]", f"rl.median({whole}, {axis})[0]",
              f"rl.msort({n})", f"rl.cummin({n}, {axis})[0]", f"rl.aminmax({n}, dim={axis})[1]",
              f"rl.sort({n}.reshape(-1))[0]"]  # fmt: skip
     return m.let(m.rng.choice(forms))
