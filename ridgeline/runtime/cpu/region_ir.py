@@ -25,9 +25,8 @@ from ridgeline.runtime.cpu.pool_ir import (
     TASKS,
 )
 
-SHORT_NS = 60_000  # waking sleepers does not pay for less work than this
-
-
+SHORT_NS = 60_000  # waking sleepers for one call does not pay for less work than this
+SHARED_NS = 25_000  # but sharing pays from here on, with workers that are awake
 MEASURED_EVERY = 16  # calls, a power of two
 
 
@@ -38,7 +37,9 @@ def region_ir() -> str:
 
 # Before a plan's steps: whether to use the pool (2), and whether to measure the work (1).
 # When everybody sleeps and the plan's parallel steps are known to be short, they run inline, and
-# are measured again now and then: what loops and branches take is not always the same.
+# are measured again now and then: what loops and branches take is not always the same. Where they
+# are worth sharing, sleepers are woken at those calls: if calls follow close upon each other, they
+# stay awake for the next ones.
 # Otherwise sleepers are woken now, while the first steps run; each one wakes two more.
 _ENTER = f"""
 define internal i32 @enter(ptr %pool, i64 %estimate, i64 %call) {{
@@ -63,6 +64,10 @@ look:
 cheap:
   %since = and i64 %call, {MEASURED_EVERY - 1}
   %due = icmp eq i64 %since, 0
+  %worth = icmp sge i64 %estimate, {SHARED_NS}
+  %try = and i1 %due, %worth
+  br i1 %try, label %heat, label %stay
+stay:
   %sometimes = zext i1 %due to i32
   ret i32 %sometimes
 heat:
