@@ -82,6 +82,8 @@ def best_dot(
     ((summed, depth),) = inner.items()
     if 0 in (first.stride(summed), second.stride(summed)):  # no axis to pad
         return None
+    if first.buffer == second.buffer:  # packed copies go by the buffer's name
+        return None
     found = []
     for left, right in ((first, second), (second, first)):
         axes = _axes(left, right, touched, rows)

@@ -186,3 +186,19 @@ def test_products_of_bytes_read_bytes() -> None:
     text = print_kernel(compiled.kernel)
     assert "mma vpdpbusd" in text and "b0: int8[96, 64]" in text and "b1: int8[64, 96]" in text
     same_results(compiled.group.loops.kernel, compiled.kernel, tolerance=0.0)
+
+
+@pytest.mark.parametrize("shape", [(33, 5), (33, 6), (1, 1), (64, 64)])
+@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.int8], ids=str)
+def test_products_of_a_matrix_and_itself(dtype: Any, shape: tuple[int, int]) -> None:
+    numbers = np.random.default_rng(3).integers(-2, 3, shape)
+    total = rl.int32 if dtype is rl.int8 else dtype
+    for turned in (False, True):
+
+        def gram(x: rl.Tensor, turned: bool = turned) -> rl.Tensor:
+            wide = x.to(total)
+            return wide.T @ wide if turned else wide @ wide.T
+
+        got = rl.jit(gram)(rl.tensor(numbers).to(dtype))
+        wanted = numbers.T @ numbers if turned else numbers @ numbers.T
+        assert got.to(rl.int64).tolist() == rl.tensor(wanted).to(total).to(rl.int64).tolist()
