@@ -1,8 +1,21 @@
-"""Tests keep compiled code in a folder of their own, so that a run starts cold."""
+"""Tests keep compiled code in a folder of their own; those marked `gpu` are skipped without one."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
+
+import pytest
 
 os.environ.setdefault("RIDGELINE_CACHE_DIR", tempfile.mkdtemp(prefix="ridgeline-tests-"))
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Skip what needs a GPU where there is none."""
+    import ridgeline as rl  # after the folder is named
+
+    if not rl.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu") is not None:
+                item.add_marker(pytest.mark.skip(reason="no GPU"))

@@ -10,10 +10,7 @@ import pytest
 import ridgeline as rl
 from ridgeline.nn.functional import scaled_dot_product_attention
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU"),
-]
+pytestmark = pytest.mark.gpu
 
 # batch, heads, heads of keys, rows, columns, width, causal
 CASES = [

@@ -194,7 +194,6 @@ SHAPES = [
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_convolutions_and_their_gradients(shape: Any, dtype: str) -> None:

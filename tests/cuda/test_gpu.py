@@ -22,10 +22,7 @@ from ridgeline.graph.placement import placed
 from ridgeline.runtime.spaces import space
 from tests.compiler.programs import catalogue, evaluate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU"),
-]
+pytestmark = pytest.mark.gpu
 RNG = np.random.default_rng(0)
 
 

@@ -116,7 +116,6 @@ def _all_patterns(dtype: DType) -> np.ndarray:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("dtype", NARROW, ids=str)
 def test_every_number_and_every_tie_is_converted(dtype: DType) -> None:
     numbers = np.sort(_all_patterns(dtype)[np.isfinite(_all_patterns(dtype))])
@@ -133,7 +132,6 @@ def test_every_number_and_every_tie_is_converted(dtype: DType) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid"])
 @pytest.mark.parametrize("dtype", NARROW[:2], ids=str)
 def test_functions_of_every_16_bit_number(name: str, dtype: DType) -> None:

@@ -23,13 +23,7 @@ from tests.core.test_scalar_rows import CASES as SCALARS, KINDS, SHAPES, functio
 
 PLACES = [
     pytest.param("cpu", marks=pytest.mark.slow),
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU"),
-        ],
-    ),
+    pytest.param("cuda", marks=pytest.mark.gpu),
 ]
 pytestmark = pytest.mark.parametrize("place", PLACES)
 TOLERANCE = {4: 1e-4, 8: 1e-9}  # relative to the largest element, by the size of a real number

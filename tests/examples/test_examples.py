@@ -10,18 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ridgeline as rl
-
 FOLDER = Path(__file__).parents[2] / "examples"
 DOCS = Path(__file__).parents[2] / "docs" / "examples.md"
 HOST = ("kmeans.py",)  # estimators work on the host
 TEXT = "The cat sat on the mat. The dog sat on the log. The frog sat on the bog. " * 60
 
 
-GPU = [pytest.mark.gpu, pytest.mark.skipif(not rl.cuda.is_available(), reason="no GPU")]
-
-
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=GPU)])
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def example(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,

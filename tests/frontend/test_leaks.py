@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline import compiler, nn, optim
+from benchmarks.frontend import trainer
+from ridgeline import compiler
 from ridgeline.graph import node
 from ridgeline.runtime.buffer import pool
 from ridgeline.tensors import tiers
@@ -22,21 +23,6 @@ from ridgeline.tracing.report import MOST_REASONS
 def counts() -> tuple[int, int]:
     gc.collect()
     return pool.in_use, len(node._table)
-
-
-def trainer() -> Callable[[], Any]:
-    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
-    optimizer = optim.Adam(model.parameters(), lr=1e-3)
-    x, y = rl.tensor(np.ones((5, 4), np.float32)), rl.tensor(np.zeros(5, np.int64))
-
-    def step() -> Any:
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
 
 
 @pytest.mark.parametrize("wrap", [rl.jit, lambda f: f], ids=["jit", "deferred"])
