@@ -8,8 +8,6 @@ compared with copies of as many bytes, timed in the same rounds: the driver's an
 from __future__ import annotations
 
 import argparse
-import datetime
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -25,11 +23,11 @@ from benchmarks.gpu.frameworks import (
     torch_candidate,
 )
 from benchmarks.gpu.measure import Candidate, Timing, block, first
+from benchmarks.gpu.store import store
 from benchmarks.gpu.workloads import WORKLOADS, Workload
 
 OURS, TORCH, COMPILED, JAX = "ridgeline", "torch", "torch.compile", "jax"
 CANDIDATES = (OURS, TORCH, COMPILED, JAX)
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 def candidates(workload: Workload, inputs: list[Any]) -> dict[str, Callable[[], Candidate]]:
@@ -105,14 +103,7 @@ def row(workload: Workload, timings: dict[str, Timing]) -> str:
 
 def as_data(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
     """The results as plain data."""
-    import torch
-
-    import ridgeline as rl
-
     return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "device": rl.cuda.get_device_name(),
-        "torch": torch.__version__,
         "workloads": {
             name: {
                 candidate: {
@@ -144,10 +135,8 @@ def main() -> int:
     for name in arguments.names or WORKLOADS:
         outcomes[name] = measure(WORKLOADS[name], arguments.rounds, set(arguments.only or ()))
         print(row(WORKLOADS[name], outcomes[name]), flush=True)
-        data = as_data(outcomes)  # stored after each, so that what was measured is kept
-        place = f"{data['date'][:10]}-{data['device'].replace(' ', '-')}.json"
-        path = arguments.out or RESULTS / place
-        path.write_text(json.dumps(data, indent=1) + "\n")
+        # stored after each, so that what was measured is kept
+        path = store(as_data(outcomes), out=arguments.out)
     print(f"stored in {path}", file=sys.stderr)
     return 0
 

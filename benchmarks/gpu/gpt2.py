@@ -15,7 +15,6 @@ follow.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import subprocess
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.store import store
 from benchmarks.workloads.gpt_step import SETTINGS, Size, network
 
 SIZE = Size(layers=12, width=768, heads=12, vocabulary=50304, batch=32, length=1024)
@@ -37,7 +37,6 @@ OURS, WARM, EAGER, COMPILED = "ridgeline", "ridgeline, warm cache", "torch", "to
 EXACT, SHIFTED = "torch in float32", "torch, weights shifted"
 SHIFT = np.float32(1e-5)  # relative, of the weights of SHIFTED
 AGREEING = 1e-3  # the most by which losses differ that the arithmetic still decides
-RESULTS = Path(__file__).parents[1] / "results"
 
 
 def weights(names: dict[str, tuple[int, ...]], candidate: str) -> dict[str, Any]:
@@ -217,9 +216,7 @@ def main() -> int:
             print(found[name].pop("kernels", ""), flush=True)
             print(report({name: found[name]}), flush=True)
     print(report(found))
-    day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    out = arguments.out or RESULTS / f"{day}-NVIDIA-H200-gpt2.json"
-    out.write_text(json.dumps(found, indent=1) + "\n")
+    store({"candidates": found}, "gpt2", arguments.out)
     return 0
 
 

@@ -9,7 +9,6 @@ memory, and the losses of the first steps, or the error of the scores against fl
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import sys
 import time
@@ -20,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.gpt2 import RESULTS, slowest
+from benchmarks.gpu.gpt2 import slowest
+from benchmarks.gpu.store import store
 
 BATCH, SIZE, CLASSES = 256, 224, 1000
 STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
@@ -205,12 +205,10 @@ def main() -> int:
     parser.add_argument("--kernels", action="store_true", help="the slowest kernels too")
     parser.add_argument("--out", type=Path, help="where to store the figures")
     arguments = parser.parse_args()
-    day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    out = arguments.out or RESULTS / f"{day}-NVIDIA-H200-resnet50.json"
     found: dict[str, Any] = {}
     for what in arguments.what or ("train", "infer"):
         found[what] = compare(what, set(arguments.only or ()), arguments.kernels)
-        out.write_text(json.dumps(found, indent=1) + "\n")  # so that what was measured is kept
+        store(found, "resnet50", arguments.out)  # after each, so that what was measured is kept
     return 0
 
 
