@@ -92,7 +92,7 @@ def _differentiable(leaf: Any) -> bool:
 
 
 def _values(leaf: Tensor) -> Array:
-    array = np.array(leaf.detach().numpy())
+    array = np.array(leaf.detach().cpu().numpy())
     wide = np.complex128 if array.dtype.kind == "c" else np.float64
     return array.astype(wide)
 

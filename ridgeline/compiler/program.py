@@ -30,15 +30,16 @@ class Program:
         # is memory for some outputs, by the numbers that `replaceable` gives them.
         self.run: Callable[..., list[Any]] = self.executable.run
 
-    def replaceable(self, output: int) -> int | None:
-        """The number of an output's memory if a run may be given it.
+    def replaceable(self, output: int, replaced: int) -> int | None:
+        """The number of an output's memory if a run may be given that of an input for it.
 
-        It is that of the input which the output replaces, and no other input may share it; where
-        it replaces none, it is any memory that is no input's.
+        No other input may share it; where the output replaces none (-1), it is any memory that is
+        no input's.
         """
         layout = self.layout
         number = layout.returns[output] - layout.inputs - len(layout.sizes)
-        allowed = number in layout.reusable or number in dict(layout.in_place)
+        places = layout.reusable if replaced < 0 else ()
+        allowed = number in places or (number, replaced) in layout.in_place
         return number if allowed else None
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:

@@ -41,7 +41,7 @@ class SymbolicProgram:
         self.stages = lower_graph(self._outputs, self._inputs, target=self._target)
         self._target.compile(list(self.stages.all_kernels()), ())
 
-    def replaceable(self, output: int) -> int | None:
+    def replaceable(self, output: int, replaced: int) -> int | None:
         """No memory is taken over: layouts for given sizes make all results anew."""
         return None
 

@@ -156,7 +156,8 @@ def realize(cells: Sequence[Cell]) -> None:
     modes.pending = []
     modes.held_bytes = modes.recorded = 0
     forget_lifted()
-    live = {cell: None for ref in waiting if (cell := ref()) is not None}
+    held = [cell for ref in waiting if (cell := ref()) is not None]
+    live = {cell: None for cell in held if not isinstance(cell.capture, Donated)}
     live.update(dict.fromkeys(cells))
     with _lock:
         wanted = {cell: cell.node for cell in live if cell.node.buffer is None}

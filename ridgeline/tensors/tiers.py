@@ -50,7 +50,7 @@ class Runnable(Protocol):
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = ...) -> list[Any]: ...
 
-    def replaceable(self, output: int) -> int | None: ...
+    def replaceable(self, output: int, replaced: int) -> int | None: ...
 
     def explain(self, detail: str = ...) -> str: ...
 
@@ -58,7 +58,7 @@ class Runnable(Protocol):
 class Fresh:
     """A program whose results are always memory of their own."""
 
-    def replaceable(self, output: int) -> int | None:
+    def replaceable(self, output: int, replaced: int) -> int | None:
         """No memory is taken over."""
         return None
 

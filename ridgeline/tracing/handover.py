@@ -22,7 +22,7 @@ from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput, Source
 from ridgeline.tracing.effects import Effects, Fresh, GradientWrite, live_cell
 
-Replaceable = Callable[[int], int | None]
+Replaceable = Callable[[int, int], int | None]  # an output, and the input it replaces or -1
 
 
 def _uncounted() -> int:
@@ -82,16 +82,18 @@ class Handover:
         self._states: list[_State] = []
         self._gradients: list[tuple[int, GradientWrite]] = []
         for output, source in (*_states(effects), *given):
-            number = replaceable(output)
+            slot = slots.get(place_key(source), -1)
+            number = replaceable(output, slot)
             if number is None:
                 continue
-            state = _State(source, output, number, int(place_key(source) in slots))
+            state = _State(source, output, number, int(slot >= 0))
             if isinstance(source, CellInput):
                 self._cells.append((source.cell, state))
             else:
                 self._states.append(state)
         for change in effects.gradients:
-            number = replaceable(change.value.output) if isinstance(change.value, Fresh) else None
+            value = change.value
+            number = replaceable(value.output, -1) if isinstance(value, Fresh) else None
             if number is not None:
                 self._gradients.append((number, change))
 
@@ -142,12 +144,17 @@ class Taken:
         self.reused: dict[int, Any] = {}  # by the number of the new value's memory
         self.nodes: dict[int, Node] = {}  # of new values, by output
         self.gradients: dict[int, Cell] = {}  # of tensors that stay in `.grad`, by output
-        self._taken: list[tuple[Node, Any, Moving]] = []
+        self._taken: list[tuple[Node, Any, Moving, int]] = []  # with the output
         self._running = Lock()
         self._running.acquire()
 
     def add(self, cell: Cell, output: int, number: int, reads: int) -> None:
-        """Take the memory of a cell, which the program reads so many times, if it may be taken."""
+        """Take the memory of a cell, which the program reads so many times, if it may be taken.
+
+        Two states that get the same value are one value of the program, which lies in one memory.
+        """
+        if number in self.reused:
+            return
         node = cell.node
         buffer = node.buffer
         if buffer is None or type(buffer) is Moving or buffer.borrowed:
@@ -157,7 +164,7 @@ class Taken:
         node.buffer = moving = Moving(self._running)
         if getrefcount(node) - _LOCAL == 1 and getrefcount(buffer) - _LOCAL == reads:
             self.reused[number] = buffer
-            self._taken.append((node, buffer, moving))
+            self._taken.append((node, buffer, moving, output))
             if cell.mode != GRAPH:  # what went through backward() is marked
                 self.nodes[output] = node
         else:
@@ -165,19 +172,22 @@ class Taken:
 
     def give_back(self) -> None:
         """The run failed before it wrote anything: all is as it was."""
-        for node, buffer, moving in self._taken:
+        for node, buffer, moving, _ in self._taken:
             node.buffer = moving.target = buffer
         self._running.release()
 
     def settle(self, results: list[Any]) -> None:
-        """The run is over: the memory holds new values, in buffers that replace the old ones."""
-        moved = {}
-        for node, buffer, moving in self._taken:
-            node.buffer = moving.target = moved[id(buffer)] = buffer.moved()
+        """The run is over: the memory holds new values, in buffers that replace the old ones.
+
+        A run may have left some memory alone: that of another stream, or of a value that is also
+        another result.
+        """
+        old = {id(buffer): buffer for _, buffer, _, _ in self._taken}
         for place, buffer in enumerate(results):
-            new = moved.get(id(buffer))
-            if new is not None:
-                results[place] = new
+            if id(buffer) in old:
+                results[place] = buffer.moved()
+        for node, _, moving, output in self._taken:
+            node.buffer = moving.target = results[output]
         self._running.release()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -207,6 +208,42 @@ def test_work_on_two_streams() -> None:
         y = x * 3
     rl.cuda.current_stream().wait_stream(other)
     assert (x + y).sum().item() == 4 * (1 << 20)
+
+
+def test_a_step_on_another_stream_than_its_state() -> None:
+    state = rl.ones(64, device="cuda")
+    state.sum().item()
+
+    @rl.jit
+    def step() -> None:
+        state.mul_(2)
+
+    other = rl.cuda.Stream()
+    for _ in range(3):
+        step()
+        other.wait_stream(rl.cuda.current_stream())
+        with rl.cuda.stream(other):
+            step()
+        rl.cuda.current_stream().wait_stream(other)
+    assert state.tolist() == [64.0] * 64
+
+
+@pytest.mark.parametrize("donate", [False, True])
+def test_one_value_is_the_new_one_of_two_tensors(donate: bool) -> None:
+    state, second = rl.zeros(3, device="cuda"), rl.zeros(3, device="cuda")
+
+    @partial(rl.jit, donate=donate)
+    def step(x: rl.Tensor) -> tuple[rl.Tensor, rl.Tensor]:
+        state.fill_(2)
+        second.fill_(2)
+        return state.flip(0), x * 2
+
+    for _ in range(4):  # launched, captured, replayed
+        state.zero_()
+        second.zero_()
+        flipped, doubled = step(rl.ones(3, device="cuda"))
+        for found in (state, second, flipped, doubled):
+            assert found.tolist() == [2.0, 2.0, 2.0]
 
 
 def test_autocast_and_scaler_train() -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from ridgeline import dtypes
+import ridgeline as rl
+from ridgeline import Tensor, dtypes
 from ridgeline.errors import IndexRangeError, OutOfMemoryError
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cuda import arena, device, driver, flags, memory, transfer
@@ -216,3 +217,21 @@ def test_events_are_destroyed(fake: FakeDriver) -> None:
     del event
     gc.collect()
     assert fake.calls["cuEventDestroy"] == 1
+
+
+@pytest.mark.parametrize("dtype", [rl.float64, rl.complex128])
+def test_gradients_are_checked_where_the_arguments_are(fake: FakeDriver, dtype: rl.DType) -> None:
+    with rl.config.override(tier="interpreter"):
+        x = rl.tensor([0.5, -1.25, 2.0], dtype=dtype, device="cuda:0", requires_grad=True)
+        still = rl.tensor([1.0, 2.0, 4.0], dtype=dtype, device="cuda:0")
+
+        def function(x: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+            assert x.is_cuda and factor.is_cuda
+            return x * x * factor, (x * 3).sum()
+
+        for fast in (False, True):
+            assert rl.autograd.gradcheck(function, (x, still), fast_mode=fast)
+            assert rl.autograd.gradgradcheck(function, (x, still), fast_mode=fast)
+        assert rl.autograd.gradcheck(function, (x, still), check_batched_grad=True)
+        with pytest.raises(rl.RidgelineError, match="output 0 by input 0"):
+            rl.autograd.gradcheck(lambda x: x.detach() * 2 + x, x)

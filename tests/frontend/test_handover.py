@@ -10,6 +10,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import Tensor, nn
+from ridgeline.compiler.cpu import CpuExecutable
 from ridgeline.errors import ArgumentError
 from ridgeline.runtime.buffer import pool
 
@@ -202,6 +203,45 @@ def test_gradients_that_somebody_holds() -> None:
     np.testing.assert_array_equal(w.grad.numpy(), np.full(16, 3.0))
 
 
+def same_value_twice() -> dict[str, Callable[[Tensor, Tensor, Tensor], object]]:
+    """Steps over a donated tensor and two states, in which two tensors get one value."""
+    return {
+        "two states": lambda x, s, t: (s.fill_(2), t.fill_(2), x * 1)[-1:],
+        "of what both held": lambda x, s, t: (s.add_(t), t.copy_(s), x * 1)[-1:],
+        "the second is read": lambda x, s, t: (t * x, s.mul_(3), t.copy_(s))[:1],
+        "returned too": lambda x, s, t: (s.fill_(2), s.flip(0))[-1:],
+        "returned first": lambda x, s, t: (s * 5 + x, s.mul_(5).add_(x))[:1],
+        "returned twice": lambda x, s, t: (s + x, x + s, t.sub_(1))[:2],
+        "with the argument": lambda x, s, t: (x.mul_(2), s.copy_(x), x + 1)[-1:],
+    }
+
+
+@pytest.mark.parametrize("donate", [False, True])
+@pytest.mark.parametrize("kind", list(same_value_twice()))
+def test_one_value_of_the_program_is_the_new_one_of_two_tensors(kind: str, donate: bool) -> None:
+    change = same_value_twice()[kind]
+    s, t, by_hand = state(), state() + 1, (state(), state() + 1)
+    step = rl.jit(lambda x: change(x, s, t), donate=donate)
+    kept = []
+    for _ in range(3):
+        kept.append((step(state() - 3), change(state() - 3, *by_hand)))
+        for found, expected in ((s, by_hand[0]), (t, by_hand[1])):
+            np.testing.assert_array_equal(np.array(found), np.array(expected))
+    for results, expected in kept:
+        for found, one in zip(results, expected):
+            np.testing.assert_array_equal(np.array(found), np.array(one))
+
+
+def test_a_run_that_leaves_the_memory_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = state()
+    step = doubler(x)
+    step()
+    run = CpuExecutable.run
+    monkeypatch.setattr(CpuExecutable, "run", lambda self, inputs, reused: run(self, inputs))
+    step()
+    np.testing.assert_array_equal(x.numpy(), np.arange(64) * 4.0)
+
+
 def test_a_failing_call_leaves_everything_as_it_was() -> None:
     table = nn.Embedding(8, 4)
     optimizer = rl.optim.AdamW(table.parameters(), lr=0.1)
@@ -343,6 +383,14 @@ def test_a_donated_tensor_is_gone(use: str) -> None:
     with pytest.raises(rl.RidgelineError, match="RL0405"):
         view.numpy()
     assert list(x.shape) == [64]
+
+
+def test_a_donated_tensor_that_nothing_read_is_not_waited_for() -> None:
+    x = state() + 1  # recorded, not computed
+    made = rl.jit(lambda x: rl.ones(3), donate=True)(x)
+    assert (made + 1).tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(rl.RidgelineError, match="RL0405"):
+        x.tolist()
 
 
 def test_captured_donated_tensors_are_gone_too() -> None:
