@@ -194,11 +194,12 @@ def _running(pid: int) -> bool:
 
 
 PROGRAM = """
-    import os, sys, time
+    import os, signal, sys, time
     import numpy as np
     from ridgeline.data import DataLoader, TensorDataset
 
     if __name__ == "__main__":
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" lets it be ignored
         data = TensorDataset(np.zeros((64, 100_000), np.float32))
         loader = DataLoader(data, 4, num_workers=2, persistent_workers=True)
         batches = iter(loader)
