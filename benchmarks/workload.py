@@ -76,3 +76,14 @@ def once(function: Callable[[], Any], arrays: Callable[[Any], Arrays]) -> Runner
         return result
 
     return Runner(call, lambda: arrays(kept[0]))
+
+
+def once_called(build: Builder) -> Callable[[Arrays], Arrays]:
+    """A reference: what one call of a candidate gives."""
+
+    def reference(arrays: Arrays) -> Arrays:
+        runner = build(arrays)
+        runner.call()
+        return runner.read()
+
+    return reference

@@ -22,6 +22,7 @@ from benchmarks.workload import (
     Runner,
     Workload,
     generator,
+    once_called,
 )
 
 
@@ -157,18 +158,11 @@ def ridgeline_step(jit: bool) -> Builder:
     return build
 
 
-def reference(arrays: Arrays) -> Arrays:
-    """The same step in float64 by torch."""
-    runner = torch_step(dtype="float64")(arrays)
-    runner.call()
-    return runner.read()
-
-
 WORKLOAD = Workload(
     name="gpt_step",
     title="GPT 6×384 train step 8×256",
     inputs=inputs,
-    reference=reference,
+    reference=once_called(torch_step(dtype="float64")),
     builders={
         OURS: ridgeline_step(jit=True),
         DEFERRED: ridgeline_step(jit=False),

@@ -6,20 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import onnx_runner, ready_function, torch_module
-from benchmarks.workload import (
-    COMPILED,
-    DEFERRED,
-    JAX,
-    ORT,
-    OURS,
-    TORCH,
-    Arrays,
-    Builder,
-    Runner,
-    Workload,
-    once,
-)
+from benchmarks.frameworks import onnx_runner
+from benchmarks.inference import inference, torch_inference
+from benchmarks.workload import JAX, ORT, Arrays, Runner, Workload, once, once_called
 from benchmarks.workloads import lenet_step
 from benchmarks.workloads.lenet_step import SHAPES, jax_forward, network
 
@@ -28,48 +17,6 @@ def inputs() -> Arrays:
     """One image and the weights."""
     arrays = lenet_step.inputs()
     return {"images": arrays["images"][:1], **{name: arrays[name] for name in SHAPES}}
-
-
-def torch_model(compiled: bool = False, dtype: str = "float32") -> Builder:
-    """torch, eager or compiled."""
-
-    def build(arrays: Arrays) -> Runner:
-        torch = torch_module()
-        model = network(torch.nn)
-        model.load_state_dict({name: torch.from_numpy(arrays[name]) for name in SHAPES})
-        model = model.to(getattr(torch, dtype)).eval()
-        run = torch.compile(model) if compiled else model
-        x = torch.from_numpy(arrays["images"]).to(getattr(torch, dtype))
-
-        def call() -> Any:
-            with torch.inference_mode():
-                return run(x)
-
-        return once(call, lambda result: {"out0": result.numpy()})
-
-    return build
-
-
-def ridgeline_model(jit: bool) -> Builder:
-    """ridgeline, with or without the decorator."""
-
-    def build(arrays: Arrays) -> Runner:
-        import ridgeline as rl
-
-        model = network(rl.nn)
-        model.load_state_dict({name: rl.tensor(arrays[name]) for name in SHAPES})
-        model.eval()
-        run = rl.jit(lambda x: model(x)) if jit else model
-        x = rl.tensor(arrays["images"])
-        ready = ready_function()
-
-        def call() -> Any:
-            with rl.no_grad():
-                return ready(run(x))
-
-        return once(call, lambda result: {"out0": result.detach().numpy()})
-
-    return build
 
 
 def jax_model(arrays: Arrays) -> Runner:
@@ -103,23 +50,13 @@ def ort_model(arrays: Arrays) -> Runner:
     return onnx_runner(nodes, arrays, "images", last)
 
 
-def reference(arrays: Arrays) -> Arrays:
-    """The same in float64 by torch."""
-    runner = torch_model(dtype="float64")(arrays)
-    runner.call()
-    return runner.read()
-
-
 WORKLOAD = Workload(
     name="lenet_inference",
     title="LeNet-5 inference B1",
     inputs=inputs,
-    reference=reference,
+    reference=once_called(torch_inference(network, "images", dtype="float64")),
     builders={
-        OURS: ridgeline_model(jit=True),
-        DEFERRED: ridgeline_model(jit=False),
-        TORCH: torch_model(),
-        COMPILED: torch_model(compiled=True),
+        **inference(network, "images"),
         JAX: jax_model,
         ORT: ort_model,
     },

@@ -18,6 +18,7 @@ from benchmarks.workload import (
     Runner,
     Workload,
     generator,
+    once_called,
 )
 
 BATCH, LR, MOMENTUM = 64, 1e-3, 0.9
@@ -161,18 +162,11 @@ def jax_step(arrays: Arrays) -> Runner:
     return Runner(call, lambda: kept)
 
 
-def reference(arrays: Arrays) -> Arrays:
-    """The same step in float64 by torch."""
-    runner = torch_step(dtype="float64")(arrays)
-    runner.call()
-    return runner.read()
-
-
 WORKLOAD = Workload(
     name="lenet_step",
     title="LeNet-5 train step B64",
     inputs=inputs,
-    reference=reference,
+    reference=once_called(torch_step(dtype="float64")),
     builders={
         OURS: ridgeline_step(jit=True),
         DEFERRED: ridgeline_step(jit=False),

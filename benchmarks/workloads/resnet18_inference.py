@@ -6,20 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frameworks import onnx_runner, ready_function, torch_module
-from benchmarks.workload import (
-    COMPILED,
-    DEFERRED,
-    ORT,
-    OURS,
-    TORCH,
-    Arrays,
-    Builder,
-    Runner,
-    Workload,
-    generator,
-    once,
-)
+from benchmarks.frameworks import onnx_runner, torch_module
+from benchmarks.inference import inference, torch_inference
+from benchmarks.workload import ORT, Arrays, Runner, Workload, generator, once_called
 
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
 
@@ -68,52 +57,6 @@ def inputs() -> Arrays:
     return arrays
 
 
-def _weights(arrays: Arrays) -> Arrays:
-    return {name: value for name, value in arrays.items() if name != "image"}
-
-
-def torch_model(compiled: bool = False, dtype: str = "float32") -> Builder:
-    """torch, eager or compiled."""
-
-    def build(arrays: Arrays) -> Runner:
-        torch = torch_module()
-        model = network(torch.nn)
-        model.load_state_dict({n: torch.from_numpy(v) for n, v in _weights(arrays).items()})
-        model = model.to(getattr(torch, dtype)).eval()
-        run = torch.compile(model) if compiled else model
-        image = torch.from_numpy(arrays["image"]).to(getattr(torch, dtype))
-
-        def call() -> Any:
-            with torch.inference_mode():
-                return run(image)
-
-        return once(call, lambda result: {"out0": result.numpy()})
-
-    return build
-
-
-def ridgeline_model(jit: bool) -> Builder:
-    """ridgeline, with or without the decorator."""
-
-    def build(arrays: Arrays) -> Runner:
-        import ridgeline as rl
-
-        model = network(rl.nn)
-        model.load_state_dict({n: rl.tensor(v) for n, v in _weights(arrays).items()})
-        model.eval()
-        run = rl.jit(lambda x: model(x)) if jit else model
-        image = rl.tensor(arrays["image"])
-        ready = ready_function()
-
-        def call() -> Any:
-            with rl.no_grad():
-                return ready(run(image))
-
-        return once(call, lambda result: {"out0": result.detach().numpy()})
-
-    return build
-
-
 class OnnxGraph:
     """ONNX nodes of the network, written layer by layer."""
 
@@ -158,23 +101,13 @@ def ort_model(arrays: Arrays) -> Runner:
     return onnx_runner(graph.nodes, arrays, "image", x)
 
 
-def reference(arrays: Arrays) -> Arrays:
-    """The same in float64 by torch."""
-    runner = torch_model(dtype="float64")(arrays)
-    runner.call()
-    return runner.read()
-
-
 WORKLOAD = Workload(
     name="resnet18_inference",
     title="ResNet-18 inference B1",
     inputs=inputs,
-    reference=reference,
+    reference=once_called(torch_inference(network, "image", dtype="float64")),
     builders={
-        OURS: ridgeline_model(jit=True),
-        DEFERRED: ridgeline_model(jit=False),
-        TORCH: torch_model(),
-        COMPILED: torch_model(compiled=True),
+        **inference(network, "image"),
         ORT: ort_model,
     },
     tolerance=1e-5,
