@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,7 +32,6 @@ class Timing:
 
     error: str = ""
     difference: float = 0.0  # largest error against float64, relative to the largest element
-    build: float = 0.0
     first_call_cold: float = 0.0
     first_call_warm: float = 0.0
     peak_memory: int = 0
@@ -79,9 +78,7 @@ def measure(
     """Measure `candidates` on a workload; failures are recorded, never raised."""
     timings = {name: Timing() for name in candidates}
     with tempfile.TemporaryDirectory(prefix="ridgeline-bench-") as folder:
-        place = Path(folder)
-        reference = workload.reference(workload.inputs())
-        workers = _prepared(workload, timings, reference, place, say, first_calls)
+        workers = _prepared(workload, timings, Path(folder), say, first_calls)
         try:
             rejected, disturbed = _rounds(workers, timings, rounds, say)
         finally:
@@ -93,7 +90,6 @@ def measure(
 def _prepared(
     workload: Workload,
     timings: dict[str, Timing],
-    reference: Arrays,
     place: Path,
     say: Callable[[str], None],
     first_calls: bool,
@@ -101,32 +97,57 @@ def _prepared(
     """Start, check and warm every candidate; those that fail are left out with their error.
 
     The first process of a candidate has an empty cache folder, the second finds it filled.
+    Processes import and build side by side, and make their calls in turn.
     """
-    workers = []
-    for name, timing in timings.items():
-        say(f"{workload.name}: {name}, first calls")
-        cache = place / name.replace(" ", "-")
-        worker = Worker(workload.name, name, place, cache)
-        try:
-            timing.first_call_cold = _first(worker, workload, timing, reference)
-            if first_calls:
-                worker.close()
-                worker = Worker(workload.name, name, place, cache)
-                timing.first_call_warm = _first(worker, workload, timing, reference)
-            worker.ask("warm")
-        except CandidateError as error:
-            timing.error = str(error)
+
+    def cold(worker: Worker) -> None:
+        timings[worker.name].first_call_cold = _first(
+            worker, workload, timings[worker.name], reference
+        )
+
+    def again(worker: Worker) -> None:
+        timings[worker.name].first_call_warm = _first(
+            worker, workload, timings[worker.name], reference
+        )
+
+    say(f"{workload.name}: first calls")
+    workers = _started(workload, timings, place)
+    reference = workload.reference(workload.inputs())  # while they build
+    workers = _able(_able(workers, timings, Worker.ready), timings, cold, PAUSE_SECONDS)
+    if first_calls:
+        for worker in workers:
             worker.close()
-            continue
-        workers.append(worker)
-        time.sleep(PAUSE_SECONDS)
-    return workers
+        workers = _started(workload, [worker.name for worker in workers], place)
+        workers = _able(_able(workers, timings, Worker.ready), timings, again, PAUSE_SECONDS)
+    return _able(workers, timings, lambda worker: worker.ask("warm"), PAUSE_SECONDS)
+
+
+def _started(workload: Workload, names: Iterable[str], place: Path) -> list[Worker]:
+    return [Worker(workload.name, n, place, place / n.replace(" ", "-")) for n in names]
+
+
+def _able(
+    workers: list[Worker],
+    timings: dict[str, Timing],
+    do: Callable[[Worker], object],
+    pause: float = 0.0,
+) -> list[Worker]:
+    """Those that could do it, each in its turn; the others end, and their errors are kept."""
+    able = []
+    for worker in workers:
+        try:
+            do(worker)
+            able.append(worker)
+        except CandidateError as error:
+            timings[worker.name].error = str(error)
+            worker.close()
+        time.sleep(pause)
+    return able
 
 
 def _first(worker: Worker, workload: Workload, timing: Timing, reference: Arrays) -> float:
     """Make the first call in a fresh process and check what it computed."""
     answer = worker.ask("first")
-    timing.build = answer["build"]
     path = Path(answer["results"])
     with np.load(path) as stored:
         timing.difference = largest_difference(dict(stored), reference)

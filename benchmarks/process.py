@@ -20,7 +20,10 @@ class CandidateError(Exception):
 
 
 class Worker:
-    """One candidate of one workload in a process of its own."""
+    """One candidate of one workload in a process of its own, which begins to build it at once.
+
+    Workers that are made one after the other thus import and build side by side; `ready` waits.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Worker:
             "RIDGELINE_CACHE_DIR": str(cache / "ridgeline"),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "JAX_PLATFORMS": "cpu",  # where there is a GPU, it would take that
+            "CUDA_VISIBLE_DEVICES": "",  # and nobody has to look for one
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", workload, candidate, str(folder)],
@@ -48,15 +52,29 @@ class Worker:
             text=True,
             preexec_fn=None if cpus is None else partial(os.sched_setaffinity, 0, cpus),
         )
+        self.send("build")
+
+    def ready(self) -> None:
+        """Wait until the candidate is built."""
+        self.answer()
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
         """Send a command and wait for its answer."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        self.send(do, **arguments)
+        return self.answer()
+
+    def send(self, do: str, **arguments: Any) -> None:
+        """Send a command whose answer is waited for later."""
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise CandidateError(self._last_words()) from None
+
+    def answer(self) -> dict[str, Any]:
+        """The answer to the earliest command that has none yet."""
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise CandidateError(self._last_words())

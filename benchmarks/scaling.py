@@ -1,7 +1,8 @@
 """How workloads scale with cores: `python -m benchmarks.scaling [NAMES…] --cores 1 2 4 8 16`.
 
-Every candidate runs in a process that may use the first cores of the machine only, one hardware
-thread each, and is given its turn at every number of cores; the least time of its calls counts.
+Every candidate runs in processes that may use the first cores of the machine only, one hardware
+thread each. They are made ready side by side, then have their turns at every number of cores; the
+least time of the calls counts.
 With `--isa avx2` every candidate is kept from using wider vectors.
 """
 
@@ -45,19 +46,34 @@ def usable_cores() -> list[int]:
     return list(found.values())
 
 
-def least_time(
-    workload: str, candidate: str, cpus: list[int], blocks: int, folder: Path, cpu: bool = False
-) -> float:
-    """Seconds of the fastest call on these cores; CPU seconds if so wished."""
-    worker = Worker(workload, candidate, folder, folder / "cache", cpus)
+def least_times(
+    workload: str,
+    candidate: str,
+    affinities: list[list[int]],
+    blocks: int,
+    folder: Path,
+    cpu: bool = False,
+) -> list[float]:
+    """Seconds of the fastest call on each set of cores; CPU seconds if so wished."""
+    workers = [
+        Worker(workload, candidate, folder, folder / f"cache{len(cpus)}", cpus)
+        for cpus in affinities
+    ]
     try:
-        worker.ask("first")
-        worker.ask("warm")
-        answers = [worker.ask("block", seconds=BLOCK_SECONDS, cpu=cpu) for _ in range(blocks)]
-        times = [t for answer in answers for t in answer["times"]]
+        for worker in workers:
+            worker.send("first")
+        for worker in workers:
+            worker.ready()
+            worker.answer()
+        return [_least(worker, blocks, cpu) for worker in workers]
     finally:
-        worker.close()
-    return min(times)
+        for worker in workers:
+            worker.close()
+
+
+def _least(worker: Worker, blocks: int, cpu: bool) -> float:
+    answers = [worker.ask("block", seconds=BLOCK_SECONDS, cpu=cpu) for _ in range(blocks)]
+    return min(t for answer in answers for t in answer["times"])
 
 
 def main() -> int:
@@ -107,9 +123,9 @@ def _measured(
     """Seconds for every number of cores, or why there are none."""
     with tempfile.TemporaryDirectory(prefix="ridgeline-scaling-") as folder:
         try:
-            return [
-                least_time(name, candidate, cpus[:n], blocks, Path(folder), cpu) for n in counts
-            ]
+            return least_times(
+                name, candidate, [cpus[:n] for n in counts], blocks, Path(folder), cpu
+            )
         except CandidateError as error:
             return str(error)
 

@@ -1,9 +1,9 @@
 """One candidate in a process of its own, driven by lines of JSON on standard input.
 
-Commands: `{"do": "first"}` makes the candidate and its first call; `{"do": "block", "seconds": s}`
-calls it again and again for about that long, `warm` the same untimed; `{"do": "end"}` reports
-peak memory and leaves. Each is answered by one line of JSON. A candidate that fails ends the
-process with its traceback.
+Commands: `{"do": "build"}` makes the candidate, `first` makes its first call and stores results;
+`{"do": "block", "seconds": s}` calls it again and again for about that long, `warm` the same
+untimed; `{"do": "end"}` reports peak memory and leaves. Each is answered by one line of JSON. A
+candidate that fails ends the process with its traceback.
 """
 
 from __future__ import annotations
@@ -54,25 +54,24 @@ class Session:
         self.runner: Runner | None = None
         self.base = 0
 
-    def first(self) -> dict[str, Any]:
-        """Build, call once, store the results for comparison."""
-        inputs = self.workload.inputs()
-        began = time.perf_counter()
-        self.runner = self.workload.builders[self.candidate](inputs)
-        built = time.perf_counter()
+    def first(self, runner: Runner) -> dict[str, Any]:
+        """Call once and store the results for comparison."""
         self.base = reset_peak_memory()
         before = time.perf_counter()
-        self.runner.call()
+        runner.call()
         seconds = time.perf_counter() - before
         path = self.folder / f"{os.getpid()}.npz"
-        np.savez(path, **self.runner.read())  # type: ignore[arg-type]
-        return {"build": built - began, "first_call": seconds, "results": str(path)}
+        np.savez(path, **runner.read())  # type: ignore[arg-type]
+        return {"first_call": seconds, "results": str(path)}
 
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out one command."""
-        if command["do"] == "first":
-            return self.first()
+        if command["do"] == "build":
+            self.runner = self.workload.builders[self.candidate](self.workload.inputs())
+            return {}
         assert self.runner is not None
+        if command["do"] == "first":
+            return self.first(self.runner)
         if command["do"] == "warm":
             warm_up(self.runner)
             return {}

@@ -1,6 +1,7 @@
 """The workloads, one file each: a module here with `WORKLOAD` is found by its name.
 
-A module with `WORKLOADS` holds a set of them, named `SET:NAME`; `SET` stands for all of it.
+A module with `WORKLOADS` holds a set of them, named `SET:NAME`; `SET` stands for all of it, or
+`SET:` where a workload has that name itself.
 """
 
 from __future__ import annotations
@@ -30,4 +31,6 @@ WORKLOADS: dict[str, Workload] = _found()
 
 def named(name: str) -> list[str]:
     """The workloads that a name stands for: one, or all of a set."""
-    return [full for full in WORKLOADS if full == name or full.startswith(f"{name}:")]
+    if name in WORKLOADS:
+        return [name]
+    return [full for full in WORKLOADS if full.startswith(f"{name.removesuffix(':')}:")]

@@ -14,7 +14,7 @@ from benchmarks.measure import Outcome, Timing, _disturbed, largest_difference
 from benchmarks.process import CandidateError, Worker
 from benchmarks.report import as_json, best_peer, print_report, ratio, ratio_of_minima, write_json
 from benchmarks.workload import DEFERRED, JAX, NUMPY, OURS, TORCH
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, named
 
 MACHINE = {"cpu": "a CPU", "cores": 2, "versions": {"numpy": "2"}}
 
@@ -70,6 +70,7 @@ def test_runs_of_one_day_are_all_kept(tmp_path: Path) -> None:
 def test_a_worker_answers_and_reports_its_error(tmp_path: Path) -> None:
     worker = Worker("gemm", NUMPY, tmp_path, tmp_path)
     try:
+        worker.ready()
         first = worker.ask("first")
         with np.load(first["results"]) as stored:
             reference = WORKLOADS["gemm"].reference(WORKLOADS["gemm"].inputs())
@@ -81,6 +82,14 @@ def test_a_worker_answers_and_reports_its_error(tmp_path: Path) -> None:
     broken = Worker("gemm", "no such candidate", tmp_path, tmp_path)
     try:
         with pytest.raises(CandidateError, match="KeyError: 'no such candidate'"):
-            broken.ask("first")
+            broken.ready()
     finally:
         broken.close()
+
+
+def test_a_name_is_a_workload_before_it_is_a_set() -> None:
+    assert named("attention") == ["attention"]
+    forms = named("attention:")
+    assert len(forms) > 1 and "attention" not in forms
+    assert named("products") == named("products:") and len(named("products")) == 20
+    assert named("no such workload") == []
