@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.fma import fma
-from ridgeline.values import bessel, errorfunctions, gamma
+from ridgeline.values import bessel, errorfunctions, gamma, philox
 
 Array = npt.NDArray[Any]
 CostClass = Literal["add", "mul", "fma", "div", "sfu", "cmp", "int", "cast", "move"]
@@ -179,6 +179,8 @@ _ROWS = (
     _row("mulhi", 2, "same", "int", ("uint",), _mulhi),
     _row("fma", 3, "same", "fma", _REAL_FLOATS, fma),
     _row("select", 3, "last", "cmp", _ALL, _select),
+    # a random word, of uint64 alone: the stream's key, the block and the place in it
+    _row("philox", 3, "same", "sfu", ("uint",), philox.word),
     # functions whose derivatives, and more functions like them, are in `ops/special.py`
     _row("erfc", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfc)),
     _row("erfcx", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfcx)),
@@ -203,6 +205,8 @@ TABLE: dict[str, ScalarOp] = {row.name: row for row in _ROWS}
 COSTLY = frozenset(
     row.name for row in _ROWS if row.cost == "sfu" and row.name != "sqrt" and "libm" not in row.name
 )
+# what a row costs next to an addition, where that is more
+OPERATIONS = {**dict.fromkeys(COSTLY, 8), "philox": 60}
 SPECIAL = (
     "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "lgamma", "digamma", "i0", "i1", "i0e", "i1e",
 )  # fmt: skip

@@ -32,14 +32,12 @@ from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.loops.spaces import NotFusable
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import PAD
-from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.reduce import ARG_REDUCE
-from ridgeline.scalars import COSTLY
+from ridgeline.scalars import OPERATIONS
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
 _LOOKED_FOR = 8  # operations to find out whether an element of what is spread out is there
 _PER_ELEMENT = 128  # operations, where every thread computes an `_is_number` before its elements
-_OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(COSTLY, 8)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +380,7 @@ def _work(node: Node) -> float:
     if node.op is PAD and any(node.attrs.interior):
         return float(elements(node)) * _LOOKED_FOR
     if node.op.family == "pointwise":
-        return float(elements(node)) * _OPERATIONS.get(node.op.name, 1)
+        return float(elements(node)) * OPERATIONS.get(node.op.name, 1)
     return 0.0
 
 

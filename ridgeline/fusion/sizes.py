@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds, product
-from ridgeline.scalars import COSTLY
+from ridgeline.scalars import COSTLY, OPERATIONS
 
-_COSTLY_OPS = 8  # what a transcendental function costs next to an addition
 _FLOPS_PER_BYTE = 8.0  # arithmetic that takes as long as moving one byte
 
 
@@ -24,9 +23,9 @@ def work_bytes(node: Node) -> float:
     """The bytes that could be moved while a node is computed from its inputs."""
     if node.op.family != "pointwise":
         return 0.0
-    return elements(node) * (_COSTLY_OPS if is_costly(node) else 1) / _FLOPS_PER_BYTE
+    return elements(node) * OPERATIONS.get(node.op.name, 1) / _FLOPS_PER_BYTE
 
 
 def is_costly(node: Node) -> bool:
-    """True for transcendental functions."""
+    """True for transcendental functions and random bits."""
     return node.op.name in COSTLY

@@ -16,18 +16,14 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size, product
-from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.elementwise import apply, cast, full_like, iota
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.scalars import Array
+from ridgeline.values import philox
+from ridgeline.values.philox import WORDS
 
 if TYPE_CHECKING:
     from ridgeline.graph.passes.batch import Batching
-
-_M0, _M1 = 0xD2511F53, 0xCD9E8D57  # multipliers of the two halves
-_W0, _W1 = 0x9E3779B9, 0xBB67AE85  # what the key grows by in each round
-ROUNDS = 10
-WORDS = 4
-_LOW = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,34 +43,12 @@ def blocks(shape: Sequence[Size]) -> Size:
     return (product(shape) + (WORDS - 1)) // WORDS
 
 
-def philox(key: int, counters: Array) -> Array:
-    """The words of some blocks, given by their 64-bit numbers: one row of four each."""
-    low, high = counters & np.uint64(_LOW), counters >> np.uint64(32)
-    nothing = np.zeros_like(low)
-    return np.stack(rounds(key, (low, high, nothing, nothing)), axis=-1).astype(np.uint32)
-
-
-def rounds(key: int, words: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-    """The ten rounds: 32-bit words of counters, held in uint64, to random words."""
-    x0, x1, x2, x3 = words
-    k0, k1 = key & _LOW, key >> 32
-    low = np.uint64(_LOW)
-    for _ in range(ROUNDS):
-        product0, product1 = x0 * np.uint64(_M0), x2 * np.uint64(_M1)
-        x0 = (product1 >> np.uint64(32)) ^ x1 ^ np.uint64(k0)
-        x1 = product1 & low
-        x2 = (product0 >> np.uint64(32)) ^ x3 ^ np.uint64(k1)
-        x3 = product0 & low
-        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-    return x0, x1, x2, x3
-
-
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     shape: Any = current.attrs.shape
     count = prod(shape)
     start = np.uint64(int(inputs[1]))
     counters = start + np.arange(-(-count // WORDS), dtype=np.uint64)
-    words = philox(int(inputs[0]), counters).reshape(-1)[:count]
+    words = philox.blocks(inputs[0], counters).reshape(-1)[:count]
     return (words.reshape(shape),)
 
 
@@ -82,34 +56,12 @@ def expand(current: Node, key: Node, offset: Node) -> Node:
     """A draw written out in elementwise ops, for the compiler."""
     shape = current.attrs.shape
     flat = (product(shape),)
-    index = iota(flat, 0, dtypes.uint64)
-    block = apply("add", apply("shr", index, full_like(index, 2)), broadcast_scalar(offset, flat))
-    lane = cast(apply("and", index, full_like(index, 3)), dtypes.uint32)
-    keys = broadcast_scalar(key, flat)
-    x0, x1 = _halves(block)
-    k0, k1 = _halves(keys)
-    zero = full_like(x0, 0)
-    x2, x3 = zero, zero
-    for _ in range(ROUNDS):
-        m0, m1 = full_like(x0, _M0), full_like(x0, _M1)
-        high0, low0 = apply("mulhi", x0, m0), apply("mul", x0, m0)
-        high1, low1 = apply("mulhi", x2, m1), apply("mul", x2, m1)
-        x0 = apply("xor", apply("xor", high1, x1), k0)
-        x1 = low1
-        x2 = apply("xor", apply("xor", high0, x3), k1)
-        x3 = low0
-        k0 = apply("add", k0, full_like(k0, _W0))
-        k1 = apply("add", k1, full_like(k1, _W1))
-    result = x3
-    for number, word in ((2, x2), (1, x1), (0, x0)):
-        result = select(apply("eq", lane, full_like(lane, number)), word, result)
-    return reshape(result, shape)
-
-
-def _halves(words: Node) -> tuple[Node, Node]:
-    """The low and the high 32 bits."""
-    low = cast(apply("and", words, full_like(words, _LOW)), dtypes.uint32)
-    return low, cast(apply("shr", words, full_like(words, 32)), dtypes.uint32)
+    index = iota(flat, 0, dtypes.int64)
+    four = full_like(index, WORDS)
+    block, place = (cast(apply(n, index, four), dtypes.uint64) for n in ("floordiv", "mod"))
+    keys, start = (broadcast_scalar(word, flat) for word in (key, offset))
+    words = apply("philox", keys, apply("add", block, start), place)
+    return reshape(cast(words, dtypes.uint32), shape)
 
 
 def _batch(

@@ -204,6 +204,11 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda a, b: search.search(a, b, True), (np.sort(_draw(2, 4)), _draw(2, 3))),
     ],
     "random_bits": [Example(lambda k, o: random.random_bits(k, o, (2, 3)), _words)],
+    "philox": [
+        Example(
+            lambda *nodes: elementwise.apply("philox", *nodes), (np.arange(6, dtype=np.uint64),) * 3
+        )
+    ],
     "sort_key": [Example(lambda a: _keys(a), (_draw(2, 3),))],
     "rank": [Example(lambda a: node(radix.RANK, (_keys(a),)), (_draw(2, 5),))],
     "radix_pass": [Example(_radix_pass, (_draw(2, 5), _ORDER))],

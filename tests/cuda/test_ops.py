@@ -19,7 +19,14 @@ from ridgeline.tensors.dispatch import make_function
 from ridgeline.tensors.pytree import flatten
 from tests.core import gradient_cases as public
 from tests.core.batching_examples import all_rows, examples
-from tests.core.test_scalar_rows import CASES as SCALARS, KINDS, SHAPES, function, operands
+from tests.core.test_scalar_rows import (
+    CASES as SCALARS,
+    KINDS,
+    OF_ONE_TYPE,
+    SHAPES,
+    function,
+    operands,
+)
 
 PLACES = [
     pytest.param("cpu", marks=pytest.mark.slow),
@@ -89,7 +96,7 @@ def test_rows_of_the_op_table(name: str, place: str) -> None:
 
 @pytest.mark.parametrize("name, kind", SCALARS)
 def test_scalar_rows(name: str, kind: str, place: str) -> None:
-    dtype = rl.uint32 if name == "mulhi" else KINDS[kind]
+    dtype = OF_ONE_TYPE.get(name, KINDS[kind])
     for shape in SHAPES:
         compare(function(name), operands(name, dtype, shape), place, smooth=False)
 

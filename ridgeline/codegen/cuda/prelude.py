@@ -6,6 +6,7 @@ The text is complete in itself: NVRTC is given no headers.
 from __future__ import annotations
 
 from ridgeline.codegen.cuda.conversions import CONVERSIONS, PACKS, PAIRS
+from ridgeline.values.philox import GROWTH, MULTIPLIERS, ROUNDS, WORDS
 
 ARITHMETIC = r"""
 template <class T> DEVICE T rl_int_floordiv(T a, T b) {
@@ -113,6 +114,37 @@ DEVICE float rl_tanh_near(float x) {
 }
 """
 
+# Inlined for every word that is wanted, and pure: the compiler keeps one copy of the rounds for all
+# words of a block that a thread uses.
+RANDOM = f"""
+DEVICE unsigned long long rl_philox(unsigned long long key, unsigned long long counter,
+                                    unsigned long long place) {{
+  unsigned int x0 = (unsigned int)counter, x1 = (unsigned int)(counter >> 32), x2 = 0, x3 = 0;
+  unsigned int k0 = (unsigned int)key, k1 = (unsigned int)(key >> 32);
+#pragma unroll
+  for (int i = 0; i < {ROUNDS}; ++i) {{
+    const unsigned long long a = {MULTIPLIERS[0]}ull * x0, b = {MULTIPLIERS[1]}ull * x2;
+    x0 = (unsigned int)(b >> 32) ^ x1 ^ k0;
+    x1 = (unsigned int)b;
+    x2 = (unsigned int)(a >> 32) ^ x3 ^ k1;
+    x3 = (unsigned int)a;
+    k0 += {GROWTH[0]}u;
+    k1 += {GROWTH[1]}u;
+  }}
+  const unsigned int which = (unsigned int)place % {WORDS}u;
+  return which < 2 ? (which == 0 ? x0 : x1) : (which == 2 ? x2 : x3);
+}}
+"""
+
+# A sine of a large angle takes a long division by pi. Behind a call it stands in a kernel once, not
+# once for every element that a thread computes.
+ANGLES = r"""
+static __device__ __noinline__ float rl_far_sin(float x) { return sinf(x); }
+static __device__ __noinline__ float rl_far_cos(float x) { return cosf(x); }
+DEVICE float rl_sin(float x) { return fabsf(x) >= 105615.0f ? rl_far_sin(x) : sinf(x); }
+DEVICE float rl_cos(float x) { return fabsf(x) >= 105615.0f ? rl_far_cos(x) : cosf(x); }
+"""
+
 THREADS = r"""
 template <class T> DEVICE T rl_shuffle(unsigned int mask, T v, int lanes) {
   return (T)__shfl_xor_sync(mask, v, lanes);
@@ -180,4 +212,4 @@ template <class T> DEVICE void rl_cluster_put(T *local, unsigned int rank, T v) 
 }
 """
 
-PRELUDE = CONVERSIONS + ARITHMETIC + NEAR + PACKS + PAIRS + THREADS
+PRELUDE = CONVERSIONS + ARITHMETIC + NEAR + RANDOM + ANGLES + PACKS + PAIRS + THREADS

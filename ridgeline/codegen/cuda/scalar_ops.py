@@ -26,9 +26,9 @@ _COMPARE = {"lt": "<", "le": "<=", "eq": "==", "ne": "!="}
 _BITWISE = {"and": "&", "or": "|", "xor": "^"}
 _SINGLE = {
     "floor": "floorf", "ceil": "ceilf", "round": "rintf", "trunc": "truncf", "sqrt": "sqrtf",
-    "exp": "expf", "expm1": "expm1f", "log": "logf", "log1p": "log1pf", "sin": "sinf",
-    "cos": "cosf", "tanh": "tanhf", "erf": "erff", "abs": "fabsf", "libm_sin": "sinf",
-    "libm_cos": "cosf", "libm_pow": "powf", "fma": "fmaf", "max": "rl_max", "min": "rl_min",
+    "exp": "expf", "expm1": "expm1f", "log": "logf", "log1p": "log1pf", "sin": "rl_sin",
+    "cos": "rl_cos", "tanh": "tanhf", "erf": "erff", "abs": "fabsf", "libm_sin": "rl_sin",
+    "libm_cos": "rl_cos", "libm_pow": "powf", "fma": "fmaf", "max": "rl_max", "min": "rl_min",
     "sign": "rl_sign", "mod": "rl_float_mod", "floordiv": "rl_float_floordiv",
     "reciprocal": "__frcp_rn", "div": "__fdiv_rn",
 }  # fmt: skip
@@ -101,6 +101,8 @@ def _integer(name: str, dtype: DType, args: list[str]) -> str:
         return f"rl_sign<{kind}>({args[0]})"
     if name == "mulhi":
         return f"__umulhi({args[0]}, {args[1]})"
+    if name == "philox":
+        return f"rl_philox({', '.join(args)})"
     return f"{_INTEGER[name]}<{kind}>({', '.join(args)})"
 
 

@@ -14,9 +14,9 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.maxflow import UNLIMITED, Network
 from ridgeline.graph.sizes import bounds, product
 from ridgeline.ops.random import RANDOM_BITS
-from ridgeline.scalars import COSTLY
+from ridgeline.scalars import OPERATIONS
 
-_OPERATIONS = {RANDOM_BITS.name: 60, **dict.fromkeys(COSTLY, 8)}
+_OPERATIONS = {**OPERATIONS, RANDOM_BITS.name: OPERATIONS["philox"]}
 _OPERATIONS_PER_BYTE = 8  # arithmetic that takes as long as moving one byte
 
 

@@ -1,7 +1,8 @@
 """Elementary functions as expressions over basic arithmetic, so that loops over them vectorise.
 
 `expand` replaces exponentials, logarithms, trigonometric and hyperbolic functions with their
-inverses, pow, and the functions around erf, gamma and Bessel's I on floats, and integer powers.
+inverses, pow, and the functions around erf, gamma and Bessel's I on floats, integer powers and
+random words.
 Elementary functions are within 2 ulp of the true value over the whole range, with the right zeros,
 infinities and NaN; those of integers are exact. The others are within 8 ulp, or close to their
 zeros of what is added up there.
@@ -36,6 +37,7 @@ from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.gamma import digamma, lgamma
 from ridgeline.loops.math.hyperbolic import tanh
 from ridgeline.loops.math.logarithm import log, log1p
+from ridgeline.loops.math.philox import philox
 from ridgeline.loops.math.power import integer_power, pow_
 from ridgeline.loops.math.trigonometric import cos, sin
 
@@ -51,6 +53,7 @@ DOUBLE: dict[str, Callable[..., Expr]] = {
     "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e,
 }  # fmt: skip
 EXPANSIONS |= DOUBLE
+_NAMES = frozenset((*EXPANSIONS, "philox"))
 
 
 # rows that code generators have instructions for
@@ -64,16 +67,18 @@ INSTRUCTIONS = frozenset((
 
 def has_code(row: str) -> bool:
     """True for a row of the scalar table that kernels compute; the others are library calls."""
-    return row in EXPANSIONS or row in INSTRUCTIONS
+    return row in _NAMES or row in INSTRUCTIONS
 
 
-def expand(expr: Expr, names: Collection[str] = EXPANSIONS) -> Expr:
+def expand(expr: Expr, names: Collection[str] = _NAMES) -> Expr:
     """`expr` with elementary functions of these names written out; the rest stays as it is."""
     done: dict[Expr, Expr] = {}
     for node in ir.subexpressions(expr):
         operands = tuple(done[child] for child in ir.children(node))
         if isinstance(node, Op) and node.name in names and node.dtype.kind == "float":
             done[node] = _expanded(node.name, operands)
+        elif isinstance(node, Op) and node.name in names and node.name == "philox":
+            done[node] = philox(*operands)
         elif isinstance(node, Op) and node.name == "pow":
             done[node] = integer_power(*operands)
         else:
