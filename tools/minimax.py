@@ -216,6 +216,99 @@ def specials() -> list[Fit]:
     ]  # fmt: skip
 
 
+def held(f: Function) -> Function:
+    """An even function by its square, kept off 0, where it would cancel; it is flat there."""
+    return lambda z: f(mp.sqrt(max(z, mp.mpf("1e-20"))))
+
+
+def rotated(first: mp.mpf, second: mp.mpf, turn: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
+    """P and Q of first = P cos w - Q sin w and second = P sin w + Q cos w."""
+    cosine, sine = mp.cos(turn), mp.sin(turn)
+    return first * cosine + second * sine, second * cosine - first * sine
+
+
+def bessel_waves(order: int) -> Function:
+    """P and Q of J and Y times sqrt(pi x / 2), by 1/x, with w = x - (order/2 + 1/4) pi."""
+
+    def value(u: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
+        x = 1 / u
+        turn = x - mp.mpf(2 * order + 1) / 4 * mp.pi
+        p, q = rotated(mp.besselj(order, x), mp.bessely(order, x), turn)
+        return p * mp.sqrt(mp.pi * x / 2), q * mp.sqrt(mp.pi * x / 2)
+
+    return value
+
+
+def airy_waves(u: mp.mpf) -> tuple[mp.mpf, mp.mpf]:
+    """P and Q of Ai(-x) and Bi(-x) times sqrt(pi) x**(1/4), by 1/zeta, w = pi/4 - zeta."""
+    x = (mp.mpf(3) / 2 / u) ** (mp.mpf(2) / 3)
+    p, q = rotated(mp.airyai(-x), mp.airybi(-x), mp.pi / 4 - 1 / u)
+    return p * mp.sqrt(mp.pi) * mp.root(x, 4), q * mp.sqrt(mp.pi) * mp.root(x, 4)
+
+
+def far_waves(names: tuple[str, str], waves: Function, high: float, degree: int) -> list[Fit]:
+    """(P - 1) / z and Q / u for z = u**2, to one part in all of a wave of size 1."""
+    p = held(lambda u: (waves(u)[0] - 1) / u**2)
+    q = held(lambda u: waves(u)[1] / u)
+    end = mp.mpf(high)
+    return [
+        Fit(names[0], p, lambda z: z, mp.mpf(0), end, degree, 53, degree, at_once=True),
+        Fit(names[1], q, mp.sqrt, mp.mpf(0), end, degree, 53, degree, at_once=True),
+    ]
+
+
+def bessels() -> list[Fit]:
+    """Bessel's J, Y and K of orders 0 and 1, and Airy's function."""
+    zero, one = mp.mpf(0), mp.mpf(1)
+
+    def inside(name: str, f: Function, degree: int) -> Fit:
+        """To the same absolute error everywhere, in t from -1 to 1."""
+        return Fit(name, f, lambda t: one, -one, one, degree, 53, at_once=True)
+
+    def up_to_five(f: Function) -> Function:
+        return lambda t: held(f)((t + 1) * mp.mpf("12.5"))
+
+    def relative(name: str, f: Function, high: float, top: int, below: int) -> Fit:
+        return Fit(name, f, lambda x: 1 / f(x), zero, mp.mpf(high), top, 53, below, at_once=True)
+
+    def scaled_k(order: mp.mpf) -> Function:
+        limit = mp.sqrt(mp.pi / 2)
+        of = lambda u: mp.exp(1 / u) * mp.besselk(order, 1 / u) / mp.sqrt(u)  # noqa: E731
+        return near("1e-30", of, lambda u: limit)
+
+    def k1(x: mp.mpf) -> mp.mpf:
+        return (mp.besselk(1, x) - 1 / x - mp.log(x) * mp.besseli(1, x)) / x
+
+    def y0(x: mp.mpf) -> mp.mpf:
+        return mp.bessely(0, x) - 2 / mp.pi * mp.log(x) * mp.besselj(0, x)
+
+    def y1(x: mp.mpf) -> mp.mpf:
+        log = 2 / mp.pi * mp.log(x) * mp.besselj(1, x)
+        return (mp.bessely(1, x) - log + 2 / (mp.pi * x)) / x
+
+    return [
+        inside("J0_64", up_to_five(lambda x: mp.besselj(0, x)), 14),
+        inside("J1_64", up_to_five(lambda x: mp.besselj(1, x) / x), 13),
+        inside("Y0_64", up_to_five(y0), 14),
+        inside("Y1_64", up_to_five(y1), 14),
+        *far_waves(("P0_64", "Q0_64"), bessel_waves(0), 1 / 25, 6),
+        *far_waves(("P1_64", "Q1_64"), bessel_waves(1), 1 / 25, 6),
+        relative("I0_NEAR64", held(lambda x: mp.besseli(0, x)), 1, 7, 0),
+        relative("I1_NEAR64", held(lambda x: mp.besseli(1, x) / x), 1, 7, 0),
+        relative("K0_64", held(lambda x: mp.besselk(0, x) + mp.log(x) * mp.besseli(0, x)), 1, 7, 0),
+        relative("K1_64", held(k1), 1, 7, 0),
+        relative("K0E_64", scaled_k(zero), 1, 9, 9),
+        relative("K1E_64", scaled_k(one), 1, 9, 9),
+        inside("AIRY_LEFT64", lambda t: mp.airyai(2 * t - 2), 26),
+        Fit(
+            "AIRY64", lambda t: mp.airyai((t + 1) / 2), lambda t: 1 / mp.airyai((t + 1) / 2),
+            -one, one, 15, 53, at_once=True,
+        ),
+        relative("AIRY_RIGHT64", scaled_k(one / 3), 1.5, 9, 9),
+        *far_waves(("AIRY_P64", "AIRY_Q64"), airy_waves, 0.0352, 5),
+    ]  # fmt: skip
+
+
 def fits() -> list[Fit]:
     """Every table the expansions use."""
     one, ln2, zero = mp.mpf(1), mp.ln(2), mp.mpf(0)
@@ -281,6 +374,7 @@ def fits() -> list[Fit]:
         Fit("POW_LOG2", log2_of, lambda z: 1 / log2_of(z), zero, steepest, 5, 53),
         Fit("POW_EXP2", two_to, lambda f: two_to(-f), -one / 2, one / 2, 7, 53, fixed={0: 1.0}),
         *specials(),
+        *bessels(),
     ]  # fmt: skip
 
 

@@ -29,8 +29,13 @@ class SymbolicProgram:
     """A compiled graph over symbolic sizes; `at` gives the program for some values."""
 
     def __init__(
-        self, outputs: Sequence[Node], inputs: Sequence[Node], sizes: Sequence[Sym]
+        self,
+        outputs: Sequence[Node],
+        inputs: Sequence[Node],
+        sizes: Sequence[Sym],
+        pairs: Sequence[tuple[int, int]] = (),
     ) -> None:
+        """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`."""
         _check(outputs, inputs)
         self._highest = {size.name: size.hi for size in sizes}
         results, self._inputs = onto_fresh_leaves(outputs, inputs)
@@ -38,11 +43,13 @@ class SymbolicProgram:
         self._checked = flag is not None
         self._outputs = results if flag is None else (*results, flag)
         self._target = CpuBackend()
-        self.stages = lower_graph(self._outputs, self._inputs, target=self._target)
+        self.stages = lower_graph(
+            self._outputs, self._inputs, target=self._target, pairs=pairs, checked=self._checked
+        )
         self._target.compile(list(self.stages.all_kernels()), ())
 
     def replaceable(self, output: int, replaced: int) -> int | None:
-        """No memory is taken over: layouts for given sizes make all results anew."""
+        """Nothing runs before the sizes are known: the program `at` some answers for them."""
         return None
 
     def at(self, values: Mapping[str, int]) -> Program:

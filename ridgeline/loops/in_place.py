@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ridgeline.loops import ir
+from ridgeline.loops.build import affine
 from ridgeline.loops.domains import Domain, conjuncts, loads, sites, size
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store, Var
 from ridgeline.loops.polynomial import Polynomial
@@ -85,8 +86,10 @@ def _touches(kernel: Kernel) -> _Touches:
 
 def _each_once(stores: list[_Touch]) -> bool:
     """True when no element is stored twice: all are stored, so their number tells."""
-    if not stores or any(not isinstance(s, Const) for s in stores[0].buffer.shape):
+    if not stores:
         return False
+    if any(not isinstance(s, Const) for s in stores[0].buffer.shape):
+        return len(stores) == 1 and _one_to_one(stores[0])
     elements = 1
     for extent in stores[0].buffer.shape:
         assert isinstance(extent, Const)
@@ -94,6 +97,22 @@ def _each_once(stores: list[_Touch]) -> bool:
     counts = [size(store.domain) for store in stores]
     total = sum((count.count for count in counts), Polynomial({}))
     return all(count.exact for count in counts) and total == elements
+
+
+def _one_to_one(store: _Touch) -> bool:
+    """True when the indices are numbers whose digits are the loops, each loop in one of them."""
+    left = {name: extent for name, extent in store.domain.loops if extent != ir.index(1)}
+    for index in store.index:
+        form = affine(index)
+        if form is None:
+            return False
+        place: int | None = 1  # what all lower digits together count up to; None: not known
+        for name, coefficient in sorted(form[0].items(), key=lambda item: item[1]):
+            if name not in left or place is None or coefficient < place:
+                return False
+            extent = left.pop(name)
+            place = coefficient * int(extent.value) if isinstance(extent, Const) else None
+    return not left
 
 
 def _alike(read: _Touch, store: _Touch) -> bool:

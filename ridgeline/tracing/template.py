@@ -49,7 +49,7 @@ class Template:
         def make(
             outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]]
         ) -> SymbolicProgram:
-            return SymbolicProgram(outputs, inputs, self.pattern.sizes)
+            return SymbolicProgram(outputs, inputs, self.pattern.sizes, pairs)
 
         assert self.trace.recorded is not None
         try:
@@ -105,7 +105,7 @@ class Template:
             made.graph = settled.nodes(trace.graph, _has_value)
             made.slots = settled.nodes(trace.slots, _has_value)
             made.output_types = [node.types[0] for node in made.graph]
-            made.program = self._program.at(values)
+            made.run_by(self._program.at(values))
             return made
         assert trace.recorded is not None
         inputs, outputs = trace.recorded

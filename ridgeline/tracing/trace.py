@@ -292,17 +292,22 @@ class Trace:
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
         plain = (CellInput, ArgumentInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
-        places = {place_key(source): n for n, source in self.readers}
+        self._places = places = {place_key(source): n for n, source in self.readers}
         taken = pairs(self.effects, places)
-        given = self._given_pairs(taken)
+        self._given = given = self._given_pairs(taken)
         taken += [(output, places.get(place_key(source), -1)) for output, source in given]
-        self.program: Runnable = make(prepared, self.slots, taken)
-        self.handover = Handover(self.effects, given, places, self.program.replaceable)
+        self.run_by(make(prepared, self.slots, taken))
+
+    def run_by(self, program: Runnable) -> None:
+        """Use a program, and the memory that it may overwrite."""
+        self.program = program
+        self.handover = Handover(self.effects, self._given, self._places, program.replaceable)
 
     def _given_pairs(self, taken: Sequence[tuple[int, int]]) -> list[tuple[int, Source]]:
         """Returned outputs that may lie in the memory of donated arguments."""
         outputs = [(r.output, r.type) for r in self.returns if isinstance(r, Fresh)]
-        donated = [(place, self.signature.leaves[place].type) for place in sorted(self.donated)]
+        signature = self.signature if self.pattern is None else self.pattern.signature
+        donated = [(place, signature.leaves[place].type) for place in sorted(self.donated)]
         found = donated_pairs(outputs, donated, taken)
         return [(output, ArgumentInput(place)) for output, place in found]
 
