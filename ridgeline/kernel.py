@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import Graph
@@ -61,7 +61,12 @@ from ridgeline.loops.schedule import (
 from ridgeline.tensors.cells import PLAIN, filled_leaf
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
+from ridgeline.tracing.bodies import BodyFrame
 from ridgeline.tracing.effects import settled
+
+if TYPE_CHECKING:
+    from ridgeline.graph.sizes import Size
+    from ridgeline.random import Generator
 
 
 class LoopsError(RidgelineError):
@@ -366,17 +371,15 @@ def _is_given(node: Node) -> bool:
 
 
 def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
-    """The loop nest of an expression, for tensors like the examples; it must be one kernel."""
+    """The loop nest of an expression, for tensors like the examples; it must be one kernel.
+
+    The function is traced: it sees types and no values, and must leave all tensors as they are.
+    """
     for example in examples:
         _memory(example)
     if not callable(function):
         raise LoopsError(f"rl.loops takes a function and tensors, not {function!r:.60}")
-    result = function(*examples)
-    wanted = list(result) if isinstance(result, (tuple, list)) else [result]
-    if not wanted or not all(isinstance(value, Tensor) for value in wanted):
-        raise LoopsError(f"the expression gives {result!r:.60}, not tensors")
-    outputs = [read(value) for value in wanted]
-    given = [read(example) for example in examples]
+    outputs, given = _traced(function, examples)
     leaves = [n for n in topological(outputs, stop=_is_given) if _is_given(n) and n not in given]
     copied, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
     known = set(inputs).__contains__
@@ -387,6 +390,45 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     _require_one(fusion)
     graph = Graph(tuple(values.results), tuple(inputs), list)
     return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))
+
+
+class _Frame(BodyFrame):
+    """The expression while it is traced: its arguments have no values."""
+
+    def __init__(self) -> None:
+        super().__init__("rl.loops", None)
+
+    def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
+        """A kernel has no stream of random numbers to advance."""
+        raise LoopsError(
+            "rl.loops cannot draw random numbers: its kernel would give the same ones in every "
+            "call",
+            help="draw them outside, and give them as an argument",
+        )
+
+
+def _traced(
+    function: Callable[..., Any], examples: Sequence[Tensor]
+) -> tuple[list[Node], list[Node]]:
+    """The nodes of a function's results, and those of tensors like the examples under them."""
+    frame = _Frame()
+    given = [frame.element(read(example).type) for example in examples]
+    with frame.inside():
+        arguments = [wrap(node, PLAIN) for node in given]
+        result = function(*arguments)
+        wanted = list(result) if isinstance(result, (tuple, list)) else [result]
+        if not wanted or not all(isinstance(value, Tensor) for value in wanted):
+            raise LoopsError(f"the expression gives {result!r:.60}, not tensors")
+        outputs = [read(value) for value in wanted]
+    frame.finish()
+    for number, (argument, node) in enumerate(zip(arguments, given), 1):
+        if argument._cell.node is not node:
+            raise LoopsError(
+                f"the function writes to its argument {number}, and a kernel changes none of its "
+                "tensors",
+                help="return the new value, or write to a clone()",
+            )
+    return outputs, given
 
 
 def _require_one(fusion: Fusion) -> None:

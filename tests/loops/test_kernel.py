@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.errors import ShapeError
+from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.kernel import LoopsError
 from ridgeline.loops.schedule import ScheduleError
+from ridgeline.tensors.execute import CaptureError
 
 
 def operands(m: int, k: int, n: int) -> tuple[rl.Tensor, rl.Tensor, rl.Tensor]:
@@ -159,7 +160,7 @@ def test_a_loop_of_many_iterations_is_not_copied() -> None:
         (lambda x: x, "computes nothing"),
         (lambda x: 3, "gives 3, not tensors"),
         (lambda x: rl.linalg.inv(x), "inverse is no nest of loops"),
-        (lambda x: x + rl.rand(4, 4), "kernels"),
+        (lambda x: x + rl.rand(4, 4), "cannot draw random numbers"),
         (lambda x: rl.sort(x)[0], "kernels"),
         (3, "takes a function"),
     ],
@@ -167,3 +168,58 @@ def test_a_loop_of_many_iterations_is_not_copied() -> None:
 def test_an_expression_that_is_not_one_kernel_says_why(function: Any, said: str) -> None:
     with pytest.raises(LoopsError, match=said):
         rl.loops(function, rl.eye(4))
+
+
+def test_a_branch_on_a_value_is_refused() -> None:
+    x = rl.tensor([1.0, -2.0])
+
+    def chosen(x: rl.Tensor) -> rl.Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+    with pytest.raises(CaptureError, match="which rl.loops does not have while it traces"):
+        rl.loops(chosen, x)
+    for use in (float, lambda t: t.item(), lambda t: t.tolist(), lambda t: t.numpy()):
+        with pytest.raises(CaptureError, match=r"rl\.loops"):
+            rl.loops(lambda x, use=use: x * np.float32(use(x.max())), x)  # type: ignore[misc]
+    by_shape = rl.loops(lambda x: x * 2 if x.shape[0] == 2 else x, x)
+    assert by_shape(x).tolist() == [2.0, -4.0]  # type: ignore[union-attr]
+    known = rl.loops(lambda x: x * rl.tensor([3.0, 4.0]).sum().item(), x)
+    assert known(x).tolist() == [7.0, -14.0]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.mul_(2),
+        lambda x: x.zero_().sum(),
+        lambda x: x.__setitem__(0, 5.0) or x * 2,
+        lambda x: x.view(-1)[1:].add_(1) + 1,
+    ],
+)
+def test_a_write_to_an_argument_is_refused_and_changes_nothing(write: Any) -> None:
+    x = rl.tensor([1.0, 2.0, 3.0])
+    with pytest.raises(LoopsError, match="writes to its argument 1"):
+        rl.loops(write, x)
+    assert x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_other_effects_of_the_function() -> None:
+    x, held = rl.tensor([1.0, 2.0, 3.0]), rl.zeros(3)
+    with pytest.raises(RidgelineError, match="written to inside rl.loops"):
+        rl.loops(lambda x: held.add_(x), x)
+    assert held.tolist() == [0.0] * 3
+    own = rl.loops(lambda x: x.clone().mul_(2).add_(1), x)
+    assert own(x).tolist() == [3.0, 5.0, 7.0] and x.tolist() == [1.0, 2.0, 3.0]  # type: ignore[union-attr]
+
+
+def test_an_error_inside_the_function_leaves_nothing_behind() -> None:
+    x = rl.tensor([1.0, 2.0])
+    with pytest.raises(ZeroDivisionError):
+        rl.loops(lambda x: x * (1 / 0), x)
+    assert (x + 1).tolist() == [2.0, 3.0]
+
+
+def test_one_tensor_given_twice() -> None:
+    x = rl.tensor([1.0, 2.0])
+    k = rl.loops(lambda a, b: a - 2 * b, x, x)
+    assert k(x, rl.tensor([10.0, 20.0])).tolist() == [-19.0, -38.0]  # type: ignore[union-attr]
