@@ -176,7 +176,7 @@ def test_a_branch_on_a_value_is_refused() -> None:
     def chosen(x: rl.Tensor) -> rl.Tensor:
         return x + 1 if x.sum() > 0 else x - 1
 
-    with pytest.raises(CaptureError, match="which rl.loops does not have while it traces"):
+    with pytest.raises(CaptureError, match=r"which rl\.loops does not have while it traces"):
         rl.loops(chosen, x)
     for use in (float, lambda t: t.item(), lambda t: t.tolist(), lambda t: t.numpy()):
         with pytest.raises(CaptureError, match=r"rl\.loops"):
@@ -205,7 +205,7 @@ def test_a_write_to_an_argument_is_refused_and_changes_nothing(write: Any) -> No
 
 def test_other_effects_of_the_function() -> None:
     x, held = rl.tensor([1.0, 2.0, 3.0]), rl.zeros(3)
-    with pytest.raises(RidgelineError, match="written to inside rl.loops"):
+    with pytest.raises(RidgelineError, match=r"written to inside rl\.loops"):
         rl.loops(lambda x: held.add_(x), x)
     assert held.tolist() == [0.0] * 3
     own = rl.loops(lambda x: x.clone().mul_(2).add_(1), x)
