@@ -67,7 +67,7 @@ FAULTS = (
           "ir.index(coefficient)", "ir.index(1)"),
     Fault("a joined part begins one late", "loops.lower", "GroupLowering._pieces",
           "lt(index[axis], end)", "op('le', index[axis], end)"),
-    Fault("random words in another order", "ops.random", "expand",
+    Fault("random words in another order", "loops.math.philox", "philox",
           "((2, x2), (1, x1), (0, x0))", "((2, x1), (1, x2), (0, x0))"),
     Fault("the gradient of a choice goes to the other side", "ops.elementwise", "_chosen",
           "if i == 1 else", "if i == 2 else"),
