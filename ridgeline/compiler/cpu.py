@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import ceil
 from time import perf_counter
 from types import MappingProxyType
 
@@ -40,9 +39,8 @@ from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.sharing import grain
 
-_SERIAL_SECONDS = 8e-6  # below this, waking another core costs more than it gives
-_CHUNK_SECONDS = 4e-6
 _NOTHING: Mapping[int, Buffer] = MappingProxyType({})
 _addresses: dict[str, int] = {}
 _lock = threading.RLock()
@@ -164,7 +162,7 @@ class CpuBackend:
     ) -> tuple[int, int] | None:
         """The same for a kernel over symbolic sizes, which takes these seconds."""
         tasks = task_count(kernel, sizes)
-        return (tasks, _grain(tasks, seconds, machine().threads)) if tasks else None
+        return (tasks, grain(tasks, seconds, machine())) if tasks else None
 
     def join_key(self, kernel: CompiledKernel) -> None:
         """None: the executor starts kernels one after the other at little cost."""
@@ -279,14 +277,6 @@ def _copy(buffer: Buffer) -> Buffer:
     made = Buffer.allocate(buffer.nbytes)
     ctypes.memmove(made.address, buffer.address, buffer.nbytes)
     return made
-
-
-def _grain(tasks: int, seconds: float, threads: int) -> int:
-    """Tasks handed out at a time; all of them where the work is too short to share."""
-    if seconds < _SERIAL_SECONDS or threads == 1:
-        return max(tasks, 1)
-    per_task = seconds / tasks
-    return min(max(ceil(_CHUNK_SECONDS / per_task), ceil(tasks / (threads * 8)), 1), tasks)
 
 
 def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
