@@ -185,8 +185,11 @@ class CpuBackend:
         return self.compile_loops([compiled.kernel for compiled in kernels])
 
     def compile_loops(self, kernels: Sequence[Kernel]) -> bytes:
-        """Object code for scheduled loops."""
-        unique = list({k.name: k for k in kernels}.values())
+        """Object code for scheduled loops; without a disk cache, of those that are new here."""
+        kept = config.cache_max_bytes > 0
+        unique = [
+            k for k in {k.name: k for k in kernels}.values() if kept or k.name not in _addresses
+        ]
         if not unique:
             return b""
         code = compile_ir(self.source(unique))

@@ -176,13 +176,13 @@ def _reachable(memory: Any, source: Node, device: str) -> Any:
 
 
 class _Piece:
-    """A structure that was seen: what interpreting it has cost so far, and its program."""
+    """A structure that was seen: what interpreting it has cost so far, its program by settings."""
 
-    __slots__ = ("program", "spent")
+    __slots__ = ("programs", "spent")
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self.program: Runnable | None = None
+        self.programs: dict[tuple[bool, bool, int], Runnable] = {}
 
 
 _pieces: Table[_Piece] = Table(MOST_STRUCTURES)
@@ -204,14 +204,17 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
         order = topological(graph, has_value)
     inputs = [node for node in order if node.buffer is not None]
     piece = _piece(order, graph)
-    if piece.program is None:
+    settings = config.tier == "interpreter", config.allow_tf32, config.threads
+    program = piece.programs.get(settings)
+    if program is None:
         graph = written_out(graph) if waiting else graph
         if _to_interpret(piece, topological(graph, has_value)):
             for node, array in zip(wanted, evaluate(graph)):
                 node.buffer = as_buffer(array, node.type.device)
             return
-        piece.program = program_for(prepare(graph, has_value, computes), inputs)
-    for node, buffer in zip(wanted, piece.program.run([node.buffer for node in inputs])):
+        program = program_for(prepare(graph, has_value, computes), inputs)
+        piece.programs[settings] = program
+    for node, buffer in zip(wanted, program.run([node.buffer for node in inputs])):
         node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
 
 

@@ -265,6 +265,20 @@ def test_scalars_do_not_change_the_structure():
     assert len(tiers._pieces) <= before + 1
 
 
+def test_settings_hold_for_what_was_computed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = rl.arange(7.0)
+    x.tolist()
+    interpreted: list[object] = []
+    evaluate = tiers.evaluate
+    monkeypatch.setattr(
+        tiers, "evaluate", lambda graph: interpreted.append(graph) or evaluate(graph)
+    )
+    for tier, times in (("compiled", 0), ("interpreter", 1), ("compiled", 1), ("interpreter", 2)):
+        with rl.config.override(tier=tier):
+            assert (x * x - 3).tolist() == [n * n - 3 for n in range(7)]
+        assert len(interpreted) == times
+
+
 def test_one_number_is_one_input_and_equal_ones_are_two():
     rate, other = float("0.25"), float("0.25")
     x = rl.ones(3)

@@ -90,6 +90,11 @@ class Program:
         odd = (i.special or i.stretched is not None or "float8" in i.dtype for i in self.inputs)
         return not any(odd) and all(s.portable for s in self.statements)
 
+    @property
+    def reads_outside(self) -> bool:
+        """True where a line uses the tensor from outside."""
+        return any(re.search(r"\bS\b", statement.text) for statement in self.statements)
+
     def body(self, outputs: tuple[str, ...] | None = None) -> str:
         """The function as Python text."""
         names = ", ".join(i.name for i in self.inputs)

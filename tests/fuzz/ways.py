@@ -82,8 +82,10 @@ def _run(
     runner = around(function)
     outside = [names["S"], names["S"][:2]]
     outcomes, held = [], []
-    for inputs, state in calls:
+    for turn, (inputs, state) in enumerate(calls):
         _set_state(names, state)
+        if turn or not program.reads_outside:
+            names["S"].tolist()  # in memory; otherwise the new state is part of the call's graph
         rl.manual_seed(program.seed)
         given = [_widened(array, wide) for array in program.values(inputs)]
         arguments = [rl.tensor(array, device=place) for array in given]

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-BATCH = 100
+BATCH = 500  # a process takes as long to start as ten programs
 LONGEST = 300  # seconds a program may take, shrinking included
 FIRST_LINE = "import ridgeline as rl"  # of a program written as text
 _GRACE = 5  # seconds after the end of a search that a program at work has
