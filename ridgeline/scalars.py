@@ -193,6 +193,16 @@ _ROWS = (
     _row("i1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i1)),
     _row("i0e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i0e)),
     _row("i1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i1e)),
+    _row("j0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.j0)),
+    _row("j1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.j1)),
+    _row("y0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.y0)),
+    _row("y1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.y1)),
+    _row("k0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k0)),
+    _row("k1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k1)),
+    _row("k0e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k0e)),
+    _row("k1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k1e)),
+    _row("airy_ai", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.airy_ai)),
+    _row("spherical_bessel_j0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.spherical_j0)),
     # the C library, one element at a time: where an expansion would not pay
     _row("libm_sin", 1, "same", "sfu", _REAL_FLOATS, np.sin),
     _row("libm_cos", 1, "same", "sfu", _REAL_FLOATS, np.cos),
@@ -209,6 +219,7 @@ COSTLY = frozenset(
 OPERATIONS = {**dict.fromkeys(COSTLY, 8), "philox": 60}
 SPECIAL = (
     "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "lgamma", "digamma", "i0", "i1", "i0e", "i1e",
+    "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai", "spherical_bessel_j0",
 )  # fmt: skip
 
 

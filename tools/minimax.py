@@ -406,6 +406,7 @@ def constants() -> dict[str, list[mp.mpf]]:
         "LN2_32": parts(mp.ln(2), 24, 2),
         "LN2_64": parts(mp.ln(2), 53, 2),
         "HALF_PI_64": parts(mp.pi / 2, 53, 4),
+        "TWO_THIRDS": parts(mp.mpf(2) / 3, 53, 2),
         **{f"TURNS_{k}": turns(k) for k in (0, 27, 54, 81)},
     }
 

@@ -34,7 +34,7 @@ from ridgeline.ops.elementwise import (
 )
 from ridgeline.ops.values import polynomials
 from ridgeline.scalars import Array
-from ridgeline.values import bessel, gamma
+from ridgeline.values import gamma
 
 _REAL = ("float",)
 _ROOT_PI = math.sqrt(math.pi)
@@ -93,7 +93,7 @@ def _row(
     )
 
 
-def _scalar(name: str, derivative: Derivative) -> Op:
+def _scalar(name: str, derivative: Derivative | None = None) -> Op:
     """A function that kernels have: its value is that of its scalar row."""
     return _row(name, scalars.TABLE[name].numpy, derivative)
 
@@ -156,14 +156,6 @@ def _log_ndtr_slope(x: Node) -> Node:
     )
 
 
-def _k(order: int, x: Array) -> Array:
-    return bessel.scaled_k(order, x) * np.exp(-x)
-
-
-def _spherical(x: Array) -> Array:
-    return np.sinc(x / np.pi)
-
-
 _ROWS = (
     _scalar("erfc", _of(
         lambda x: scale(apply("exp", neg(_square(x))), -2 / _ROOT_PI))),
@@ -183,21 +175,21 @@ _ROWS = (
     _scalar("i1", _of(_i1_slope)),
     _scalar("i0e", _of(_i0e_slope)),
     _scalar("i1e", _of(_i1e_slope)),
-    _row("j0", lambda x: bessel.ordinary_j(0, x), _of(lambda x: neg(special("j1", x)))),
-    _row("j1", lambda x: bessel.ordinary_j(1, x), _of(
+    _scalar("j0", _of(lambda x: neg(special("j1", x)))),
+    _scalar("j1", _of(
         lambda x: sub(special("j0", x), _over(special("j1", x), x, 0.5)))),
-    _row("y0", lambda x: bessel.ordinary_y(0, x), _of(lambda x: neg(special("y1", x)))),
-    _row("y1", lambda x: bessel.ordinary_y(1, x), _of(
+    _scalar("y0", _of(lambda x: neg(special("y1", x)))),
+    _scalar("y1", _of(
         lambda x: sub(special("y0", x), div(special("y1", x), x)))),
-    _row("k0", lambda x: _k(0, x), _of(lambda x: neg(special("k1", x)))),
-    _row("k1", lambda x: _k(1, x), _of(
+    _scalar("k0", _of(lambda x: neg(special("k1", x)))),
+    _scalar("k1", _of(
         lambda x: neg(add(special("k0", x), div(special("k1", x), x))))),
-    _row("k0e", lambda x: bessel.scaled_k(0, x), _of(
+    _scalar("k0e", _of(
         lambda x: sub(special("k0e", x), special("k1e", x)))),
-    _row("k1e", lambda x: bessel.scaled_k(1, x), _of(
+    _scalar("k1e", _of(
         lambda x: sub(special("k1e", x), add(special("k0e", x), div(special("k1e", x), x))))),
-    _row("airy_ai", bessel.airy_ai),
-    _row("spherical_bessel_j0", _spherical),
+    _scalar("airy_ai"),
+    _scalar("spherical_bessel_j0"),
     *(
         _row(name, lambda x, n, name=name: polynomials.polynomial(name, x, n))
         for name in (*polynomials.NAMES, *polynomials.SHIFTED)

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.fma import fma
+
 if TYPE_CHECKING:
     from ridgeline.scalars import Array
 
 _EULER = 0.5772156649015329
+_LEAST = 5e-324
 _MODIFIED_FAR = 30.0
 _ORDINARY_NEAR, _ORDINARY_FAR = 5.0, 25.0
 
@@ -89,8 +92,8 @@ def modified_k(order: float, x: Array) -> Array:
 
 def scaled_k(order: int, x: Array) -> Array:
     """exp(x) K_order(x) for order 0 or 1."""
-    near = np.clip(x, 1e-308, 2.0)
-    log = np.log(near / 2) + _EULER
+    near = np.clip(x, _LEAST, 2.0)
+    log = np.log(near) + (_EULER - math.log(2))
     quarter = near * near / 4
     if order == 0:
         term, harmonic = np.ones_like(near), 0.0
@@ -106,10 +109,32 @@ def scaled_k(order: int, x: Array) -> Array:
             term = term * quarter / (k * (k + 1))
             harmonic += 1 / k
             total = total + term * (log - harmonic - 0.5 / (k + 1))
-    far = modified_k(order, np.where((x > 2) & np.isfinite(x), x, 2.0))
-    value = np.where(x <= 2, total * np.exp(near), far)
+    middle = modified_k(order, np.clip(x, 2.0, _MODIFIED_FAR))
+    far = np.clip(x, _MODIFIED_FAR, None)
+    far_value = _hankel(order, far, 1.0) * np.sqrt(np.pi / 2 / far)
+    value = np.where(x <= 2, total * np.exp(near), np.where(x > _MODIFIED_FAR, far_value, middle))
     value = np.where(x == 0, np.inf, np.where(x < 0, np.nan, value))
     return np.where(x == np.inf, 0.0, np.where(np.isnan(x), x, value))
+
+
+def k0(x: Array) -> Array:
+    """The modified Bessel function of the second kind and order 0."""
+    return scaled_k(0, x) * np.exp(-x)
+
+
+def k1(x: Array) -> Array:
+    """The modified Bessel function of the second kind and order 1."""
+    return scaled_k(1, x) * np.exp(-x)
+
+
+def k0e(x: Array) -> Array:
+    """exp(x) K_0(x)."""
+    return scaled_k(0, x)
+
+
+def k1e(x: Array) -> Array:
+    """exp(x) K_1(x)."""
+    return scaled_k(1, x)
 
 
 def _phase(order: int, x: Array) -> tuple[Array, Array]:
@@ -126,10 +151,12 @@ def _phase(order: int, x: Array) -> tuple[Array, Array]:
 
 def _far(order: int, x: Array, second_kind: bool) -> Array:
     p, q = _phase(order, x)
-    turn = x - (2 * order + 1) * np.pi / 4
-    sine, cosine = np.sin(turn), np.cos(turn)
+    # sine and cosine of x less an odd number of eighths of a turn, without rounding x
+    sine, cosine = np.sin(x) - np.cos(x), np.cos(x) + np.sin(x)
+    if order == 1:
+        sine, cosine = -cosine, sine
     wave = p * sine + q * cosine if second_kind else p * cosine - q * sine
-    return np.asarray(np.sqrt(2 / (np.pi * x)) * wave)
+    return np.asarray(wave / np.sqrt(np.pi * x))
 
 
 def ordinary_j(order: int, x: Array) -> Array:
@@ -150,6 +177,22 @@ def ordinary_j(order: int, x: Array) -> Array:
     return np.where((order == 1) & (x < 0), -value, value)
 
 
+def j0(x: Array) -> Array:
+    """The Bessel function of the first kind and order 0."""
+    return ordinary_j(0, x)
+
+
+def j1(x: Array) -> Array:
+    """The Bessel function of the first kind and order 1."""
+    return ordinary_j(1, x)
+
+
+def spherical_j0(x: Array) -> Array:
+    """sin(x) / x; 1 at 0 and 0 at infinity, as in torch."""
+    inside = (x != 0) & ~np.isinf(x)
+    return np.where(inside, np.sin(x) / np.where(inside, x, 1.0), np.where(x == 0, 1.0, 0.0))
+
+
 def _near_j(order: int, x: Array) -> Array:
     quarter = x * x / 4
     term = np.ones_like(x) if order == 0 else x / 2
@@ -162,7 +205,7 @@ def _near_j(order: int, x: Array) -> Array:
 
 def ordinary_y(order: int, x: Array) -> Array:
     """Y_order(x) for order 0 or 1."""
-    near = np.clip(x, 1e-308, _ORDINARY_NEAR)
+    near = np.clip(x, _LEAST, _ORDINARY_NEAR)
     series = _near_y(order, near)
     middle = _middle_y(order, np.clip(x, _ORDINARY_NEAR, _ORDINARY_FAR))
     far = _far(order, np.where(np.isfinite(x), np.maximum(x, _ORDINARY_FAR), 1e3), True)
@@ -171,8 +214,18 @@ def ordinary_y(order: int, x: Array) -> Array:
     return np.where(x == np.inf, 0.0, np.where(np.isnan(x), x, value))
 
 
+def y0(x: Array) -> Array:
+    """The Bessel function of the second kind and order 0."""
+    return ordinary_y(0, x)
+
+
+def y1(x: Array) -> Array:
+    """The Bessel function of the second kind and order 1."""
+    return ordinary_y(1, x)
+
+
 def _near_y(order: int, x: Array) -> Array:
-    log = np.log(x / 2) + _EULER
+    log = np.log(x) + (_EULER - math.log(2))
     quarter = x * x / 4
     if order == 0:
         term, harmonic, total = np.ones_like(x), 0.0, log.copy()
@@ -206,11 +259,22 @@ def airy_ai(x: Array) -> Array:
     """The Airy function Ai."""
     near = _near_airy(np.clip(x, -5.0, 2.0))
     right = np.where(x > 2, np.minimum(x, 200.0), 2.0)
-    zeta = 2 / 3 * right**1.5
-    decayed = np.sqrt(right / 3) / np.pi * modified_k(1 / 3, zeta) * np.exp(-zeta)
-    left = _left_airy(np.where((x < -5) & np.isfinite(x), -x, 5.0))
+    zeta, rest = _airy_phase(right)
+    decayed = np.sqrt(right / 3) / np.pi * modified_k(1 / 3, zeta) * np.exp(-zeta) * (1 - rest)
+    left = _left_airy(np.where(x < -5, np.minimum(-x, 1e200), 5.0))
     value = np.where(x > 2, decayed, np.where(x < -5, left, near))
     return np.where(np.isnan(x), x, np.where(np.isinf(x), 0.0, value))
+
+
+def _airy_phase(x: Array) -> tuple[Array, Array]:
+    """2/3 x**(3/2), and what its rounding lost, where that is small."""
+    root = np.sqrt(x)
+    cube = x * root
+    cube_rest = fma(x, root, -cube) + x * fma(-root, root, x) / (2 * root)
+    high, low = 2 / 3, 3.700743415417188e-17
+    zeta = cube * high
+    rest = fma(cube, np.full_like(x, high), -zeta) + cube_rest * high + cube * low
+    return zeta, np.where(zeta < 2.0**26, rest, 0.0)
 
 
 def _near_airy(x: Array) -> Array:
@@ -231,10 +295,11 @@ def _left_airy(size: Array) -> Array:
     jacobi = np.diag(2 * k + alpha + 1) + np.diag(np.sqrt(k[1:] * (k[1:] + alpha)), 1)
     nodes, vectors = np.linalg.eigh(jacobi + np.triu(jacobi, 1).T)
     weights = vectors[0] ** 2 * math.gamma(alpha + 1)
-    zeta = 2j / 3 * size**1.5
+    phase, rest = _airy_phase(size)
+    zeta = 1j * phase
     total = np.zeros(size.shape, np.complex128)
     for node, weight in zip(nodes, weights):
         total = total + weight * (2 + node / zeta) ** (-1 / 6)
-    wave = np.exp(-zeta) * zeta ** (-1 / 6) * total
+    wave = np.exp(-zeta) * (1 - 1j * rest) * zeta ** (-1 / 6) * total
     wave = wave / (math.sqrt(math.pi) * 48 ** (1 / 6) * math.gamma(5 / 6))
     return np.asarray(2 * (np.exp(1j * math.pi / 3) * wave).real)

@@ -1,11 +1,11 @@
 """Elementary functions as expressions over basic arithmetic, so that loops over them vectorise.
 
 `expand` replaces exponentials, logarithms, trigonometric and hyperbolic functions with their
-inverses, pow, and the functions around erf, gamma and Bessel's I on floats, integer powers and
+inverses, pow, and those around erf, gamma, Bessel's and Airy's on floats, integer powers and
 random words.
 Elementary functions are within 2 ulp of the true value over the whole range, with the right zeros,
 infinities and NaN; those of integers are exact. The others are within 8 ulp, or close to their
-zeros of what is added up there.
+zeros of what is added up there, which for those that oscillate is the size of the wave.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ridgeline.loops.math.arcs import (
     signed,
     sinh,
 )
-from ridgeline.loops.math.bessel import i0, i0e, i1, i1e
+from ridgeline.loops.math.bessel import i0, i0e, i1, i1e, k0, k0e, k1, k1e
 from ridgeline.loops.math.error_function import erf, erfc, erfcx, erfinv, log_ndtr, ndtri
 from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.gamma import digamma, lgamma
@@ -40,6 +40,7 @@ from ridgeline.loops.math.logarithm import log, log1p
 from ridgeline.loops.math.philox import philox
 from ridgeline.loops.math.power import integer_power, pow_
 from ridgeline.loops.math.trigonometric import cos, sin
+from ridgeline.loops.math.waves import airy_ai, j0, j1, spherical_j0, y0, y1
 
 EXPANSIONS: dict[str, Callable[..., Expr]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "erf": erf,
@@ -50,7 +51,9 @@ DOUBLE: dict[str, Callable[..., Expr]] = {
     "asin": asin, "acos": acos, "atan": atan, "sinh": sinh, "cosh": cosh, "asinh": asinh,
     "acosh": acosh, "atanh": atanh, "atan2": atan2, "hypot": hypot, "erfc": erfc, "erfcx": erfcx,
     "erfinv": erfinv, "ndtri": ndtri, "log_ndtr": log_ndtr, "lgamma": lgamma, "digamma": digamma,
-    "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e,
+    "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e, "k0": k0, "k1": k1, "k0e": k0e, "k1e": k1e,
+    "j0": j0, "j1": j1, "y0": y0, "y1": y1, "airy_ai": airy_ai,
+    "spherical_bessel_j0": spherical_j0,
 }  # fmt: skip
 EXPANSIONS |= DOUBLE
 _NAMES = frozenset((*EXPANSIONS, "philox"))

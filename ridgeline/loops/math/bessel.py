@@ -1,23 +1,34 @@
-"""Modified Bessel functions of orders 0 and 1, in float64: polynomials in x*x or 1/x."""
+"""Modified Bessel functions of orders 0 and 1, in float64.
+
+I is a polynomial in x*x, or in 1/x over sqrt(x); K is one in x*x with log(x) times I up to 1, and
+beyond a quotient in 1/x over sqrt(x).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ridgeline.loops.ir import Expr
 from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp
+from ridgeline.loops.math.logarithm import log
 from ridgeline.loops.math.toolbox import (
+    add,
     clamp,
     const,
     div,
+    eq,
+    fma,
     lt,
     magnitude,
     mul,
     negative,
     op,
+    quotient,
     select,
     series,
+    sub,
 )
 
 _NEAR = 16.0
@@ -72,3 +83,54 @@ def _grown(scaled: Expr, a: Expr) -> Expr:
     """A scaled value times e**a, in two factors of which neither overflows before the product."""
     root = exp(mul(a, const(0.5, a)))
     return mul(mul(scaled, root), root)
+
+
+def k0(x: Expr) -> Expr:
+    """The modified Bessel function of the second kind and order 0."""
+    return _second(x, _k0_near(x), mul(_k_far(table.K0E_64, table.K0E_64_BELOW, x), _decay(x)))
+
+
+def k0e(x: Expr) -> Expr:
+    """exp(x) K_0(x)."""
+    near = mul(_k0_near(x), exp(clamp(x, None, 1.0)))
+    return _second(x, near, _k_far(table.K0E_64, table.K0E_64_BELOW, x))
+
+
+def k1(x: Expr) -> Expr:
+    """The modified Bessel function of the second kind and order 1."""
+    return _second(x, _k1_near(x), mul(_k_far(table.K1E_64, table.K1E_64_BELOW, x), _decay(x)))
+
+
+def k1e(x: Expr) -> Expr:
+    """exp(x) K_1(x)."""
+    near = mul(_k1_near(x), exp(clamp(x, None, 1.0)))
+    return _second(x, near, _k_far(table.K1E_64, table.K1E_64_BELOW, x))
+
+
+def _second(x: Expr, near: Expr, far: Expr) -> Expr:
+    """Infinite at 0, and NaN below, where the logarithm is."""
+    value = select(lt(const(1, x), x), far, near)
+    return select(eq(x, const(0, x)), const(math.inf, x), value)
+
+
+def _k0_near(x: Expr) -> Expr:
+    held = clamp(x, None, 1.0)
+    z = mul(held, held)
+    return sub(series(table.K0_64, z), mul(log(held), series(table.I0_NEAR64, z)))
+
+
+def _k1_near(x: Expr) -> Expr:
+    held = clamp(x, None, 1.0)
+    z = mul(held, held)
+    smooth = fma(log(held), series(table.I1_NEAR64, z), series(table.K1_64, z))
+    return add(div(const(1, x), held), mul(held, smooth))
+
+
+def _k_far(top: Sequence[float], below: Sequence[float], x: Expr) -> Expr:
+    """exp(x) times the function, from 1 on."""
+    inverse = div(const(1, x), clamp(x, 1.0, None))
+    return mul(quotient(top, below, inverse), op("sqrt", inverse))
+
+
+def _decay(x: Expr) -> Expr:
+    return exp(negative(clamp(x, 1.0, None)))

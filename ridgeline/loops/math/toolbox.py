@@ -18,8 +18,8 @@ from ridgeline.loops.ir import Const, Expr
 
 __all__ = [
     "Format", "add", "bitcast", "cast", "clamp", "const", "div", "eq", "fma", "format_of", "le",
-    "lt", "magnitude", "mul", "negative", "op", "power_of_two", "round_by_adding", "select",
-    "series", "sub",
+    "lt", "magnitude", "mul", "negative", "op", "power_of_two", "quotient", "round_by_adding",
+    "select", "series", "sub",
 ]  # fmt: skip
 
 
@@ -84,6 +84,11 @@ def series(coefficients: Sequence[float], x: Expr) -> Expr:
     for coefficient in reversed(coefficients[:-1]):
         total = fma(total, x, coefficient)
     return total
+
+
+def quotient(top: Sequence[float], below: Sequence[float], x: Expr) -> Expr:
+    """A quotient of polynomials."""
+    return div(series(top, x), series(below, x))
 
 
 def clamp(x: Expr, low: float | None, high: float | None) -> Expr:

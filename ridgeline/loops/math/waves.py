@@ -1,0 +1,169 @@
+"""Functions that oscillate: Bessel's J and Y of orders 0 and 1, Airy's Ai, sin(x)/x; in float64.
+
+Up to 5 J is a polynomial in x*x, and Y another one with log(x) times J. Beyond, both are
+sqrt(2/(pi x)) times P cos w - Q sin w, or P sin w + Q cos w, where w is x less some eighths of a
+turn and P and Q are quotients in 1/x**2. The eighths are taken off by adding sine and cosine of x,
+so that x itself is never rounded. Close to their zeros, all of these are accurate to the last place
+of the size of the wave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ridgeline.loops.ir import Expr
+from ridgeline.loops.math import coefficients as table
+from ridgeline.loops.math.exponential import exp
+from ridgeline.loops.math.logarithm import log
+from ridgeline.loops.math.toolbox import (
+    add,
+    clamp,
+    const,
+    div,
+    eq,
+    fma,
+    lt,
+    magnitude,
+    mul,
+    negative,
+    op,
+    quotient,
+    select,
+    series,
+    sub,
+)
+from ridgeline.loops.math.trigonometric import cos, sin
+
+_NEAR = 5.0
+_AIRY_LEFT, _AIRY_RIGHT = -4.0, 1.0
+_AIRY_MOST = 200.0  # it is 0 long before
+_EXACT_PHASE = 2.0**26  # up to here what a rounded phase lost can be put back
+Quotient = tuple[Sequence[float], Sequence[float]]
+_WAVE_0 = ((table.P0_64, table.P0_64_BELOW), (table.Q0_64, table.Q0_64_BELOW))
+_WAVE_1 = ((table.P1_64, table.P1_64_BELOW), (table.Q1_64, table.Q1_64_BELOW))
+_WAVE_AIRY = (
+    (table.AIRY_P64, table.AIRY_P64_BELOW),
+    (table.AIRY_Q64, table.AIRY_Q64_BELOW),
+)
+
+
+def j0(x: Expr) -> Expr:
+    """The Bessel function of the first kind and order 0."""
+    a = magnitude(x)
+    rising, falling, sine, cosine = _far(_WAVE_0, a)
+    far = fma(rising, cosine, mul(falling, sine))
+    return _joined(a, series(table.J0_64, _square(a)), far)
+
+
+def j1(x: Expr) -> Expr:
+    """The Bessel function of the first kind and order 1."""
+    a = magnitude(x)
+    rising, falling, sine, cosine = _far(_WAVE_1, a)
+    far = fma(rising, sine, negative(mul(falling, cosine)))
+    value = _joined(a, mul(a, series(table.J1_64, _square(a))), far)
+    return select(lt(x, const(0, x)), negative(value), value)
+
+
+def y0(x: Expr) -> Expr:
+    """The Bessel function of the second kind and order 0."""
+    rising, falling, sine, cosine = _far(_WAVE_0, x)
+    far = fma(rising, sine, negative(mul(falling, cosine)))
+    t = _square(x)
+    near = fma(_two_logs(x), series(table.J0_64, t), series(table.Y0_64, t))
+    return select(eq(x, const(0, x)), const(-math.inf, x), _joined(x, near, far))
+
+
+def y1(x: Expr) -> Expr:
+    """The Bessel function of the second kind and order 1."""
+    rising, falling, sine, cosine = _far(_WAVE_1, x)
+    far = negative(fma(falling, sine, mul(rising, cosine)))
+    t = _square(x)
+    smooth = fma(_two_logs(x), series(table.J1_64, t), series(table.Y1_64, t))
+    near = fma(x, smooth, div(const(-2 / math.pi, x), x))
+    return select(eq(x, const(0, x)), const(-math.inf, x), _joined(x, near, far))
+
+
+def spherical_j0(x: Expr) -> Expr:
+    """sin(x) / x; 1 at 0."""
+    zero = eq(x, const(0, x))
+    value = div(sin(x), select(zero, const(1, x), x))
+    infinite = eq(magnitude(x), const(math.inf, x))
+    return select(zero, const(1, x), select(infinite, const(0, x), value))
+
+
+def airy_ai(x: Expr) -> Expr:
+    """The Airy function Ai."""
+    left = series(table.AIRY_LEFT64, fma(clamp(x, _AIRY_LEFT, 0.0), 0.5, 1.0))
+    right = series(table.AIRY64, fma(clamp(x, 0.0, _AIRY_RIGHT), 2.0, -1.0))
+    near = select(lt(x, const(0, x)), left, right)
+    value = select(lt(const(_AIRY_RIGHT, x), x), _airy_decay(x), near)
+    value = select(lt(x, const(_AIRY_LEFT, x)), _airy_wave(x), value)
+    return select(eq(x, const(-math.inf, x)), const(0, x), value)
+
+
+def _airy_decay(x: Expr) -> Expr:
+    root, phase, rest = _phase(clamp(x, _AIRY_RIGHT, _AIRY_MOST))
+    inverse = div(const(1, x), phase)
+    scaled = quotient(table.AIRY_RIGHT64, table.AIRY_RIGHT64_BELOW, inverse)
+    shrunk = fma(negative(rest), scaled, scaled)
+    slow = div(const(math.sqrt(0.5) / math.pi, x), op("sqrt", root))
+    return mul(mul(shrunk, slow), exp(negative(phase)))
+
+
+def _airy_wave(x: Expr) -> Expr:
+    root, phase, rest = _phase(negative(clamp(x, -1e200, _AIRY_LEFT)))
+    rest = select(lt(phase, const(_EXACT_PHASE, x)), rest, const(0, x))
+    rising, falling, sine, cosine = _slow(_WAVE_AIRY, div(const(1, x), phase), phase)
+    turned_sine = fma(rest, cosine, sine)
+    turned_cosine = fma(negative(rest), sine, cosine)
+    wave = fma(falling, turned_cosine, mul(rising, turned_sine))
+    return mul(wave, div(const(math.sqrt(0.5 / math.pi), x), op("sqrt", root)))
+
+
+def _phase(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """sqrt(x), and 2/3 x**(3/2) with what its rounding lost."""
+    root = op("sqrt", x)
+    root_rest = div(fma(negative(root), root, x), add(root, root))
+    cube = mul(x, root)
+    cube_rest = fma(x, root_rest, fma(x, root, negative(cube)))
+    high, low = table.TWO_THIRDS
+    phase = mul(cube, const(high, x))
+    rest = fma(cube, high, negative(phase))
+    return root, phase, add(rest, fma(cube_rest, high, mul(cube, const(low, x))))
+
+
+def _square(a: Expr) -> Expr:
+    """x*x up to the limit, as a number from -1 to 1."""
+    held = clamp(a, None, _NEAR)
+    half = _NEAR * _NEAR / 2
+    return mul(fma(held, held, -half), const(1 / half, a))
+
+
+def _two_logs(x: Expr) -> Expr:
+    return mul(log(clamp(x, None, _NEAR)), const(2 / math.pi, x))
+
+
+def _joined(a: Expr, near: Expr, far: Expr) -> Expr:
+    """Zero far out, where sine and cosine are not defined."""
+    value = select(lt(const(_NEAR, a), a), far, near)
+    return select(eq(a, const(math.inf, a)), const(0, a), value)
+
+
+def _far(wave: tuple[Quotient, Quotient], a: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """(P + Q) / sqrt(pi x), (P - Q) / sqrt(pi x), and sine and cosine of x."""
+    held = clamp(a, _NEAR, None)
+    inverse = div(const(1, a), held)
+    rising, falling, sine, cosine = _slow(wave, inverse, held)
+    size = op("sqrt", mul(inverse, const(1 / math.pi, a)))
+    return mul(rising, size), mul(falling, size), sine, cosine
+
+
+def _slow(
+    wave: tuple[Quotient, Quotient], inverse: Expr, phase: Expr
+) -> tuple[Expr, Expr, Expr, Expr]:
+    """P + Q, P - Q, and sine and cosine of a phase."""
+    z = mul(inverse, inverse)
+    p = fma(z, quotient(*wave[0], z), 1.0)
+    q = mul(inverse, quotient(*wave[1], z))
+    return add(p, q), sub(p, q), sin(phase), cos(phase)
