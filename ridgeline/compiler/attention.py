@@ -7,7 +7,7 @@ memory in order first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from itertools import pairwise
 from math import prod
 
@@ -24,6 +24,7 @@ from ridgeline.fusion.groups import Group
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.strides import View, itself, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.attention_calls import ATTENTION_CALL
 from ridgeline.ops.attention_written import is_masked
 
 _MASK = 3  # the place of a mask among operands
@@ -62,8 +63,21 @@ def operand_views(node: Node, is_input: Callable[[Node], bool]) -> list[View]:
 
 def kernels_of(group: Group) -> KernelSource:
     """The kernels of a node that is computed whole."""
-    node, views = group.apart, group.views
-    assert node is not None and views is not None
+    assert group.apart is not None
+    found = problem_of(group)
+    return forward(found) if group.apart.op is ATTENTION else backward(found)
+
+
+def problem_of(group: Group) -> Attention:
+    """What is computed over which memory, with the results that are wanted."""
+    node = group.apart
+    assert node is not None and group.views is not None
+    present = {value.attrs.output for value in group.values if value.op is PROJ}
+    return over(node, group.views, present)
+
+
+def over(node: Node, views: Sequence[View], present: Set[int]) -> Attention:
+    """An attention over operands that lie so; `present` are the numbers of results wanted."""
     batch, heads, rows, width = _four(_sizes(node.inputs[0]))
     _, shared, columns, _ = _four(_sizes(node.inputs[1]))
     mask = _mask(views[_MASK], node) if is_masked(node) else None
@@ -76,19 +90,17 @@ def kernels_of(group: Group) -> KernelSource:
         _written(of, length, width, node.attrs.beside)
         for of, length in ((heads, rows), (shared, columns))
     )
-    is_forward = node.op is ATTENTION
+    is_forward = node.op in (ATTENTION, ATTENTION_CALL)
     made = [by_rows] if is_forward else [by_rows, by_columns, by_columns]
-    present = {value.attrs.output for value in group.values if value.op is PROJ}
     if node.attrs.joined:
         row = 3 * heads * width
         made = [Strides(rows * row, width, row, n * heads * width) for n in range(3)]
         present = {0, 1, 2}
-    problem = Attention(
+    return Attention(
         node.inputs[0].dtype.name, batch, heads, shared, rows, columns, width,
         node.attrs.scale, node.attrs.causal, (*read, *made),
         tuple(place in present for place in range(2 if is_forward else 3)), node.attrs.joined, mask,
     )  # fmt: skip
-    return forward(problem) if is_forward else backward(problem)
 
 
 def _sizes(node: Node) -> tuple[int, ...]:

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeline.codegen.cuda import KernelSource, compile_all, generate
+from ridgeline.codegen.cuda.attention import Attention
 from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.native import sources_fingerprint
+from ridgeline.compiler import attention_calls
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import Call, HostCall, JoinedCall, KernelCall, Layout, shared_values
@@ -28,6 +30,7 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
+from ridgeline.graph.passes.attention_calls import with_attention_calls
 from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.layout import convolutions_last, is_product
 from ridgeline.graph.passes.moments import one_reading
@@ -36,12 +39,19 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.ops.index_checks import index_inputs, report_index
-from ridgeline.runtime.cuda import cublaslt, cudnn, cudnn_api, device as devices
+from ridgeline.runtime.cuda import (
+    cublaslt,
+    cudnn_api,
+    cudnn_attention,
+    cudnn_convolution,
+    device as devices,
+)
 from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
-from ridgeline.runtime.cuda.cudnn import ConvolutionStep
+from ridgeline.runtime.cuda.cudnn_plans import GraphStep, Plan as CudnnPlan
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
@@ -54,7 +64,7 @@ from ridgeline.schedules.gpu.machine import GpuMachine
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
 _FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the driver
-_ARRANGED = (CONVOLVE, BIASED)  # what libraries compute
+_ARRANGED = (CONVOLVE, BIASED, *CALLS)  # what libraries compute
 _BIAS = 2  # the place of a bias among the operands of a product
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
@@ -99,22 +109,33 @@ class CudaBackend:
 
     def arrange(self, roots: Sequence[Node]) -> list[Node]:
         """Statistics in one reading; convolutions that cuDNN has, with channels last between;
-        products that take up the vector added to them."""
+        attention that it has; products that take up the vector added to them."""
         made = one_reading(roots)
         if cudnn_api.library() is not None:
             made = convolutions_last(made, self._convolves)
+        if cudnn_api.version() >= cudnn_attention.SINCE:
+            made = with_attention_calls(made, self._attends)
         return with_biases(made, takes_bias) if cublaslt.library() is not None else made
 
     def _convolves(self, attrs: ConvolveAttrs, node: Node) -> bool:
         """True for convolutions large enough for tensor cores, of which cuDNN has this one."""
-        if node.dtype.name not in cudnn.DTYPES or attrs.products < _LEAST_CONVOLUTION:
+        if node.dtype.name not in cudnn_convolution.COMPUTED or attrs.products < _LEAST_CONVOLUTION:
             return False
         return is_product(attrs) or self.convolution(attrs, node.dtype.name) is not None
 
-    def convolution(self, attrs: ConvolveAttrs, dtype: str) -> cudnn.Plan | None:
+    def convolution(self, attrs: ConvolveAttrs, dtype: str) -> CudnnPlan | None:
         """How cuDNN computes a convolution; None where it does not."""
         self.device.activate()
-        return cudnn.plan(self.device.number, attrs, dtype, config.allow_tf32)
+        return cudnn_convolution.plan(self.device.number, attrs, dtype, config.allow_tf32)
+
+    def _attends(self, node: Node) -> bool:
+        """True for an attention that cuDNN has."""
+        return attention_calls.is_call(node, self.attention)
+
+    def attention(self, kind: str, problem: Attention) -> CudnnPlan | None:
+        """How cuDNN computes an attention; None where it does not."""
+        self.device.activate()
+        return cudnn_attention.plan(self.device.number, kind, replace(problem, written=()))
 
     def apart(self, node: Node) -> bool:
         """Contractions that cuBLASLt computes."""
@@ -138,6 +159,8 @@ class CudaBackend:
             return [in_order(operand, is_input) for operand in node.inputs]
         if node.op is BIASED:
             return product_views(node, is_input)
+        if node.op in CALLS:
+            return attention_calls.views_of(node, is_input, self.attention)
         return operand_views(node, is_input)
 
     def runs(self, node: Node) -> bool:
@@ -153,6 +176,8 @@ class CudaBackend:
             assert group.views is not None
             found = product_of(group.apart, group.views)
             return ("matmul", cublaslt.WORKSPACE, (*astuple(found), config.allow_tf32, _BIAS))
+        if group.apart is not None and group.apart.op in CALLS:
+            return attention_calls.launch_of(group, self.attention)
         product = None if kernel is None else _product(group)
         if product is not None and kernel is not None:
             found = _in_call(product, group.loops.kernel, kernel)
@@ -165,7 +190,7 @@ class CudaBackend:
         )
         return ("kernel", source.workspace_bytes, launches) if launches else None
 
-    def planned(self, attrs: ConvolveAttrs, dtype: str) -> cudnn.Plan:
+    def planned(self, attrs: ConvolveAttrs, dtype: str) -> CudnnPlan:
         """How cuDNN computes a convolution of an arranged graph."""
         plan = self.convolution(attrs, dtype)
         assert plan is not None, "a graph holds only convolutions that the library has"
@@ -266,6 +291,13 @@ class CudaExecutable:
             if kind == "convolution":
                 yield self._convolution(call.slots, started, words)
                 continue
+            if kind == "attention":
+                target = self._target
+                yield attention_calls.step_of(
+                    target.device.number, started, call.slots, self._workspace, words,
+                    target.attention,
+                )  # fmt: skip
+                continue
             slots = tuple(max(slot, 0) for slot in call.slots)  # what is not written is not touched
             slots = (*slots, self._workspace) if workspace else slots
             for symbol, blocks, threads, shared, cluster in started:
@@ -283,12 +315,12 @@ class CudaExecutable:
 
     def _convolution(
         self, slots: Sequence[int], started: tuple[Any, ...], words: Words
-    ) -> ConvolutionStep:
+    ) -> GraphStep:
         dtype, *settings = started
         attrs = ConvolveAttrs(*settings)
         plan = self._target.planned(attrs, dtype)
-        number = self._target.device.number
-        return ConvolutionStep(number, attrs.kind, plan, slots, self._workspace, words)
+        memory = cudnn_convolution.memory_of(attrs.kind, slots)
+        return GraphStep(self._target.device.number, plan, memory, self._workspace, words)
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue everything; every output is memory that nobody else has."""

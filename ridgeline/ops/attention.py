@@ -81,7 +81,7 @@ def products(current: Node) -> int:
     q, k, v = (i.shape for i in current.inputs[:3])
     inner = [int(bounds(s)[1]) for s in (q[-1], v[-1])]
     pairs = bounds(product((*q[:-1], k[-2])))[1]
-    if current.op is ATTENTION:
+    if len(current.types) == 2:  # a result and `lse`
         return pairs * (inner[0] + inner[1])
     return pairs * (3 * inner[0] + 2 * inner[1])
 

@@ -6,7 +6,6 @@ and their gradients are compared with torch in float64.
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +22,8 @@ from ridgeline.loops.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.convolve import FILTER, FORWARD, ConvolveAttrs
-from ridgeline.runtime.cuda import cublaslt, cudnn, cudnn_api
+from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_convolution
+from ridgeline.runtime.cuda.cudnn_plans import Plan
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import H200
 from tests.compiler.test_fusion import traced
@@ -35,7 +35,7 @@ class WithCudnn(StatedGpu):
     """The backend of a GPU that is not there, with a cuDNN that has every convolution."""
 
     def convolution(self, attrs: ConvolveAttrs, dtype: str) -> Any:
-        return cudnn.Plan(None, 1 << 20)  # type: ignore[arg-type]
+        return Plan(None, 1 << 20)  # type: ignore[arg-type]
 
 
 def bottleneck(patch: pytest.MonkeyPatch) -> tuple[Sequence[Node], Sequence[Node]]:
@@ -63,6 +63,7 @@ def step() -> tuple[Stages, Layout]:
         outputs, inputs = bottleneck(patch)
         for module in (cublaslt, cudnn_api):
             patch.setattr(module, "library", object)
+        patch.setattr(cudnn_api, "version", lambda: 0)
         target = WithCudnn()
         stages = lower_graph(outputs, inputs, target=target)
         return stages, lay_out(stages, inputs, target.launch)
@@ -163,9 +164,8 @@ class Recorder:
 def test_what_the_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     recorder = Recorder()
     monkeypatch.setattr(cudnn_api, "library", lambda: recorder)
-    monkeypatch.setattr(cudnn, "handle", lambda device: ctypes.c_void_p(7))
     along = ConvolveAttrs(kind, (8, 6, 50), (10, 3, 5), (8, 10, 25), (2,), (2,), (1,), 2)
-    graph = cudnn._graph(0, along, "bfloat16")
+    operation = cudnn_convolution._operation(along, "bfloat16")
     Attribute = cudnn_api.Attribute
     assert recorder.of(Attribute.TENSOR_SIZES) == [[8, 6, 1, 50], [10, 3, 1, 5], [8, 10, 1, 25]]
     assert recorder.of(Attribute.TENSOR_STRIDES) == [
@@ -175,7 +175,7 @@ def test_what_the_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) ->
     assert recorder.of(Attribute.CONVOLUTION_STRIDES) == [[1, 2]]
     assert recorder.of(Attribute.CONVOLUTION_BEFORE) == [[0, 2]]
     assert recorder.of(Attribute.CONVOLUTION_AFTER) == [[0, 2]]
-    assert graph.kind is cudnn_api.Kind.GRAPH
+    assert operation.kind is cudnn_api.Kind[kind.upper()]
 
 
 SHAPES = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from ctypes import byref, c_float, c_int32, c_int64, c_void_p
+from ctypes import byref, c_bool, c_float, c_int32, c_int64, c_void_p
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,7 @@ _MOST_TEXT = 512
 class Kind(IntEnum):
     """cudnnBackendDescriptorType_t."""
 
+    POINTWISE = 0
     CONVOLUTION = 1
     ENGINE = 2
     ENGINE_CONFIG = 3
@@ -32,9 +33,15 @@ class Kind(IntEnum):
     FORWARD = 10
     FILTER = 11
     DATA = 12
+    OPERATION_POINTWISE = 13
     GRAPH = 15
     VARIANT_PACK = 16
     TENSOR = 17
+    MATMUL = 18
+    OPERATION_MATMUL = 19
+    REDUCTION = 21
+    OPERATION_REDUCTION = 22
+    OPERATION_RESHAPE = 31
 
 
 class Type(IntEnum):
@@ -42,18 +49,24 @@ class Type(IntEnum):
 
     HANDLE = 0
     DATA_TYPE = 1
+    BOOLEAN = 2
     INT64 = 3
     FLOAT = 4
     POINTER = 6
     CONVOLUTION_MODE = 7
     HEURISTIC_MODE = 8
     NUMERICAL_NOTE = 11
+    POINTWISE_MODE = 14
     DESCRIPTOR = 15
+    REDUCTION = 18
 
 
 class Attribute(IntEnum):
     """cudnnBackendAttributeName_t."""
 
+    POINTWISE_MODE = 0
+    POINTWISE_COMPUTE = 1
+    POINTWISE_AXIS = 9
     CONVOLUTION_COMPUTE = 100
     CONVOLUTION_MODE = 101
     CONVOLUTION_DILATIONS = 102
@@ -86,6 +99,11 @@ class Attribute(IntEnum):
     FILTER_FILTERS = 715
     FILTER_IMAGE = 716
     FILTER_RESULT = 717
+    OPERATION_POINTWISE = 750
+    OPERATION_POINTWISE_X = 751
+    OPERATION_POINTWISE_B = 752
+    OPERATION_POINTWISE_Y = 753
+    OPERATION_POINTWISE_T = 758
     GRAPH_HANDLE = 800
     GRAPH_OPERATIONS = 801
     TENSOR_ALIGNMENT = 900
@@ -93,16 +111,31 @@ class Attribute(IntEnum):
     TENSOR_SIZES = 902
     TENSOR_STRIDES = 903
     TENSOR_ID = 906
+    TENSOR_IS_VIRTUAL = 907
+    TENSOR_IS_BY_VALUE = 908
     PACK_IDS = 1000
     PACK_POINTERS = 1001
     PACK_WORKSPACE = 1003
     ENGINE_NOTES = 1303
+    MATMUL_COMPUTE = 1500
+    OPERATION_MATMUL_A = 1520
+    OPERATION_MATMUL_B = 1521
+    OPERATION_MATMUL_C = 1522
+    OPERATION_MATMUL = 1523
+    REDUCTION_OPERATOR = 1600
+    REDUCTION_COMPUTE = 1601
+    OPERATION_REDUCTION_X = 1610
+    OPERATION_REDUCTION_Y = 1611
+    OPERATION_REDUCTION = 1612
+    OPERATION_RESHAPE_X = 2200
+    OPERATION_RESHAPE_Y = 2201
 
 
 _C_TYPES: dict[Type, Any] = {
     Type.HANDLE: c_void_p, Type.POINTER: c_void_p, Type.DESCRIPTOR: c_void_p,
     Type.INT64: c_int64, Type.FLOAT: c_float, Type.DATA_TYPE: c_int32,
     Type.CONVOLUTION_MODE: c_int32, Type.HEURISTIC_MODE: c_int32, Type.NUMERICAL_NOTE: c_int32,
+    Type.BOOLEAN: c_bool, Type.POINTWISE_MODE: c_int32, Type.REDUCTION: c_int32,
 }  # fmt: skip
 
 

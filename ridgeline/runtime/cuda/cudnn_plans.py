@@ -1,0 +1,115 @@
+"""How cuDNN computes a graph: the best engine that it ranks, and a step that runs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import addressof, c_float, c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+from ridgeline.runtime.cuda.cudnn_api import (
+    Attribute,
+    Descriptor,
+    Kind,
+    Type,
+    check,
+    handle,
+    library,
+)
+from ridgeline.runtime.cuda.steps import Words
+
+_BEST_FIRST, _LAST_RESORT = 3, 2  # heuristics: those that rank engines, those that always have one
+_MOST_ENGINES = 16
+_MOST_WORKSPACE = 1 << 30
+_executing = threading.Lock()  # a handle serves one thread at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the library computes a graph."""
+
+    descriptor: Descriptor
+    workspace: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Memory of a tensor: a slot, and bytes behind its address."""
+
+    slot: int
+    offset: int = 0
+
+
+class GraphStep:
+    """One call of the library; memory and numbers are by the numbers of their tensors."""
+
+    def __init__(
+        self,
+        device: int,
+        plan: Plan,
+        memory: Mapping[int, Place],
+        workspace_slot: int,
+        words: Words,
+        values: Mapping[int, float] | None = None,
+    ) -> None:
+        self.slots = frozenset((*(place.slot for place in memory.values()), workspace_slot))
+        self._values = [c_float(value) for value in (values or {}).values()]
+        self._ids = [*memory, *(values or {})]
+        self._places = list(memory.values())
+        self._workspace, self._words = workspace_slot, words
+        self._handle, self._plan = handle(device), plan.descriptor
+
+    def enqueue(self, stream: Any) -> None:
+        """Put the call onto a stream, with the addresses as they are now."""
+        words = self._words
+        pointers = [words[place.slot] + place.offset for place in self._places]
+        pack = Descriptor(Kind.VARIANT_PACK)
+        pack.set(Attribute.PACK_IDS, Type.INT64, self._ids)
+        pack.set(Attribute.PACK_POINTERS, Type.POINTER, pointers + self._numbers())
+        pack.set(Attribute.PACK_WORKSPACE, Type.POINTER, [words[self._workspace]])
+        pack.finalize()
+        with _executing:
+            check(library().cudnnSetStream(self._handle, c_void_p(int(stream))), "cudnnSetStream")
+            status = library().cudnnBackendExecute(self._handle, self._plan.raw, pack.raw)
+        check(status, "a call of a graph")
+
+    def _numbers(self) -> list[int]:
+        return [addressof(value) for value in self._values]
+
+
+def best_plan(
+    device: int, graph: Descriptor, takes: Callable[[Descriptor], bool] = lambda config: True
+) -> Plan | None:
+    """The first engine of the library's ranking that `takes` accepts; None where there is none."""
+    for config in _configurations(graph):
+        if not takes(config):
+            continue
+        made = Descriptor(Kind.PLAN)
+        made.set(Attribute.PLAN_HANDLE, Type.HANDLE, [handle(device)])
+        made.set(Attribute.PLAN_CONFIG, Type.DESCRIPTOR, [config])
+        if made.status():
+            continue
+        (workspace,) = made.get(Attribute.PLAN_WORKSPACE, Type.INT64, 1)
+        if workspace <= _MOST_WORKSPACE:
+            return Plan(made, workspace)
+    return None
+
+
+def graph_of(device: int, operations: Sequence[Descriptor]) -> Descriptor:
+    """Operations as one graph for a device."""
+    graph = Descriptor(Kind.GRAPH)
+    graph.set(Attribute.GRAPH_OPERATIONS, Type.DESCRIPTOR, operations)
+    return graph.set(Attribute.GRAPH_HANDLE, Type.HANDLE, [handle(device)]).finalize()
+
+
+def _configurations(graph: Descriptor) -> Iterator[Descriptor]:
+    """Engines with their settings, best first."""
+    for mode in (_BEST_FIRST, _LAST_RESORT):
+        ranking = Descriptor(Kind.HEURISTICS)
+        ranking.set(Attribute.HEURISTICS_GRAPH, Type.DESCRIPTOR, [graph])
+        ranking.set(Attribute.HEURISTICS_MODE, Type.HEURISTIC_MODE, [mode])
+        if not ranking.status():
+            yield from ranking.parts(
+                Attribute.HEURISTICS_RESULTS, Kind.ENGINE_CONFIG, _MOST_ENGINES
+            )
