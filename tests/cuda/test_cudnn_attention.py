@@ -105,9 +105,11 @@ def problem(
     )  # fmt: skip
 
 
+# batch, heads, heads of keys, rows, columns, width, causal, beside one another
 CASES = [
-    (2, 3, 3, 8, 8, 16, True, False), (2, 4, 2, 7, 9, 16, True, True), (1, 2, 1, 5, 3, 8, False, True),
-    (3, 1, 1, 4, 6, 8, False, False), (1, 4, 4, 1, 5, 8, True, True),
+    (2, 3, 3, 8, 8, 16, True, False), (2, 4, 2, 7, 9, 16, True, True),
+    (1, 2, 1, 5, 3, 8, False, True), (3, 1, 1, 4, 6, 8, False, False),
+    (1, 4, 4, 1, 5, 8, True, True),
 ]  # fmt: skip
 
 
