@@ -9,6 +9,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.nn.functional import scaled_dot_product_attention
+from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
 
 pytestmark = pytest.mark.gpu
 
@@ -18,6 +19,13 @@ CASES = [
     (1, 4, 1, 300, 257, 64, True), (2, 2, 2, 130, 70, 32, False), (1, 2, 2, 333, 333, 96, True),
     (1, 2, 1, 200, 511, 128, True), (2, 2, 2, 1, 77, 64, False), (1, 2, 2, 65, 129, 80, True),
     (1, 3, 3, 190, 190, 16, False), (2, 2, 2, 70, 70, 48, True), (1, 2, 2, 7, 3, 64, True),
+]  # fmt: skip
+# large enough for cuDNN
+LARGE = [
+    (2, 4, 4, 512, 512, 64, True), (2, 8, 2, 333, 333, 64, True), (1, 8, 8, 257, 511, 128, False),
+    (1, 8, 1, 511, 257, 128, True), (2, 4, 4, 601, 601, 96, True), (4, 16, 16, 130, 700, 32, False),
+    (2, 32, 4, 199, 211, 80, True), (8, 16, 16, 190, 190, 16, False),
+    (64, 16, 16, 1, 2000, 64, False),
 ]  # fmt: skip
 
 
@@ -52,9 +60,8 @@ def error(got: rl.Tensor, wanted: Any) -> float:
     return float(gap / np.linalg.norm(wanted))
 
 
-@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_against_float64(case: tuple[Any, ...], dtype: rl.DType) -> None:
+def compare(case: tuple[Any, ...], dtype: rl.DType) -> tuple[list[str], list[list[Any]]]:
+    """Attention and its gradients against float64; the kernels' names, and results of calls."""
     batch, heads, shared, rows, columns, width, causal = case
     rng = np.random.default_rng(3)
     shapes = [(batch, heads, rows, width), *[(batch, shared, columns, width)] * 2]
@@ -68,14 +75,36 @@ def test_against_float64(case: tuple[Any, ...], dtype: rl.DType) -> None:
         return [out, *rl.autograd.grad(out, given, ct)]
 
     operands = [rl.tensor(a, dtype=dtype, device="cuda") for a in (*arrays, ct)]
-    first = run(*operands)
+    calls = [run(*operands) for _ in range(3)]  # step by step, captured, and replayed
     names = [kernel.name for kernel in run.profile(*operands, rounds=1)]
-    assert [name for name in names if name.startswith("attention")]
     bound = 5e-3 if dtype is rl.bfloat16 else 6e-4
-    for got, wanted in zip(first, truth(arrays, ct, causal)):
-        assert got.dtype is dtype and error(got, wanted) < bound
-    for got, again in zip(first, run(*operands)):  # nothing is added in another order
-        np.testing.assert_array_equal(*(t.detach().float().cpu().numpy() for t in (got, again)))
+    for found in calls:
+        for got, wanted in zip(found, truth(arrays, ct, causal)):
+            assert got.dtype is dtype and error(got, wanted) < bound
+    return names, [[t.detach().float().cpu().numpy() for t in found] for found in calls]
+
+
+@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernels(case: tuple[Any, ...], dtype: rl.DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cudnn_api, "version", lambda: 0)
+    names, calls = compare(case, dtype)
+    assert not any("_call_" in name for name in names)
+    assert len([name for name in names if name.startswith("attention")]) == 2
+    for again in calls[1:]:  # nothing is added in another order
+        for one, other in zip(calls[0], again):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
+@pytest.mark.parametrize("case", LARGE, ids=str)
+def test_cudnn(case: tuple[Any, ...], dtype: rl.DType) -> None:
+    if cudnn_api.version() < cudnn_attention.SINCE:
+        pytest.skip("no cuDNN that has attention")
+    names, calls = compare(case, dtype)
+    assert len([name for name in names if "_call_" in name]) == 2
+    for again in calls[1:]:
+        np.testing.assert_array_equal(calls[0][0], again[0])  # the result; a gradient may differ
 
 
 # shape of the mask beside the scores of 2 batches of 4 heads, rows by columns
