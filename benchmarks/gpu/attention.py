@@ -50,9 +50,11 @@ class Case:
 
 
 CASES = (
-    Case(32, 12, 12, 1024, 64), Case(4, 32, 32, 4096, 128), Case(4, 32, 8, 4096, 128),
-    Case(16, 16, 16, 512, 64, False), Case(64, 12, 12, 128, 64, False),
-)  # fmt: skip
+    Case(32, 12, 12, 1024, 64),
+    Case(4, 32, 32, 4096, 128),
+    Case(16, 16, 16, 512, 64, False),
+    Case(4, 32, 8, 4096, 128),
+)
 
 
 def function(lib: Any, case: Case, backward: bool) -> Callable[..., Any]:

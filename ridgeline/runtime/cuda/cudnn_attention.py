@@ -116,7 +116,9 @@ def backward(attention: Attention) -> Network:
     dq, dk, dv = problem.operands(net, "dq", "dk", "dv")
     delta = net.held("delta", "float32", problem.rows)
     sums = net.held("sums", "float32", dq.sizes)
-    net.apply("sum", net.apply("mul", ct, out), into=delta)
+    along = net.apply("sum", net.apply("mul", ct, out), sizes=problem.rows)
+    # the factor of a dropout: without one the library takes `delta` for something else
+    net.apply("mul", along, net.number(1.0), into=delta)
     scale = net.number(attention.scale)
     scores = net.apply("sub", problem.scores(net, q, k, scale), lse)
     if attention.causal:

@@ -59,23 +59,29 @@ class GraphStep:
         self._places = list(memory.values())
         self._workspace, self._words = workspace_slot, words
         self._handle, self._plan = handle(device), plan.descriptor
+        self._packed: tuple[list[int], Descriptor] | None = None
 
     def enqueue(self, stream: Any) -> None:
         """Put the call onto a stream, with the addresses as they are now."""
-        words = self._words
-        pointers = [words[place.slot] + place.offset for place in self._places]
-        pack = Descriptor(Kind.VARIANT_PACK)
-        pack.set(Attribute.PACK_IDS, Type.INT64, self._ids)
-        pack.set(Attribute.PACK_POINTERS, Type.POINTER, pointers + self._numbers())
-        pack.set(Attribute.PACK_WORKSPACE, Type.POINTER, [words[self._workspace]])
-        pack.finalize()
+        pack = self._pack()
         with _executing:
             check(library().cudnnSetStream(self._handle, c_void_p(int(stream))), "cudnnSetStream")
             status = library().cudnnBackendExecute(self._handle, self._plan.raw, pack.raw)
         check(status, "a call of a graph")
 
-    def _numbers(self) -> list[int]:
-        return [addressof(value) for value in self._values]
+    def _pack(self) -> Descriptor:
+        """The addresses as the library takes them; those of the last call are kept."""
+        words = self._words
+        pointers = [words[place.slot] + place.offset for place in self._places]
+        pointers += [*map(addressof, self._values), words[self._workspace]]
+        if self._packed is not None and self._packed[0] == pointers:
+            return self._packed[1]
+        pack = Descriptor(Kind.VARIANT_PACK)
+        pack.set(Attribute.PACK_IDS, Type.INT64, self._ids)
+        pack.set(Attribute.PACK_POINTERS, Type.POINTER, pointers[:-1])
+        pack.set(Attribute.PACK_WORKSPACE, Type.POINTER, pointers[-1:])
+        self._packed = pointers, pack.finalize()
+        return pack
 
 
 def best_plan(
