@@ -14,8 +14,8 @@ from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler.attention import operand_views, over, problem_of
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, itself
-from ridgeline.ops.attention import products
 from ridgeline.ops.attention_calls import ATTENTION_CALL
 from ridgeline.runtime.cuda import cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
@@ -24,12 +24,13 @@ from ridgeline.runtime.cuda.steps import Words
 
 Planned = Callable[[str, Attention], Plan | None]
 _STRIDES = [field.name for field in fields(Attention)].index("strides")
-_LEAST = 1 << 26  # products; below, starting the library's kernels costs more than they save
+_LEAST = 512  # rows and columns from which the library was measured to be faster
 
 
 def is_call(node: Node, planned: Planned) -> bool:
-    """True for an attention large enough that the library has, over operands in order."""
-    return products(node) >= _LEAST and _plan(node, [*map(itself, node.inputs)], planned)
+    """True for a long attention that the library has, over operands in order."""
+    rows, columns = (bounds(operand.shape[-2])[0] for operand in node.inputs[:2])
+    return min(rows, columns) >= _LEAST and _plan(node, [*map(itself, node.inputs)], planned)
 
 
 def views_of(node: Node, is_input: Callable[[Node], bool], planned: Planned) -> Sequence[View]:

@@ -157,9 +157,10 @@ def test_what_the_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) ->
     assert strides[keys] == [130 * 2 * 64, 64, 1, 2 * 64]
 
 
-def test_an_operand_that_is_repeated_is_not_the_library_s() -> None:
+@pytest.mark.parametrize("batch", [0, -2 * 64 * 64])
+def test_an_operand_that_is_repeated_or_reversed_is_not_the_library_s(batch: int) -> None:
     given = problem(FORWARD, 2, 2, 2, 64, 64, 64, False, False)
-    repeated = (*given.strides[:1], Strides(0, 64 * 64, 64), *given.strides[2:])
+    repeated = (*given.strides[:1], Strides(batch, 64 * 64, 64), *given.strides[2:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cudnn_api, "library", lambda: None)  # it is not asked
         assert cudnn_attention.plan(0, FORWARD, replace(given, strides=repeated)) is None

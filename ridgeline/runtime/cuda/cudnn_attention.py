@@ -44,10 +44,10 @@ class Memory:
 def plan(device: int, kind: str, attention: Attention) -> Plan | None:
     """How the library computes an attention; None where it does not.
 
-    It takes no operand whose elements are seen more than once.
+    It takes no operand whose elements are seen more than once or from behind.
     """
     net = network(kind, attention)
-    if any(0 in tensor.strides for tensor in net.memory.values()):
+    if any(min(tensor.strides) <= 0 for tensor in net.memory.values()):
         return None
     return best_plan(device, graph_of(device, operations(net)))
 
