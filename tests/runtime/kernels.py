@@ -40,6 +40,7 @@ _IR = (
         " store i64 %w, ptr %b.i",
     )
     + _for_each("note_thread", "%t = call i64 @pthread_self()\n store i64 %t, ptr %a.i")
+    + _for_each("note_chunk", "store i64 %begin, ptr %a.i")
     + _for_each("copy_to", "%v = load i64, ptr %a.i\n store i64 %v, ptr %b.i")
     + _for_each(  # a: the slots of each run; b: the executor and the plan
         "run_plans",

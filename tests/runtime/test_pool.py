@@ -53,6 +53,20 @@ def test_a_thread_takes_tasks_of_others_only_after_its_own() -> None:
             assert (threads_of[:32] == caller).all() or helped
 
 
+@pytest.mark.parametrize("tasks,grain,threads,begins", [
+    (18, 2, 2, [0, 2, 4, 6, 8, 9, 11, 13, 15, 17]), (18, 4, 2, [0, 4, 8, 9, 13, 17]),
+    (10, 3, 3, [0, 3, 4, 7]), (5, 4, 8, [0, 3]), (7, 1, 2, list(range(7))),
+])  # fmt: skip
+def test_threads_have_equal_shares_whatever_the_chunk(
+    tasks: int, grain: int, threads: int, begins: list[int]
+) -> None:
+    chunk_of = np.zeros(tasks, np.int64)
+    plan = Plan([Step(kernel("note_chunk"), (0, 0), tasks, grain)], 1)
+    with config.override(threads=threads):
+        plan.run((Buffer.borrow(chunk_of).address,))
+    assert sorted(set(chunk_of.tolist())) == begins
+
+
 def test_a_step_sees_all_of_the_step_before() -> None:
     values = np.zeros((2, 512), np.int64)
     first, second = (Buffer.borrow(row).address for row in values)

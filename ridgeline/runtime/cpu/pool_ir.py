@@ -4,9 +4,10 @@ A region is open while its generation is odd. Workers *join late*: whoever finds
 raising the count in the low half of the state word; the caller works too, closes the region, and
 waits only for those inside. So a worker that is asleep or descheduled never holds anybody up.
 
-The tasks of a region are cut into one range for each thread, and handed out in chunks: a thread
-takes those of its own range in order, then what the others have left. So neighbouring tasks, and
-the same tasks of one region after another, mostly run on one core, which has their data at hand.
+The tasks of a region are cut into equal ranges, one for each thread, and handed out in chunks: a
+thread takes those of its own range in order, then what the others have left. So neighbouring
+tasks, and the same tasks of one region after another, mostly run on one core, which has their data
+at hand.
 
 The state lies in one page that the kernel wipes in a forked child: there it reads as a pool that
 has not started yet. The caller's side is in `region_ir`.
@@ -22,7 +23,7 @@ from ridgeline.runtime.cpu.support_ir import support_ir
 STATE, REGION, LOCK, HOT, SLEEPERS, EPOCH, STARTED, FAILED, NEXT = range(0, 9 * 64, 64)
 RANGES = 64  # the most there are; one number each, from NEXT on: the first task not yet taken
 # What threads need to know of a region, from REGION on.
-FUNCTION, ARGS, TASKS, GRAIN, PARTS, SHARE, LARGER = range(REGION, REGION + 7 * 8, 8)
+FUNCTION, ARGS, GRAIN, PARTS, SHARE, LARGER = range(REGION, REGION + 6 * 8, 8)
 # The second page is kept over a fork.
 LIMIT, CALLS = mmap.PAGESIZE, mmap.PAGESIZE + 64
 STATE_BYTES = 2 * mmap.PAGESIZE
@@ -48,19 +49,17 @@ define void @ridgeline_pool_wake(ptr %pool, i32 %count) {{
 }}
 """
 
-# Where range %r of a region begins: each has %share chunks, the first %larger one more.
+# Where range %r of a region begins: each has %share tasks, the first %larger one more.
 _BOUND = """
-define internal i64 @bound(i64 %r, i64 %share, i64 %larger, i64 %grain, i64 %tasks) alwaysinline {
+define internal i64 @bound(i64 %r, i64 %share, i64 %larger) alwaysinline {
   %even = mul i64 %r, %share
   %extra = call i64 @llvm.smin.i64(i64 %r, i64 %larger)
-  %chunks = add i64 %even, %extra
-  %full = mul i64 %chunks, %grain
-  %bound = call i64 @llvm.smin.i64(i64 %full, i64 %tasks)
+  %bound = add i64 %even, %extra
   ret i64 %bound
 }
 """
 
-# Runs chunks until none is left, those of the thread's own range first; how many it ran.
+# Runs chunks until none is left, those of the thread's own range first; how many tasks it ran.
 _WORK = f"""
 define internal i64 @work(ptr %pool, i64 %rank) {{
 entry:
@@ -68,8 +67,6 @@ entry:
   %function = load ptr, ptr %function.at
   %args.at = getelementptr i8, ptr %pool, i64 {ARGS}
   %args = load ptr, ptr %args.at
-  %tasks.at = getelementptr i8, ptr %pool, i64 {TASKS}
-  %tasks = load i64, ptr %tasks.at
   %grain.at = getelementptr i8, ptr %pool, i64 {GRAIN}
   %grain = load i64, ptr %grain.at
   %parts.at = getelementptr i8, ptr %pool, i64 {PARTS}
@@ -82,7 +79,7 @@ entry:
   br label %range
 range:
   %visited = phi i64 [ 0, %entry ], [ %visited.more, %after ]
-  %ran = phi i64 [ 0, %entry ], [ %chunks, %after ]
+  %ran = phi i64 [ 0, %entry ], [ %tasks, %after ]
   %ahead = add i64 %own, %visited
   %around = sub i64 %ahead, %parts
   %past = icmp sge i64 %ahead, %parts
@@ -91,10 +88,10 @@ range:
   %next.base = getelementptr i8, ptr %pool, i64 {NEXT}
   %next = getelementptr i8, ptr %next.base, i64 %next.offset
   %r.more = add i64 %r, 1
-  %last = call i64 @bound(i64 %r.more, i64 %share, i64 %larger, i64 %grain, i64 %tasks)
+  %last = call i64 @bound(i64 %r.more, i64 %share, i64 %larger)
   br label %look
 look:
-  %chunks = phi i64 [ %ran, %range ], [ %chunks.more, %run ]
+  %tasks = phi i64 [ %ran, %range ], [ %tasks.more, %run ]
   %seen = load atomic i64, ptr %next monotonic, align 8
   %some = icmp slt i64 %seen, %last
   br i1 %some, label %take, label %after
@@ -106,14 +103,15 @@ run:
   %full = add i64 %begin, %grain
   %end = call i64 @llvm.smin.i64(i64 %full, i64 %last)
   call void %function(ptr %args, i64 %begin, i64 %end)
-  %chunks.more = add i64 %chunks, 1
+  %length = sub i64 %end, %begin
+  %tasks.more = add i64 %tasks, %length
   br label %look
 after:
   %visited.more = add i64 %visited, 1
   %others = icmp slt i64 %visited.more, %parts
   br i1 %others, label %range, label %done
 done:
-  ret i64 %chunks
+  ret i64 %tasks
 }}
 """
 

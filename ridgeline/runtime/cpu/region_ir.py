@@ -22,7 +22,6 @@ from ridgeline.runtime.cpu.pool_ir import (
     SHARE,
     SLEEPERS,
     STARTED,
-    TASKS,
 )
 
 SHORT_NS = 60_000  # waking sleepers for one call does not pay for less work than this
@@ -121,15 +120,14 @@ open:
   %rounded = add i64 %tasks, %grain
   %rounded.less = sub i64 %rounded, 1
   %chunks = sdiv i64 %rounded.less, %grain
-  %parts = call i64 @llvm.smin.i64(i64 %limit, i64 {RANGES})
-  %share = sdiv i64 %chunks, %parts
-  %larger = srem i64 %chunks, %parts
+  %most = call i64 @llvm.smin.i64(i64 %limit, i64 {RANGES})
+  %parts = call i64 @llvm.smin.i64(i64 %chunks, i64 %most)
+  %share = sdiv i64 %tasks, %parts
+  %larger = srem i64 %tasks, %parts
   %function.at = getelementptr i8, ptr %pool, i64 {FUNCTION}
   store ptr %function, ptr %function.at
   %args.at = getelementptr i8, ptr %pool, i64 {ARGS}
   store ptr %args, ptr %args.at
-  %tasks.at = getelementptr i8, ptr %pool, i64 {TASKS}
-  store i64 %tasks, ptr %tasks.at
   %grain.at = getelementptr i8, ptr %pool, i64 {GRAIN}
   store i64 %grain, ptr %grain.at
   %parts.at = getelementptr i8, ptr %pool, i64 {PARTS}
@@ -141,7 +139,7 @@ open:
   br label %cut
 cut:
   %r = phi i64 [ 0, %open ], [ %r.more, %cut ]
-  %first = call i64 @bound(i64 %r, i64 %share, i64 %larger, i64 %grain, i64 %tasks)
+  %first = call i64 @bound(i64 %r, i64 %share, i64 %larger)
   %next.offset = shl i64 %r, 3
   %next.base = getelementptr i8, ptr %pool, i64 {NEXT}
   %next = getelementptr i8, ptr %next.base, i64 %next.offset
@@ -170,7 +168,7 @@ timed:
   %time = sub i64 %after, %before
   %none = icmp eq i64 %own, 0
   %counted = select i1 %none, i64 1, i64 %own
-  %scaled = mul i64 %time, %chunks
+  %scaled = mul i64 %time, %tasks
   %alone = sdiv i64 %scaled, %counted
   br label %close
 close:
