@@ -171,8 +171,9 @@ def test_a_mask_inside_other_memory() -> None:
     assert error(got, truth(arrays[:3], arrays[3], False, added)[0]) < 5e-3
 
 
-def test_heads_of_one_projection() -> None:
-    batch, length, heads, width = 2, 150, 4, 64
+@pytest.mark.parametrize("length", [150, 600])
+def test_heads_of_one_projection(length: int) -> None:
+    batch, heads, width = 2, 4, 64
     rng = np.random.default_rng(4)
     joined = rounded(rng.standard_normal((batch, length, 3, heads, width)), rl.bfloat16)
     ct = rounded(rng.standard_normal((batch, length, heads * width)), rl.bfloat16)
@@ -197,9 +198,10 @@ def test_heads_of_one_projection() -> None:
     assert error(gradient, stacked.reshape(flat.shape)) < 5e-3
 
 
-def test_a_single_gradient() -> None:
+@pytest.mark.parametrize("length", [96, 600])
+def test_a_single_gradient(length: int) -> None:
     rng = np.random.default_rng(5)
-    arrays = [rounded(rng.standard_normal((1, 2, 96, 64)), rl.bfloat16) for _ in range(4)]
+    arrays = [rounded(rng.standard_normal((1, 2, length, 64)), rl.bfloat16) for _ in range(4)]
     for place in range(3):
 
         @rl.jit
