@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ridgeline.loops.schedule import (
     Interleave,
     Offset,
@@ -18,49 +20,80 @@ from ridgeline.schedules.dots import Dot
 def dot_steps(dot: Dot, rows: dict[str, int], depth: int) -> list[Step]:
     """Tiles inside packed strips inside blocks of rows; `rows` and `depth` are the sizes."""
     chosen: list[Step] = []
-    in_place = dot.left.packing == "in place"
+    row, in_place = dot.instruction, dot.left.packing == "in place"
     group = dot.strips * dot.strip
     columns = _padded(dot.column, group, rows[dot.column], chosen)
-    _padded(dot.summed, dot.instruction.depth, depth, chosen)
+    _padded(dot.summed, row.depth, depth, chosen)
     count = rows[dot.row] if in_place else _padded(dot.row, dot.block, rows[dot.row], chosen)
     around = [n for n in rows if n not in (dot.row, dot.column)]
-    blocks, row = _cut(dot.row, dot.block, count, chosen)
+    blocks, line = _cut(dot.row, dot.block, count, chosen)
     # what is ragged has two bodies, so the loops around it must be outside before it is cut
-    chosen.append(Reorder((*around, *blocks, dot.column, row)))
+    chosen.append(Reorder((*around, *blocks, dot.column, line)))
     # sums that start at totals are given these by a loop over tiles, also where there is one
-    pieces, tile = _cut(row, dot.height, dot.block, chosen, always=_is_offset(dot))
+    pieces, line = _cut(line, dot.height, dot.block, chosen, always=_is_offset(dot))
     groups, column = _cut(dot.column, group, columns, chosen)
     strips, column = _cut(column, dot.strip, group, chosen)
-    vectors, lanes = _cut(column, max(dot.instruction.lanes), dot.strip, chosen)
-    steps, word = f"{dot.summed}.0", f"{dot.summed}.1"
-    tasks = [*around, *blocks, *groups] if not in_place else [*around, *blocks, *groups, *strips]
+    tiles, column = _cut(column, dot.width, dot.strip, chosen)
+    vectors, lanes = _cut(column, max(row.lanes), dot.width, chosen)
+    above, lines = [line], list[str]()
+    if row.rows > 1:
+        above, line = _cut(line, row.rows, dot.height, chosen)
+        lines = [line]
+    chosen.append(Split(dot.summed, row.depth))
+    words, word = _cut(f"{dot.summed}.1", row.word, row.depth, chosen)
+    axes = _Axes(
+        strips, pieces, tiles, f"{dot.summed}.0", above, vectors, words, lines, word, lanes
+    )
+    tasks = [*around, *blocks, *groups, *(strips if in_place and row.rows == 1 else ())]
     chosen += [
-        Split(dot.summed, dot.instruction.depth),
-        Reorder((*around, *blocks, *groups, *strips, *pieces, steps, tile, *vectors, word, lanes)),
-        *(SetKind(name, "unroll") for name in (tile, *vectors)),
+        Reorder((*around, *blocks, *groups, *axes.order())),
+        *(SetKind(name, "unroll") for name in (*above, *vectors)),
         SetKind(lanes, "vector"),
-        *_packing(dot, strips, pieces, tile, vectors, lanes),
-        Tensorize(word, dot.instruction.name),
+        *_packing(dot, axes),
+        Tensorize(axes.steps if row.rows > 1 else word, row.name),
         *(SetKind(name, "parallel") for name in tasks),
     ]
     return chosen
 
 
-def _packing(
-    dot: Dot, strips: list[str], pieces: list[str], tile: str, vectors: list[str], lanes: str
-) -> list[Step]:
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The loops of a task, from the outermost to the innermost; lists are of one loop or none."""
+
+    strips: list[str]
+    pieces: list[str]
+    tiles: list[str]
+    steps: str
+    above: list[str]
+    vectors: list[str]
+    words: list[str]
+    lines: list[str]
+    word: str
+    lanes: str
+
+    def order(self) -> tuple[str, ...]:
+        """The names of all loops."""
+        outer = (*self.strips, *self.pieces, *self.tiles, self.steps)
+        return (*outer, *self.above, *self.vectors, *self.words, *self.lines, self.word, self.lanes)
+
+
+def _packing(dot: Dot, axes: _Axes) -> list[Step]:
     """Both operands in words, in the order in which tiles read them."""
-    steps, word = f"{dot.summed}.0", f"{dot.summed}.1"
-    side = max(dot.instruction.lanes) if dot.right.packing == "turned" else 0
-    right = (steps, *vectors, lanes, word)
-    made: list[Step] = [Interleave(dot.right.buffer, (*pieces, steps)[0], right, side)]
+    side = max(dot.instruction.lanes)
+    inside = (*axes.pieces, *axes.tiles, axes.steps)
+    right = (*axes.tiles, axes.steps, *axes.vectors, *axes.words, axes.lanes, axes.word)
+    turned = side if dot.right.packing == "turned" else 0
+    made: list[Step] = [Interleave(dot.right.buffer, inside[0], right, turned)]
     if dot.left.packing != "in place":
-        along = (tile, steps) if dot.left.packing == "copied" else (steps, tile)
-        before = (*strips, *pieces, steps)[0]
-        packed = Interleave(dot.left.buffer, before, (*pieces, *along, word))
+        along = (*axes.above, axes.steps, *axes.lines, *axes.words)
+        if dot.instruction.rows == 1 and dot.left.packing != "copied":
+            along = (axes.steps, *axes.above)
+        turned = side if dot.left.packing == "turned" else 0
+        before = (*axes.strips, *inside)[0]
+        packed = Interleave(dot.left.buffer, before, (*axes.pieces, *along, axes.word), turned)
         made.append(packed)
         if _is_offset(dot):
-            made.append(Offset(packed.scratch, pieces[0]))
+            made.append(Offset(packed.scratch, axes.pieces[0]))
     return made
 
 

@@ -124,6 +124,19 @@ for m < 4:
   for n < 16 vector:
     c[m, n] = acc[n]
 """
+TILES = """
+kernel tiles(a: int8[16, 128] @0, b: int8[7, 32, 16, 4] @1, c: int32[16, 112] @2)
+for m < 16:
+  for n < 112:
+    c[m, n] = 1
+for j < 7:
+  for k < 2 reduce:
+    for w < 16 reduce:
+      for m < 16:
+        for e < 4 reduce:
+          for n < 16:
+            c[m, j * 16 + n] += int32(a[m, k * 64 + (w * 4 + e)]) * int32(b[j, k * 16 + w, n, e])
+"""
 WORDS = """
 kernel words(a: int16[4, 8] @0, b: int16[4, 16, 2] @1, c: int32[4, 16] @2)
 for m < 4:
@@ -501,6 +514,25 @@ for m < 4:
 """,
     ),
     (
+        "tensorize tiles",
+        TILES,
+        [Tensorize(axis="k", instruction="tdpbssd")],
+        """
+kernel tiles(a: int8[16, 128] @0, b: int8[7, 32, 16, 4] @1, c: int32[16, 112] @2)
+for m < 16:
+  for n < 112:
+    c[m, n] = 1
+for j < 7:
+  mma tdpbssd:
+    for k < 2 reduce:
+      for w < 16 reduce:
+        for m < 16:
+          for e < 4 reduce:
+            for n < 16:
+              c[m, j * 16 + n] += int32(a[m, k * 64 + (w * 4 + e)]) * int32(b[j, k * 16 + w, n, e])
+""",
+    ),
+    (
         "tensorize int16",
         WORDS,
         [Tensorize(axis="n", instruction="vpdpwssd")],
@@ -582,6 +614,19 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [Tensorize("k", "fma")], "0 loops run over columns"),
     (SMALL, [Reorder(("k", "m", "n")), Tensorize("m", "vdpbf16ps")], "the types are float32"),
     (BYTES, [Split("n", 2), Tensorize("n.1", "vpdpbusd")], "4 or 8 or 16 columns"),
+    (TILES, [Tensorize("j", "tdpbssd")], "8 tile registers, too few for 1 × 7"),
+    (TILES, [Split("m", 8), Tensorize("k", "tdpbssd")], "16 × 16 × 16 × 4, .* 8 × 16 × 16 × 4"),
+    (TILES, [Tensorize("k", "tdpbusd")], "the types are int8, int8, int32"),
+    (
+        TILES,
+        [CacheRead("b", "j", ("j", "n", "k", "w", "e")), Tensorize("k", "tdpbssd")],
+        "b_read does not have 'n' 4 elements apart",
+    ),
+    (
+        SMALL,
+        [Pad("k", 2), Split("k", 2), Interleave("b", "m", ("k.0", "n", "k.1"), 2)],
+        "'b' is in order along none of k.0",
+    ),
 ]
 
 

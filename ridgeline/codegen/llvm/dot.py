@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import Value
@@ -19,10 +21,12 @@ _INTRINSICS = {
 }
 
 
+@lru_cache
 def has_instruction(name: str) -> bool:
     """True when this machine has an instruction and it is emitted by name."""
-    feature = INSTRUCTIONS[name].feature
-    return name in _INTRINSICS and f"+{feature}" in target().features.split(",")
+    row = INSTRUCTIONS[name]
+    by_name = name in _INTRINSICS or row.rows > 1
+    return by_name and f"+{row.feature}" in target().features.split(",")
 
 
 def emit_dot(emitter: MemoryEmitter, statement: Mma) -> None:

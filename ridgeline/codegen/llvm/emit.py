@@ -30,9 +30,11 @@ from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.prefetch import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.target import target
+from ridgeline.codegen.llvm.tile_registers import emit_tiles, release_tiles, started_tiles
 from ridgeline.codegen.llvm.transpose import length, turned, turns
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, free_vars, logical_and, substitute
+from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -84,13 +86,15 @@ class KernelEmitter(MemoryEmitter):
         self.lane_bits: tuple[bool, ...] | None = None
         self.load_floor = 0
         self.momentary: dict[object, Value] = {}
+        self.has_tiles = False  # whether tile registers were given a form
         self.written = {(b.slot, b.name if b.slot < 0 else "") for b in _written(kernel.body)}
 
     def text(self) -> str:
         """The whole function."""
         self._parameters()
-        body = moved_as_bits(with_short_indices(unpiped(self.kernel.body)))
+        body = started_tiles(moved_as_bits(with_short_indices(unpiped(self.kernel.body))))
         self._task_loop(map_expressions(body, expand))
+        release_tiles(self)
         if self.streams:  # stores past the caches are ordered by nothing else
             self.line("fence seq_cst")
         lines = "\n".join([*self.allocas, *self.scopes[0].lines])
@@ -126,7 +130,7 @@ class KernelEmitter(MemoryEmitter):
         return len(self.scopes) - 1
 
     @contextmanager
-    def _loop(self, start: str, end: str, runs: bool) -> Iterator[Value]:
+    def counted(self, start: str, end: str, runs: bool) -> Iterator[Value]:
         """A counted loop whose body is emitted inside the `with`."""
         number = self.fresh()
         head, done = f"loop{number}", f"done{number}"
@@ -157,7 +161,8 @@ class KernelEmitter(MemoryEmitter):
         ]
         outer.block = done
 
-    def _bind(self, name: str, value: Value) -> None:
+    def bind(self, name: str, value: Value) -> None:
+        """Let a variable have a value in the innermost scope."""
         self.scopes[-1].values[Var.make(name)] = value
 
     def _parameters(self) -> None:
@@ -166,7 +171,7 @@ class KernelEmitter(MemoryEmitter):
         for number, name in enumerate(self.kernel.sizes, len(self.kernel.params)):
             address = self._argument(number)
             value = self.place(0, f"load i64, ptr {address.name}")
-            self._bind(name, Value(value, dtypes.int64))
+            self.bind(name, Value(value, dtypes.int64))
 
     def _argument(self, number: int) -> Value:
         slot = self.place(0, f"getelementptr ptr, ptr %args, i64 {number}")
@@ -181,13 +186,13 @@ class KernelEmitter(MemoryEmitter):
         if not loops:
             self.statement(body)
             return
-        with self._loop("%begin", "%end", runs=False) as task:
+        with self.counted("%begin", "%end", runs=False) as task:
             rest = task
             for loop in reversed(loops[1:]):
                 extent = self.value(loop.extent)
-                self._bind(loop.name, self._unsigned("urem", rest, extent))
+                self.bind(loop.name, self._unsigned("urem", rest, extent))
                 rest = self._unsigned("udiv", rest, extent)
-            self._bind(loops[0].name, rest)
+            self.bind(loops[0].name, rest)
             self.statement(body)
 
     def _unsigned(self, opcode: str, a: Value, b: Value) -> Value:
@@ -209,10 +214,12 @@ class KernelEmitter(MemoryEmitter):
         elif isinstance(statement, Alloc):
             self._alloc(statement)
         elif isinstance(statement, Mma):
-            if has_instruction(statement.instruction):
-                emit_dot(self, statement)
-            else:
+            if not has_instruction(statement.instruction):
                 self.statement(statement.body)
+            elif INSTRUCTIONS[statement.instruction].rows > 1:
+                emit_tiles(self, statement)
+            else:
+                emit_dot(self, statement)
         else:
             assert not isinstance(statement, Pipe), "pipes are written out before code is made"
             self.momentary = {}
@@ -240,8 +247,8 @@ class KernelEmitter(MemoryEmitter):
         else:
             extent = self.value(loop.extent)
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
-            with self._loop("0", extent.name, runs) as variable:
-                self._bind(loop.name, variable)
+            with self.counted("0", extent.name, runs) as variable:
+                self.bind(loop.name, variable)
                 self._ask(ahead_of(loop, target().l2 // 2))
                 self.statement(loop.body)
 

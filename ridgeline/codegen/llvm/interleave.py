@@ -55,25 +55,20 @@ def store_interleaved(emitter: KernelEmitter, loop: For) -> None:
     if _in_order(store, loop.name, inner.name, depth):
         made = _words(emitter, store.value, loop.name, inner.name, depth, words)
     else:
-        rows = []
-        _lanes(emitter, inner.name, words)
-        for element in range(depth):
-            emitter.momentary = {}
-            value = substitute(store.value, {Var.make(loop.name): ir.index(element)})
-            rows.append(emitter.widen(emitter.value(value), emitter.lane_count))
-        made = _interleaved(emitter, rows)
+        made = _joined(emitter, store.value, loop.name, inner.name, depth, words)
     _write(emitter, store, made, _fused(loop.name, inner.name, depth), depth * words)
 
 
 def turns_words(loop: For) -> bool:
-    """True for a loop around interleaved stores of words that lie along it in memory."""
+    """True for a loop around interleaved stores of words, or their elements, that lie along it."""
     if not (interleaves(loop.body) and isinstance(loop.extent, Const)):
         return False
     word, lane, store = _nest(loop)
     side, depth, dtype = length(loop), length(word), store.buffer.dtype
     whole = side > 1 and side & (side - 1) == 0 and length(lane) % side == 0
     word_wide = dtype.kind != "float" and dtype.itemsize * depth == _WORD_BYTES
-    return whole and word_wide and _in_order(store, word.name, loop.name, depth)
+    along = _in_order(store, word.name, loop.name, depth) or _across(store, loop.name)
+    return whole and word_wide and along
 
 
 def turn_words(emitter: KernelEmitter, loop: For) -> None:
@@ -85,7 +80,10 @@ def turn_words(emitter: KernelEmitter, loop: For) -> None:
         rows = []
         for number in range(start, start + side):
             value = substitute(store.value, {Var.make(lane.name): ir.index(number)})
-            made = _words(emitter, value, word.name, loop.name, depth, side)
+            if _across(store, loop.name):
+                made = _joined(emitter, value, word.name, loop.name, depth, side)
+            else:
+                made = _words(emitter, value, word.name, loop.name, depth, side)
             cast = emitter.instruction(f"bitcast {narrow} {made.name} to {wide}", made.dtype, made)
             rows.append(replace(cast, dtype=dtypes.int32, lanes=side))
         for number, column in enumerate(turned(emitter, rows)):
@@ -113,6 +111,12 @@ def _in_order(store: Store, word: str, lane: str, depth: int) -> bool:
     )
 
 
+def _across(store: Store, lane: str) -> bool:
+    """True where what is stored lies in memory element by element along an axis across words."""
+    loads = [e for e in ir.subexpressions(store.value) if isinstance(e, Load)]
+    return all(stride(load.buffer, load.index, lane) == 1 for load in loads)
+
+
 def _fused(word: str, lane: str, depth: int, start: int = 0) -> dict[Expr, Expr]:
     """Both loops in terms of one over all elements of all words."""
     element = Var.make(_ELEMENT)
@@ -128,6 +132,19 @@ def _words(
     emitter.momentary = {}
     made = emitter.value(substitute(value, _fused(word, lane, depth)))
     return emitter.widen(made, emitter.lane_count)
+
+
+def _joined(
+    emitter: KernelEmitter, value: Expr, word: str, lane: str, depth: int, words: int
+) -> Value:
+    """A vector of words whose elements lie apart, each in a row of its own."""
+    rows = []
+    _lanes(emitter, lane, words)
+    for element in range(depth):
+        emitter.momentary = {}
+        row = emitter.value(substitute(value, {Var.make(word): ir.index(element)}))
+        rows.append(emitter.widen(row, emitter.lane_count))
+    return _interleaved(emitter, rows)
 
 
 def _interleaved(emitter: KernelEmitter, rows: list[Value]) -> Value:

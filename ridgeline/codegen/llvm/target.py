@@ -6,9 +6,11 @@ cache under the kernel's description of the processor, so a warm start never imp
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,6 +20,7 @@ from ridgeline.codegen.llvm.store import ObjectCache
 from ridgeline.config import config
 
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
+_ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
 _VECTOR_FEATURES = ((512, "avx512f"), (256, "avx2"), (128, "sse2"), (128, "neon"))
 
 
@@ -40,6 +43,8 @@ def target() -> Target:
     cpu, features = _cpu_and_features()
     if config.isa == "avx2":
         features = without_wide(features)
+    elif "+amx-tile" in features and not _may_use_tiles():
+        features = features.replace("+amx", "-amx")
     present = set(features.split(","))
     width = next((bits for bits, name in _VECTOR_FEATURES if f"+{name}" in present), 128)
     l1, l2, l3 = _cache_sizes()
@@ -50,6 +55,14 @@ def without_wide(features: str) -> str:
     """A CPU's features less those that came with or after 512-bit vectors."""
     later = ("+avx512", "+avx10", "+amx", "+evex512")
     return ",".join(f"-{f[1:]}" if f.startswith(later) else f for f in features.split(","))
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux for tile registers, which all threads of the process may use from then on."""
+    if sys.platform != "linux":
+        return False
+    refused: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST, _TILE_DATA)
+    return not refused
 
 
 @lru_cache(maxsize=1)

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul
-from ridgeline.loops.ir import Const, Expr, For, Kernel, Stmt, Store, Var
+from ridgeline.loops.ir import Const, Expr, For, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
 from ridgeline.loops.steps.cache_read import CacheRead, in_squares
 from ridgeline.loops.steps.step import ScheduleError
+from ridgeline.loops.tiles import stride
 
 _LANES = 16  # words of a vector in which a longer axis is copied
 
@@ -20,7 +21,7 @@ class Interleave(CacheRead):
     """Pack words: elements along the last axis are summed by one instruction, and are one word.
 
     The axis before it fills lanes, and a vector of words is stored at a time. Where memory is in
-    order along the first and the last axis, `square` words a side are turned in registers.
+    order along another axis, `square` words a side are turned in registers.
     """
 
     name: ClassVar[str] = "interleave"
@@ -38,11 +39,24 @@ class Interleave(CacheRead):
         *outer, lanes, depth = self.axes
         nest = _words(copy, lanes, depth, extents)
         if self.square:
-            first, *outer = outer
-            nest = in_squares(For(first, extents[first], nest), self.square)
+            along = _in_order(self.buffer, copy.value, outer, depth, extents[depth])
+            outer.remove(along)
+            nest = in_squares(For(along, extents[along], nest), self.square)
         for axis in reversed(outer):
             nest = For(axis, extents[axis], nest)
         return nest
+
+
+def _in_order(buffer: str, read: Expr, axes: list[str], depth: str, elements: Expr) -> str:
+    """The axis along which memory is in order: word by word, or element by element across words."""
+    loads = (e for e in ir.subexpressions(read) if isinstance(e, Load))
+    load = next(load for load in loads if load.buffer.name == buffer)
+    assert isinstance(elements, Const)
+    step = int(elements.value) if stride(load.buffer, load.index, depth) == 1 else 1
+    for axis in axes:
+        if stride(load.buffer, load.index, axis) == step:
+            return axis
+    raise ScheduleError(f"{load.buffer.name!r} is in order along none of {', '.join(axes)}")
 
 
 def _words(copy: Stmt, lanes: str, depth: str, extents: dict[str, Expr]) -> Stmt:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ridgeline.loops.instructions import INSTRUCTIONS, Instruction
+from ridgeline.loops.instructions import (
+    INSTRUCTIONS,
+    TILE_REGISTERS,
+    Instruction,
+    tile_registers,
+)
 from ridgeline.loops.ir import For, Kernel, LoopKind, Mma, Stmt
 from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
@@ -54,6 +59,11 @@ def _mismatch(tile: Tile, row: Instruction) -> str:
     if types != wanted:
         given, needed = (", ".join(t.name for t in group) for group in (types, wanted))
         return f"the types are {given}, not {needed}"
+    return _tiles_mismatch(tile, row) if row.rows > 1 else _vector_mismatch(tile, row)
+
+
+def _vector_mismatch(tile: Tile, row: Instruction) -> str:
+    total = tile.reduce.buffers[0]
     if len(tile.lanes) != 1:
         return f"{len(tile.lanes)} loops run over columns, not one"
     if row.lanes and length(tile.lanes) not in row.lanes:
@@ -71,6 +81,34 @@ def _mismatch(tile: Tile, row: Instruction) -> str:
         for operand in (tile.left, tile.right):
             if stride(operand.buffer, operand.index, loop.name) != 1:
                 return f"{operand.buffer.name} does not have {loop.name!r} next to each other"
+    return ""
+
+
+def _tiles_mismatch(tile: Tile, row: Instruction) -> str:
+    """Why a nest of steps around tiles, each of rows, columns, words and elements, is none."""
+    total, index = tile.reduce.buffers[0], tile.reduce.index
+    sizes = [length(part[-1:]) for part in (tile.rows, tile.lanes, tile.depth[:-1], tile.depth)]
+    wanted = [row.rows, *row.lanes, row.depth // row.word, row.word]
+    if not (tile.rows and tile.lanes and tile.depth[:-1]) or sizes != wanted:
+        given, needed = (" × ".join(map(str, group)) for group in (sizes, wanted))
+        return f"its rows, columns, words and elements are {needed}, those of the loops {given}"
+    across, above = length(tile.lanes[:-1]), length(tile.rows[:-1])
+    if across is None or above is None or tile_registers(above, across) > TILE_REGISTERS:
+        return f"there are {TILE_REGISTERS} tile registers, too few for {above} × {across} tiles"
+    line, lane, words, element = (
+        part[-1].name for part in (tile.rows, tile.lanes, tile.depth[:-1], tile.depth)
+    )
+    places = (
+        (total, index, {lane: 1}, line),
+        (tile.left.buffer, tile.left.index, {words: row.word, element: 1}, line),
+        (tile.right.buffer, tile.right.index, {lane: row.word, element: 1}, words),
+    )
+    for buffer, place, steps, moved in places:
+        for name, step in steps.items():
+            if stride(buffer, place, name) != step:
+                return f"{buffer.name} does not have {name!r} {step} elements apart"
+        if stride(buffer, place, moved) is None:
+            return f"the rows of {buffer.name} are not equally far apart"
     return ""
 
 

@@ -1,0 +1,161 @@
+"""Tile registers of x86 CPUs (AMX): whole sums of products of tiles.
+
+Registers are named by number, and hold 16 rows of 64 bytes each. Sums are read from their buffer,
+stay in registers over all steps, and go back. Registers get their form when a kernel begins, and
+are given up when it ends, so that the system need not save them.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import substitute
+from ridgeline.loops.instructions import INSTRUCTIONS, TILE_REGISTERS
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Mma, Seq, Stmt, Store, Var
+from ridgeline.loops.rewrite import map_children, sequence
+from ridgeline.loops.tiles import Tile, length, stride, tile_of
+
+if TYPE_CHECKING:
+    from ridgeline.codegen.llvm.emit import KernelEmitter
+
+Place = dict[Expr, Expr]
+_FORM = "@tile_form"
+_ROWS, _ROW_BYTES = 16, 64
+
+
+def started_tiles(body: Stmt) -> Stmt:
+    """Tiles that hold the zeros from which their sums start: registers need not read these."""
+    if not any(isinstance(s, Mma) for s in ir.statements(body)):
+        return body
+    inner = map_children(body, started_tiles)
+    if not isinstance(inner, Seq):
+        return inner
+    parts: list[Stmt] = []
+    for part in inner.body:
+        if parts and isinstance(part, Mma) and _are_zeros(parts[-1], part):
+            part = replace(part, body=sequence(parts.pop(), part.body))
+        parts.append(part)
+    return sequence(*parts)
+
+
+def _are_zeros(statement: Stmt, tiles: Mma) -> bool:
+    """True for a nest that sets every sum of some tiles to zero."""
+    tile = tile_of(tiles.body)
+    if INSTRUCTIONS[tiles.instruction].rows <= 1 or not isinstance(tile, Tile):
+        return False
+    names: set[str] = set()
+    while isinstance(statement, For):
+        names.add(statement.name)
+        statement = statement.body
+    sums = tile.reduce
+    return (
+        isinstance(statement, Store)
+        and (statement.buffer, statement.index) == (sums.buffers[0], sums.index)
+        and statement.value == ir.const(0, statement.buffer.dtype)
+        and names == {loop.name for loop in (*tile.rows, *tile.lanes)}
+    )
+
+
+def emit_tiles(emitter: KernelEmitter, statement: Mma) -> None:
+    """Sums of products of tiles, from first to last step."""
+    parts = statement.body.body if isinstance(statement.body, Seq) else (statement.body,)
+    tile = tile_of(parts[-1])
+    assert isinstance(tile, Tile), tile
+    row = INSTRUCTIONS[statement.instruction]
+    _shape_tiles(emitter)
+    inner = (*tile.rows[-1:], *tile.lanes[-1:], *tile.depth[-2:])
+    first: Place = {Var.make(loop.name): ir.index(0) for loop in inner}
+    above = [first | place for place in _places(tile.rows[:-1])]
+    across = [first | place for place in _places(tile.lanes[:-1])]
+    (sums,), place = tile.reduce.buffers, tile.reduce.index
+    line, words = tile.rows[-1].name, tile.depth[-2].name
+    held = {(i, j): i * len(across) + j for i in range(len(above)) for j in range(len(across))}
+    lefts = [len(held) + i for i in range(len(above))]
+    rights = range(lefts[-1] + 1, TILE_REGISTERS)
+    for (i, j), register in held.items():
+        if len(parts) > 1:
+            _call(emitter, "tilezero", f"i8 {register}", "i8 immarg")
+        else:
+            _move(emitter, "tileloadd64", register, sums, place, above[i] | across[j], line)
+    with ExitStack() as loops:
+        for loop in tile.depth[:-2]:
+            _enter(emitter, loop, loops)
+        for j in range(len(across)):
+            right = rights[j % len(rights)]
+            _read(emitter, right, tile.right, across[j], words)
+            for i, left in enumerate(lefts):
+                if j == 0:
+                    _read(emitter, left, tile.left, above[i], line)
+                registers = ", ".join(f"i8 {n}" for n in (held[i, j], left, right))
+                _call(emitter, row.name, registers, "i8 immarg, i8 immarg, i8 immarg")
+    for (i, j), register in held.items():
+        _move(emitter, "tilestored64", register, sums, place, above[i] | across[j], line)
+
+
+def release_tiles(emitter: KernelEmitter) -> None:
+    """Give tile registers up at the end of a kernel that used them."""
+    if emitter.has_tiles:
+        _call(emitter, "tilerelease", "", "")
+
+
+def _shape_tiles(emitter: KernelEmitter) -> None:
+    """At the start of a kernel, give all registers their full size."""
+    if emitter.has_tiles:
+        return
+    emitter.has_tiles = True
+    form = bytearray(64)
+    form[0] = 1  # the only palette there is
+    form[16 : 16 + 2 * TILE_REGISTERS : 2] = [_ROW_BYTES] * TILE_REGISTERS
+    form[48 : 48 + TILE_REGISTERS] = [_ROWS] * TILE_REGISTERS
+    text = ", ".join(f"i8 {byte}" for byte in form)
+    emitter.declarations |= {
+        f"{_FORM} = private constant [64 x i8] [{text}], align 64",
+        "declare void @llvm.x86.ldtilecfg(ptr)",
+    }
+    emitter.scopes[0].lines.append(f"  call void @llvm.x86.ldtilecfg(ptr {_FORM})")
+
+
+def _places(loops: tuple[For, ...]) -> list[Place]:
+    """All iterations of loops that are written out."""
+    extents = [range(length((loop,)) or 0) for loop in loops]
+    return [
+        {Var.make(loop.name): ir.index(i) for loop, i in zip(loops, numbers)}
+        for numbers in product(*extents)
+    ]
+
+
+def _enter(emitter: KernelEmitter, loop: For, loops: ExitStack) -> None:
+    end = emitter.value(loop.extent)
+    runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
+    variable = loops.enter_context(emitter.counted("0", end.name, runs))
+    emitter.bind(loop.name, variable)
+
+
+def _read(emitter: KernelEmitter, register: int, load: Load, place: Place, along: str) -> None:
+    _move(emitter, "tileloadd64", register, load.buffer, load.index, place, along)
+
+
+def _move(
+    emitter: KernelEmitter,
+    name: str,
+    register: int,
+    buffer: Buffer,
+    index: tuple[Expr, ...],
+    place: Place,
+    along: str,
+) -> None:
+    """Read or write a register; its rows lie along a loop."""
+    step = stride(replace(buffer, shape=emitter.laid_out(buffer)), index, along)
+    assert step is not None
+    start = emitter.element(buffer, tuple(substitute(i, place) for i in index))
+    operands = f"i8 {register}, ptr {start.name}, i64 {step * buffer.dtype.itemsize}"
+    _call(emitter, name, operands, "i8 immarg, ptr, i64")
+
+
+def _call(emitter: KernelEmitter, name: str, operands: str, types: str) -> None:
+    emitter.declarations.add(f"declare void @llvm.x86.{name}({types})")
+    emitter.line(f"call void @llvm.x86.{name}({operands})")
