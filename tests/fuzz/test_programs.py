@@ -83,6 +83,23 @@ def test_no_fault_where_a_result_jumps_within_roundings() -> None:
             assert judge(turned, ("jit",)) is not None
 
 
+def test_torch_may_refuse_to_go_through_what_was_overwritten() -> None:
+    statements = (
+        Statement("a0.clone().requires_grad_()", "v1"),
+        Statement("v1 * a0", "v2"),
+        Statement("a0.add_(1)"),
+        Statement("v2.sum().backward()"),
+        Statement("v1.grad.clone()", "v3"),
+    )
+    program = Program("exact", 2, (Input("a0", (5,), "float32"),), statements, ("v3",))
+    assert program.portable
+    with config.override(cache_max_bytes=0):
+        assert judge(program) is None
+        refused = replace(program, statements=(Statement("a0.expand_dims(0)", "v3"),))
+        finding = judge(refused)  # torch has no such method
+    assert finding is not None and finding.way == "torch"
+
+
 def test_a_stretched_axis_is_compiled_once_and_judged_at_two_lengths() -> None:
     given = Input("a0", (5, 4), "float32", stretched=0)
     statements = (Statement("rl.cumsum(a0, 0) - a0.flip(0)", "v1"),)

@@ -29,6 +29,7 @@ from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
 from ridgeline.codegen.llvm.prefetch import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.scalar_ops import Value
+from ridgeline.codegen.llvm.stored import stored_and_read
 from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.tile_registers import emit_tiles, release_tiles, started_tiles
 from ridgeline.codegen.llvm.transpose import length, turned, turns
@@ -87,13 +88,16 @@ class KernelEmitter(MemoryEmitter):
         self.load_floor = 0
         self.momentary: dict[object, Value] = {}
         self.has_tiles = False  # whether tile registers were given a form
+        self.stored: frozenset[Expr] = frozenset()  # narrow values that are read as stored
         self.written = {(b.slot, b.name if b.slot < 0 else "") for b in _written(kernel.body)}
 
     def text(self) -> str:
         """The whole function."""
         self._parameters()
         body = started_tiles(moved_as_bits(with_short_indices(unpiped(self.kernel.body))))
-        self._task_loop(map_expressions(body, expand))
+        body = map_expressions(body, expand)
+        self.stored = stored_and_read(body)
+        self._task_loop(body)
         release_tiles(self)
         if self.streams:  # stores past the caches are ordered by nothing else
             self.line("fence seq_cst")
@@ -237,7 +241,7 @@ class KernelEmitter(MemoryEmitter):
         elif loop.kind == "unroll":
             assert isinstance(loop.extent, Const), "unrolled loops have a known length"
             for i in range(int(loop.extent.value)):
-                self.statement(replace_variables(loop.body, {loop.name: ir.index(i)}))
+                self._iteration(loop, i)
         elif loop.kind == "vector":
             self._vector_loop(loop)
         elif loop.kind == "transpose" and turns(loop):
@@ -251,6 +255,12 @@ class KernelEmitter(MemoryEmitter):
                 self.bind(loop.name, variable)
                 self._ask(ahead_of(loop, target().l2 // 2))
                 self.statement(loop.body)
+
+    def _iteration(self, loop: For, number: int) -> None:
+        """One turn of a loop by itself."""
+        here = {Var.make(loop.name): ir.index(number)}
+        self.stored |= {substitute(e, here) for e in self.stored if loop.name in free_vars(e)}
+        self.statement(replace_variables(loop.body, {loop.name: ir.index(number)}))
 
     def _ask(self, wanted: Iterable[Ahead]) -> None:
         for ahead in wanted:
@@ -267,7 +277,7 @@ class KernelEmitter(MemoryEmitter):
         length = int(loop.extent.value)
         if length <= 1:
             if length:
-                self.statement(replace_variables(loop.body, {loop.name: ir.index(0)}))
+                self._iteration(loop, 0)
             return
         self.lane_count, self.lane_length = self.lanes_for(length), length
         self.lanes_var, self.lane_mask = loop.name, None
@@ -494,7 +504,8 @@ class KernelEmitter(MemoryEmitter):
         called = library_call(expr)
         if called is not None:
             return emit_far(self, called.name, *operands)
-        return self.apply(expr.name, expr.dtype, *operands)
+        made = self.apply(expr.name, expr.dtype, *operands)
+        return self.rounded(made, expr.dtype) if expr in self.stored else made
 
     def _load(self, load: Load, guard: Expr | None) -> Value:
         buffer = load.buffer
