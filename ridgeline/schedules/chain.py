@@ -53,8 +53,7 @@ class _Plan:
         """Cut all axes, nest them by stage, and set how each runs."""
         chain = self.chain
         tasks = [a.name for a in self.lowered.rows[:-1]]
-        block, row = self._cut("m", self._block(), "branch")
-        within, tile = self._cut(row, _TILE, length=min(self._block(), self.lengths["m"]))
+        block, within, tile = self._cut_rows()
         scores = [self._cut_columns(stage.columns) for stage in chain.scores]
         # only scores may be masked, and only then are there pieces to skip
         heaps: list[tuple[list[str], str]] = [
@@ -97,17 +96,27 @@ class _Plan:
         room = self.machine.l2_bytes // 2
         return next((rows for rows in _BLOCKS if rows * size <= room), _BLOCKS[-1])
 
-    def _cut(
-        self, name: str, factor: int, tail: str = "peel", length: int = 0
-    ) -> tuple[list[str], str]:
-        """Cut an axis that is longer than a piece; its outer name, if any, and its inner one."""
-        if (length or self.lengths[name]) <= factor:
-            return [], name
-        self.chosen.append(Split(name, factor, tail))  # type: ignore[arg-type]
-        return [f"{name}.0"], f"{name}.1"
+    def _cut_rows(self) -> tuple[list[str], list[str], str]:
+        """Blocks of rows and tiles in them, with one body for all: it is long.
+
+        The last tile runs the last row again where rows are missing, and the last block tests
+        which tiles it has.
+        """
+        length, tiles = self.lengths["m"], self._block() // _TILE
+        if length <= _TILE:
+            return [], [], "m"
+        self.chosen.append(Split("m", _TILE, "repeat"))
+        if length <= tiles * _TILE:
+            return [], ["m.0"], "m.1"
+        self.chosen.append(Split("m.0", tiles, "guard"))
+        return ["m.0.0"], ["m.0.1"], "m.1"
 
     def _cut_columns(self, name: str) -> tuple[list[str], str]:
-        return self._cut(name, self.width)
+        """Cut an axis that is longer than a piece; its outer name, if any, and its inner one."""
+        if self.lengths[name] <= self.width:
+            return [], name
+        self.chosen.append(Split(name, self.width))
+        return [f"{name}.0"], f"{name}.1"
 
     def _fold_in_lanes(self, names: list[str]) -> None:
         """Folds over columns keep one accumulator a lane; stores along them need none."""

@@ -48,7 +48,7 @@ def _steps(draw: st.DrawFn, kernel: Kernel) -> Step:
     memory = st.sampled_from(buffers)
     axes = st.lists(names, min_size=1, max_size=3, unique=True).map(tuple)
     kinds = st.sampled_from(["unroll", "vector", "parallel"])
-    tails = st.sampled_from(["peel", "branch"])
+    tails = st.sampled_from(["peel", "branch", "guard", "repeat"])
     pairs = [
         (a.name, a.body.name) for a in loops if isinstance(a.body, For) and a.name != a.body.name
     ]

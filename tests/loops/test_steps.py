@@ -51,6 +51,11 @@ for i < 4:
   for j < 6:
     y[i, j] = x[i, j] * 2.0
 """
+GROWING = """
+kernel growing(x: float32[4] @0, y: float32[4] @0)
+for i < 4:
+  y[i] = x[i] + 1.0
+"""
 BYTES = """
 kernel bytes(a: uint8[2, 8] @0, b: int8[2, 8, 4] @1, c: int32[2, 8] @2)
 for m < 2:
@@ -175,6 +180,22 @@ for m.0 < 2:
           for k < 3 reduce:
             acc[] += a[m.0 * 2 + m.1, k] * b[k, n.1 + 4]
           c[m.0 * 2 + m.1, n.1 + 4] = acc[]
+""",
+    ),
+    (
+        "the last place runs again",
+        SMALL,
+        [Split(axis="m", factor=3, tail="repeat"), SetKind(axis="m.0", kind="parallel")],
+        """
+kernel mm(a: float32[4, 3] @0, b: float32[3, 6] @1, c: float32[4, 6] @2)
+for m.0 < 2 parallel:
+  for m.1 < 3:
+    for n < 6:
+      alloc acc: float32[] reg
+      acc[] = 0.0
+      for k < 3 reduce:
+        acc[] += a[min(m.0 * 3 + m.1, 3), k] * b[k, n]
+      c[min(m.0 * 3 + m.1, 3), n] = acc[]
 """,
     ),
     (
@@ -588,6 +609,11 @@ def test_a_step_makes_these_loops_of_the_same_meaning(
 REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [Split("q", 2)], "no loop 'q'"),
     (SMALL, [Split("m", 0)], "pieces of 0"),
+    (SMALL, [Split("k", 2, "repeat")], "again changes the result"),
+    (GROWING, [Split("i", 3, "repeat")], "again changes the result"),
+    (BYTES, [Reorder(("k.0", "n")), Split("n", 3, "repeat")], "again changes the result"),
+    (FLAT, [Split("j", 4, "repeat"), SetKind("j.1", "vector")], "runs again"),
+    (FLAT, [SetKind("j", "vector"), Split("j", 4, "repeat")], "to one place at once"),
     (SMALL, [Fuse("m", "k")], "not directly inside"),
     (SMALL, [Fuse("m", "n")], "not walked in order"),
     (SMALL, [Tile(("m", "n"), (2,))], "2 axes but 1 tile sizes"),

@@ -16,6 +16,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Buffer, For, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.repeats import check_apart
 from ridgeline.loops.steps.step import ScheduleError, Step, known_extent, loops_named
 
 
@@ -37,6 +38,7 @@ class Bind(Step):
         for loop in loops_named(kernel, self.axis):
             if loop.axis == "carried":
                 _check_only_joins(loop)
+            check_apart(loop)
             if self.kind == "thread":
                 _check_power_of_two(loop)
         body = self._bound(kernel.body)

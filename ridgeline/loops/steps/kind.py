@@ -8,6 +8,7 @@ from typing import ClassVar
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, For, Kernel, LoopKind, Stmt
 from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.repeats import check_apart
 from ridgeline.loops.steps.scratch import outside_scratch
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
@@ -40,6 +41,8 @@ class SetKind(Step):
                 f"{self.kind} would make {known_extent(loop)} copies of the body of {loop.name!r}",
                 help="split the axis, and take the inner loop",
             )
+        if self.kind in ("vector", "parallel"):
+            check_apart(loop)
         if self.kind == "parallel" and loop.axis != "spatial":
             raise ScheduleError(f"iterations of loop {loop.name!r} depend on one another")
         if self.kind == "vector":

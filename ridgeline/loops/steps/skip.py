@@ -110,6 +110,10 @@ def _guarded(guard: Expr, hidden: _Hidden, loop: For) -> Stmt:
 
 def _possible(body: Stmt, mask: Op, kept: frozenset[str]) -> Expr:
     """A condition on the piece and on loops around the scratch, without which the mask is false."""
+    for side, joined in zip(mask.args, ("or", "and")):
+        if isinstance(side, Op) and side.name == "min":  # the last row of a block, repeated
+            cases = [substitute(mask, {side: case}) for case in side.args]
+            return op(joined, *(_possible(body, c, kept) for c in cases if isinstance(c, Op)))
     ranges = loop_ranges(body)
     left, right = (affine(side) for side in mask.args)
     if left is None or right is None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, floordiv, lt, mul, op
+from ridgeline.loops.build import add, floordiv, lt, minimum, mul, op
 from ridgeline.loops.ir import Expr, For, If, Kernel, Stmt, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
+from ridgeline.loops.steps.repeats import check_repeatable
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
 
@@ -17,12 +18,13 @@ class Split(Step):
     """Cut an axis into `axis.0` (pieces) and `axis.1` (within a piece of `factor`).
 
     Where the factor does not divide, `peel` runs the rest after the pieces, `branch` makes it a
-    last, shorter piece, chosen by a test outside the inner loops, and `guard` tests every place.
+    last, shorter piece, chosen by a test outside the inner loops, `guard` tests every place, and
+    `repeat` fills the last piece up by running the last place again, which writes what it wrote.
     """
 
     axis: str
     factor: int
-    tail: Literal["peel", "branch", "guard"] = "peel"
+    tail: Literal["peel", "branch", "guard", "repeat"] = "peel"
     name: ClassVar[str] = "split"
 
     def apply(self, kernel: Kernel) -> Kernel:
@@ -55,6 +57,12 @@ class Split(Step):
         if self.tail == "peel":
             pieces = For(outer, ir.index(whole), piece(base, factor), loop.axis, loop.kind)
             return sequence(pieces, piece(ir.index(whole * factor), rest))
+        if self.tail == "repeat":
+            check_repeatable(loop)
+            place = minimum(add(base, Var.make(inner)), ir.index(length - 1))
+            body = replace_variables(loop.body, {loop.name: place})
+            within = For(inner, ir.index(factor), body, loop.axis, loop.kind)
+            return For(outer, ir.index(whole + 1), within, loop.axis, loop.kind)
         full = lt(Var.make(outer), ir.index(whole))
         body = sequence(
             If(full, piece(base, factor)),
