@@ -102,6 +102,10 @@ def _signed(x: Array) -> Array:
     return np.asarray(np.copysign(x.dtype.type(1), x))
 
 
+def _inverse_power(a: Array, s: Array) -> Array:
+    return np.asarray(np.power(a, -s))
+
+
 def _select(condition: Array, yes: Array, no: Array) -> Array:
     return np.where(condition, yes, no)
 
@@ -202,11 +206,14 @@ _ROWS = (
     _row("k0e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k0e)),
     _row("k1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k1e)),
     _row("airy_ai", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.airy_ai)),
+    _row("zeta", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.zeta)),
     _row("spherical_bessel_j0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.spherical_j0)),
     # the C library, one element at a time: where an expansion would not pay
     _row("libm_sin", 1, "same", "sfu", _REAL_FLOATS, np.sin),
     _row("libm_cos", 1, "same", "sfu", _REAL_FLOATS, np.cos),
     _row("libm_pow", 2, "same", "sfu", _REAL_FLOATS, np.power),
+    # of positive numbers, from which the zeta function is added up
+    _row("inverse_power", 2, "same", "sfu", _REAL_FLOATS, _inverse_power),
     # like select, but the second operand is evaluated only where the condition holds
     _row("guarded", 3, "last", "cmp", _ALL, _select),
 )
@@ -220,6 +227,7 @@ OPERATIONS = {**dict.fromkeys(COSTLY, 8), "philox": 60}
 SPECIAL = (
     "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "lgamma", "digamma", "i0", "i1", "i0e", "i1e",
     "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai", "spherical_bessel_j0",
+    "zeta",
 )  # fmt: skip
 
 

@@ -369,8 +369,8 @@ _DERIVATIVES: dict[str, Derivative] = {
 ROWS: dict[str, Op] = {
     name: _table_row(row, _DERIVATIVES.get(name))
     for name, row in scalars.TABLE.items()
-    # a form of select that only lowering makes, and what has its derivatives elsewhere
-    if name != "guarded" and name not in scalars.SPECIAL
+    # what only lowering makes, and what has its derivatives elsewhere
+    if name not in ("guarded", "inverse_power") and name not in scalars.SPECIAL
 }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ridgeline.ops.elementwise import (
     Derivative,
     add,
     apply,
+    cast,
     conjugated,
     div,
     full_like,
@@ -38,13 +38,7 @@ from ridgeline.values import gamma
 
 _REAL = ("float",)
 _ROOT_PI = math.sqrt(math.pi)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderAttrs(Attrs):
-    """Which of a family of functions."""
-
-    order: int
+_LARGEST_FACTORIAL = 170  # whose value is finite in float64
 
 
 def special(name: str, *inputs: Node) -> Node:
@@ -53,8 +47,13 @@ def special(name: str, *inputs: Node) -> Node:
 
 
 def polygamma(order: int, x: Node) -> Node:
-    """The derivative of digamma of some order."""
-    return node(POLYGAMMA, (x,), OrderAttrs(order))
+    """The derivative of digamma of some order, in float64: its factor may be beyond float32."""
+    if order == 0:
+        return special("digamma", x)
+    wide = cast(x, dtypes.float64)
+    factor = math.factorial(order) if order <= _LARGEST_FACTORIAL else math.inf
+    value = special("zeta", full_like(wide, order + 1), wide)
+    return cast(scale(value, factor if order % 2 else -factor), x.dtype)
 
 
 def _infer(kinds: Sequence[str], name: str, types: Sequence[TensorType]) -> tuple[TensorType, ...]:
@@ -93,9 +92,9 @@ def _row(
     )
 
 
-def _scalar(name: str, derivative: Derivative | None = None) -> Op:
+def _scalar(name: str, derivative: Derivative | None = None, fixed: tuple[int, ...] = ()) -> Op:
     """A function that kernels have: its value is that of its scalar row."""
-    return _row(name, scalars.TABLE[name].numpy, derivative)
+    return _row(name, scalars.TABLE[name].numpy, derivative, fixed)
 
 
 def _of(slope: Callable[[Node], Node]) -> Derivative:
@@ -168,7 +167,7 @@ _ROWS = (
     _scalar("log_ndtr", _of(_log_ndtr_slope)),
     _scalar("lgamma", _of(lambda x: special("digamma", x))),
     _scalar("digamma", _of(lambda x: polygamma(1, x))),
-    _row("zeta", gamma.zeta, _zeta_rule, fixed=(0,)),
+    _scalar("zeta", _zeta_rule, fixed=(0,)),
     _row("gammainc", gamma.gammainc, _gammainc_rule(1.0), fixed=(0,)),
     _row("gammaincc", gamma.gammaincc, _gammainc_rule(-1.0), fixed=(0,)),
     _scalar("i0", _of(lambda x: special("i1", x))),
@@ -198,27 +197,6 @@ _ROWS = (
 ROWS: dict[str, Op] = {row.name: row for row in _ROWS}
 
 
-def _polygamma_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    with np.errstate(all="ignore"):
-        result = gamma.polygamma(current.attrs.order, _wide(inputs[0]))
-        return (result.astype(current.dtype.numpy),)
-
-
-def _polygamma_rule(current: Node, i: int, t: Node) -> Node:
-    return mul(t, polygamma(current.attrs.order + 1, current.inputs[0]))
-
-
-POLYGAMMA = Op(
-    "polygamma",
-    "opaque",
-    lambda types, attrs: _infer(_REAL, "polygamma", types),
-    _polygamma_value,
-    vjp_from(_polygamma_rule),
-    jvp_from(_polygamma_rule),
-    leading,
-)
-
-
 def next_after(x: Node, towards: Node) -> Node:
     """The neighbour of x in the direction of another number."""
     return node(NEXT_AFTER, (x, towards))
@@ -245,7 +223,6 @@ def _split_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def _power_of(current: Node) -> Node:
     from ridgeline.graph.node import proj
-    from ridgeline.ops.elementwise import cast
 
     exponent = cast(proj(current, 1), current.dtype)
     return apply("exp", scale(neg(exponent), math.log(2)))

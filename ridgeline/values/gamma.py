@@ -1,4 +1,4 @@
-"""The gamma family in float64: lgamma, digamma, polygamma, Hurwitz zeta, incomplete gamma."""
+"""The gamma family in float64: lgamma, digamma, Hurwitz zeta, incomplete gamma."""
 
 from __future__ import annotations
 
@@ -61,48 +61,37 @@ def digamma(x: Array) -> Array:
 def zeta(x: Array, q: Array) -> Array:
     """The Hurwitz zeta function: the sum of (k + q) ** -x over k >= 0."""
     x, q = np.broadcast_arrays(x, q)
-    whole = q == np.floor(q)
-    defined = (x > 1) & ((q > 0) | (~whole & (x == np.floor(x))))
-    s, a = np.where(defined, x, 2.0), np.where(defined, q, 1.0)
-    total = np.zeros_like(s)
-    # add up terms until the asymptotic part is exact, which takes longer for steep powers; terms
-    # a hundred steps on no longer count for those
-    limit = np.where(a < 0, _SHIFT, a) + np.minimum(s, 100.0)
-    limit = np.maximum(limit, _SHIFT)
-    steps = int(min(np.max(limit - a, initial=0.0), 10_000.0)) + 1
-    for _ in range(steps):
-        low = a < limit
-        total += np.where(low, np.power(np.where(low, a, 1.0), -s), 0)
-        a = np.where(low, a + 1, a)
-    power = np.power(a, -s)
-    total += a * power / (s - 1) + 0.5 * power
-    factor, scale = s, power / a
-    for k, bernoulli in enumerate(_BERNOULLI, 1):
-        term = bernoulli / math.factorial(2 * k) * factor * scale
-        total += term
-        factor = factor * (s + 2 * k - 1) * (s + 2 * k)
-        scale = scale / (a * a)
+    lower, below = np.floor(q), q < 0
+    defined = (x > 1) & (lower != q) & (x == np.floor(x)) & np.isfinite(x) & below
+    defined |= (x > 1) & (q > 0)
+    s, a = np.where(defined, x, 2.0), np.where(defined & np.isfinite(q), q, 1.0)
+    down = np.floor(a)
+    total = _zeta_above(s, np.where(a < 0, a - down, a))
+    # of the terms below 0, those beyond q are none of the sum
+    beneath = _zeta_above(s, np.where(a < 0, down + 1 - a, 1.0))
+    beneath = beneath - _zeta_above(s, np.where(a < 0, 1 - a, 1.0))
+    total = np.where(a < 0, total + np.where(s % 2 == 1, -beneath, beneath), total)
+    total = np.where(x == np.inf, np.where(q > 1, 0.0, np.where(q == 1, 1.0, np.inf)), total)
+    total = np.where(q == np.inf, 0.0, total)
     total = np.where(defined, total, np.nan)
-    total = np.where((x > 1) & (q <= 0) & whole, np.inf, total)
+    total = np.where((x > 1) & (q <= 0) & (lower == q), np.inf, total)
     return np.where(x == 1, np.inf, total)
 
 
-def polygamma(n: int, x: Array) -> Array:
-    """The n-th derivative of digamma."""
-    if n == 0:
-        return digamma(x)
-    if n == 1:
-        return _trigamma(x)
-    sign = 1.0 if n % 2 else -1.0
-    return sign * math.exp(_one_lgamma(n + 1.0)) * zeta(np.full_like(x, n + 1.0), x)
-
-
-def _trigamma(x: Array) -> Array:
-    """The derivative of digamma, reflected below 1/2."""
-    low = x < 0.5
-    value = zeta(np.full_like(x, 2.0), np.where(low, 1 - x, x))
-    sine = np.sin(np.pi * (x - np.floor(x)))
-    return np.where(low, (np.pi / sine) ** 2 - value, value)
+def _zeta_above(s: Array, q: Array) -> Array:
+    """For s > 1 and q > 0: some terms, and Euler and Maclaurin's series for the rest."""
+    terms = 20
+    a = q + terms
+    held = np.minimum(s, 400.0)  # of steeper powers the rest is 0
+    corrections = np.zeros_like(s)
+    for k in range(len(_BERNOULLI), 0, -1):
+        weight = _BERNOULLI[k - 1] / math.factorial(2 * k)
+        last = (held + 2 * k - 1) * (held + 2 * k) / (a * a)
+        corrections = weight + corrections * last
+    total = np.power(a, 1 - s) * (1 / (s - 1) + (0.5 + held / a * corrections) / a)
+    for k in reversed(range(terms)):
+        total = total + np.power(q + k, -s)
+    return np.asarray(total)
 
 
 def gammainc(a: Array, x: Array) -> Array:

@@ -276,7 +276,6 @@ EXAMPLES: dict[str, list[Example]] = {
             (_draw(2, 3), _draw(2, 3)),
         )
     ],
-    "polygamma": [Example(lambda a: special.polygamma(1, a), (_draw(2, 3),))],
     "frexp": [
         Example(lambda a, k=k: proj(special.split_exponent(a), k), (_draw(2, 3),)) for k in (0, 1)
     ],

@@ -28,6 +28,7 @@ template <class T> DEVICE T rl_shr(T a, T b) {
   if ((T)-1 < (T)0) return (T)(a >> (int)(b < 0 ? 0 : b > last ? last : b));
   return b > last ? (T)0 : (T)(a >> (int)b);
 }
+__device__ __noinline__ double rl_inverse_power(double a, double s) { return pow(a, -s); }
 DEVICE float rl_max(float a, float b) {
 #if __CUDA_ARCH__ >= 800
   float y;

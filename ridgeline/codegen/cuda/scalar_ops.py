@@ -38,7 +38,7 @@ _DOUBLE = {
     "tanh": "tanh", "erf": "erf", "abs": "fabs", "libm_sin": "sin", "libm_cos": "cos",
     "libm_pow": "pow", "pow": "pow", "fma": "fma", "max": "rl_max", "min": "rl_min",
     "sign": "rl_sign", "mod": "rl_float_mod", "floordiv": "rl_float_floordiv",
-    "reciprocal": "__drcp_rn", "div": "__ddiv_rn",
+    "reciprocal": "__drcp_rn", "div": "__ddiv_rn", "inverse_power": "rl_inverse_power",
 }  # fmt: skip
 _NEAR = {"exp": "rl_exp_near", "tanh": "rl_tanh_near"}  # enough for results of 16 bits
 _INTEGER = {"floordiv": "rl_int_floordiv", "mod": "rl_int_mod", "shl": "rl_shl", "shr": "rl_shr"}

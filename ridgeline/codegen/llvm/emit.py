@@ -27,6 +27,7 @@ from ridgeline.codegen.llvm.interleave import (
 )
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter, bit_vector
+from ridgeline.codegen.llvm.outlined import emit_outlined
 from ridgeline.codegen.llvm.prefetch import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.stored import stored_and_read
@@ -55,7 +56,7 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )  # fmt: skip
-from ridgeline.loops.math import expand
+from ridgeline.loops.math import OUTLINED, expand
 from ridgeline.loops.monoids import MONOIDS, Monoid
 from ridgeline.loops.pipes import unpiped
 from ridgeline.loops.rewrite import map_expressions, replace_variables
@@ -504,6 +505,8 @@ class KernelEmitter(MemoryEmitter):
         called = library_call(expr)
         if called is not None:
             return emit_far(self, called.name, *operands)
+        if expr.name in OUTLINED:
+            return emit_outlined(self, expr.name, *operands)
         made = self.apply(expr.name, expr.dtype, *operands)
         return self.rounded(made, expr.dtype) if expr in self.stored else made
 

@@ -41,6 +41,7 @@ from ridgeline.loops.math.philox import philox
 from ridgeline.loops.math.power import integer_power, pow_
 from ridgeline.loops.math.trigonometric import cos, sin
 from ridgeline.loops.math.waves import airy_ai, j0, j1, spherical_j0, y0, y1
+from ridgeline.loops.math.zeta import inverse_power, zeta
 
 EXPANSIONS: dict[str, Callable[..., Expr]] = {
     "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "erf": erf,
@@ -53,10 +54,12 @@ DOUBLE: dict[str, Callable[..., Expr]] = {
     "erfinv": erfinv, "ndtri": ndtri, "log_ndtr": log_ndtr, "lgamma": lgamma, "digamma": digamma,
     "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e, "k0": k0, "k1": k1, "k0e": k0e, "k1e": k1e,
     "j0": j0, "j1": j1, "y0": y0, "y1": y1, "airy_ai": airy_ai,
-    "spherical_bessel_j0": spherical_j0,
+    "spherical_bessel_j0": spherical_j0, "zeta": zeta,
 }  # fmt: skip
 EXPANSIONS |= DOUBLE
 _NAMES = frozenset((*EXPANSIONS, "philox"))
+# made by expansions, of float64; code generators call a function for each
+OUTLINED: dict[str, Callable[..., Expr]] = {"inverse_power": inverse_power}
 
 
 # rows that code generators have instructions for
@@ -70,7 +73,7 @@ INSTRUCTIONS = frozenset((
 
 def has_code(row: str) -> bool:
     """True for a row of the scalar table that kernels compute; the others are library calls."""
-    return row in _NAMES or row in INSTRUCTIONS
+    return row in _NAMES or row in INSTRUCTIONS or row in OUTLINED
 
 
 def expand(expr: Expr, names: Collection[str] = _NAMES) -> Expr:
