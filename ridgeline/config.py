@@ -43,6 +43,7 @@ class Config:
     threads: int = 0  # 0: every usable core
     tier: Tier = "auto"
     huge_pages: bool = True
+    calibrate: bool = True  # measure this CPU's rates once; False: plan for those of a common one
     isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
@@ -150,6 +151,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "threads": _check_threads,
     "tier": _check_tier,
     "huge_pages": _check_flag,
+    "calibrate": _check_flag,
     "isa": _check_isa,
     "allow_tf32": _check_flag,
     "allow_winograd": _check_flag,

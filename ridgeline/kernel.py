@@ -386,7 +386,7 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
     written_out = spell(copied, known)
     values = choose_values(written_out, known)
     target = backend(device_of(written_out, inputs))
-    fusion = fuse(values, known, target.roofline())
+    fusion = fuse(values, known, target.roofline(target.facts()))
     _require_one(fusion)
     graph = Graph(tuple(values.results), tuple(inputs), list)
     return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))

@@ -1,4 +1,7 @@
-"""Tests keep compiled code in a folder of their own; those marked `gpu` are skipped without one."""
+"""Tests keep compiled code in a folder of their own and compile for the same rates everywhere.
+
+Those marked `gpu` are skipped without one.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 os.environ.setdefault("RIDGELINE_CACHE_DIR", tempfile.mkdtemp(prefix="ridgeline-tests-"))
+os.environ.setdefault("RIDGELINE_CALIBRATE", "0")
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -43,7 +43,7 @@ class Backend(Protocol):
     def key(self) -> Any:
         """The facts and settings that decide what a graph becomes."""
 
-    def roofline(self) -> Roofline:
+    def roofline(self, facts: Any) -> Roofline:
         """What fusion reckons with: round figures, so that decisions do not depend on noise."""
 
     def fingerprint(self) -> str:

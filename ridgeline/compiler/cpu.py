@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from types import MappingProxyType
 
@@ -34,6 +35,7 @@ from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu.calibration import calibration
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps as default_steps
@@ -54,9 +56,16 @@ def machine() -> Machine:
     registers = 32 if wide else 16
     halves = wide and host.cpu == "znver4"
     dots = (n for n, row in INSTRUCTIONS.items() if row.depth > 1 and has_instruction(n))
-    return Machine(
+    facts = Machine(
         host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves,
         tuple(sorted(name for name in dots if pays(name, host.cpu))),
+    )  # fmt: skip
+    if not config.calibrate:
+        return facts
+    rates = calibration()
+    return replace(
+        facts, core_bytes=rates.core_bytes, core_flops=rates.core_flops,
+        region_seconds=rates.region_seconds,
     )  # fmt: skip
 
 
@@ -101,9 +110,9 @@ class CpuBackend:
         """The facts of this machine, which hold the number of threads."""
         return machine()
 
-    def roofline(self) -> Roofline:
-        """Round figures of a core or two."""
-        return Roofline(20e9, 100e9, launch_seconds=0.5e-6, chains=True)
+    def roofline(self, facts: Machine) -> Roofline:
+        """What one of the working cores does; a kernel of its own costs half a parallel step."""
+        return Roofline(facts.core_bytes, facts.core_flops, facts.region_seconds / 2, chains=True)
 
     def fingerprint(self) -> str:
         """The compiler's sources, LLVM and the CPU."""

@@ -95,7 +95,7 @@ class CudaBackend:
         libraries = cublaslt.library() is not None, cudnn_api.version()
         return self._facts, config.allow_tf32, libraries
 
-    def roofline(self) -> Roofline:
+    def roofline(self, facts: GpuMachine) -> Roofline:
         """Round figures of a data-centre GPU."""
         return Roofline(3e12, 40e12, launch_seconds=2e-6, recompute=True, numbers=2)
 

@@ -11,7 +11,7 @@ from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import arranged
 from ridgeline.compiler.joining import Joiner, most_bytes
 from ridgeline.compiler.overlaid import overlay
-from ridgeline.fusion.groups import Fusion, Group, fuse
+from ridgeline.fusion.groups import Fusion, Group, Roofline, fuse
 from ridgeline.fusion.late import compute_late
 from ridgeline.fusion.replacing import Replacing
 from ridgeline.fusion.values import choose_values
@@ -106,7 +106,8 @@ def lower_graph(
         values = choose_values(simple, is_input, converts, whole, late[1])
     replacing = Replacing.of(values.results, inputs, pairs, checked)
     parts = partial(target.parts, facts=facts)
-    fusion = fuse(values, is_input, target.roofline(), target.apart, whole, replacing, parts)
+    roofline = target.roofline(facts)
+    fusion = fuse(values, is_input, roofline, target.apart, whole, replacing, parts)
     known: dict[tuple[str, Op | None], CompiledKernel] = {}
     placing = _Placing(fusion.in_place, dict(fusion.in_place))
     kernels: dict[int, CompiledKernel] = {}
@@ -123,7 +124,7 @@ def lower_graph(
                 inner[group.apart] = tuple(
                     lower_graph(b.outputs, b.inputs, facts, target) for b in bodies(group.apart)
                 )
-    joined = _join(fusion, kernels, set(values.results), target)
+    joined = _join(fusion, kernels, set(values.results), target, roofline)
     ordered = [kernels[g.number] for g in fusion.groups if g.number in kernels]
     over = overlay(fusion.groups, joined, ordered, {*values.results, *inputs})
     return Stages(
@@ -164,7 +165,11 @@ class _Placing:
 
 
 def _join(
-    fusion: Fusion, kernels: Mapping[int, CompiledKernel], results: Set[Node], target: Backend
+    fusion: Fusion,
+    kernels: Mapping[int, CompiledKernel],
+    results: Set[Node],
+    target: Backend,
+    roofline: Roofline,
 ) -> tuple[tuple[int, ...], ...]:
     """Put kernels that can be started as one next to each other."""
 
@@ -174,7 +179,7 @@ def _join(
     def fits(groups: Sequence[Group]) -> bool:
         return target.join_fits([kernels[group.number] for group in groups])
 
-    joiner = Joiner(fusion.needs, key, fits, most_bytes(target.roofline()))
+    joiner = Joiner(fusion.needs, key, fits, most_bytes(roofline))
     joiner.run(fusion.groups, results)
     fusion.groups = joiner.order
     return tuple(joiner.joined)

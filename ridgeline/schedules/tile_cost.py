@@ -1,7 +1,9 @@
 """What a register tile costs: the cycles of one step of the inner loop and of all around it.
 
 Counted are multiply-adds, vector loads, broadcasts, lanes wasted on a ragged edge, and the work
-before and after the summation.
+before and after the summation. A cycle is the time of a multiply-add of full vectors: what memory
+takes next to it is measured (`Machine.far`); the counts below are of instructions and caches inside
+a core, which differ little between cores, and for which nothing is measured.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ _SCATTERED = 6.0  # cycles to store an element on a line of its own
 _TURNS, _TURNED = 4, 1.0  # as many side by side are turned in registers, in cycles an element
 _NEAR = 4  # elements between lanes that are still read by whole vectors
 _CONVERTED = 0.6  # cycles to widen what was read, where it was not packed wide
-_FAR = 0.25  # cycles to read a byte that no cache holds
 _ASKED, _LOOKED = 0.3, 1.0  # cycles to test one guard for all lanes, or one for each
 _GATHERED = 2.5  # cycles to read one
 
@@ -90,7 +91,7 @@ def _read_again(
             continue
         others = [tile.vector] if panel is not None else [n for n in rows if n not in own]
         total += size * prod(ceil(rows[n] / factors.get(n, 1)) for n in others if n in rows)
-    return _FAR * total / prod(sizes.values())
+    return machine.far * total / prod(sizes.values())
 
 
 def _step(

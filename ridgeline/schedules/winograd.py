@@ -9,7 +9,6 @@ from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.weights import least_cycles
 
 _MOVED = 1.0  # cycles to make an element of a tile, or to take one up in a result
-_FAR = 0.25  # cycles to read a byte of filters, which are read once and fill no cache
 _LEAST_GAIN = 0.8  # of the time of the convolution itself
 
 
@@ -27,10 +26,10 @@ def pays(convolution: Node, products: Node, machine: Machine) -> bool:
 
 
 def _cycles(contraction: Node, machine: Machine) -> float:
-    """Estimated cycles of a contraction whose right operand is steady."""
+    """Estimated cycles of a contraction whose right operand is steady, and fills no cache."""
     filters = contraction.inputs[1]
     multiplications = prod(e for e in contraction.attrs.extents if isinstance(e, int))
-    reading = _FAR * _elements(filters) * filters.dtype.itemsize
+    reading = machine.far * _elements(filters) * filters.dtype.itemsize
     return multiplications * least_cycles(contraction, 1, machine) + reading
 
 

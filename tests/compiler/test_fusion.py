@@ -14,6 +14,7 @@ import ridgeline as rl
 from ridgeline import dtypes, nn, optim
 from ridgeline.compiler import Stages, lay_out, lower_graph
 from ridgeline.compiler.backend import backend
+from ridgeline.compiler.cpu import machine
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.groups import Fuser, fuse
 from ridgeline.fusion.values import choose_values
@@ -213,7 +214,7 @@ def test_a_long_chain_is_cut_into_kernels_of_bounded_size() -> None:
     for _ in range(5 * MOST_NODES):
         y = add(mul(y, y), x)
     values = choose_values([y], lambda node: node is x)
-    fusion = fuse(values, lambda node: node is x, backend("cpu").roofline())
+    fusion = fuse(values, lambda node: node is x, backend("cpu").roofline(machine()))
     inside = [len(topological(g.values, g.reads.__contains__)) for g in fusion.groups]
     assert 10 <= len(inside) <= 11
     assert max(inside) <= MOST_NODES + 2
@@ -223,7 +224,9 @@ def test_many_readers_of_the_same_memory_do_not_cost_a_square() -> None:
     x = leaf(TensorType((8,), dtypes.float32))
     sums = [reduce(mul(x, full_like(x, i)), "sum", (0,)) for i in range(400)]
     given = lambda node: node is x  # noqa: E731
-    fuser = Fuser(choose_values(sums, given), given, backend("cpu").roofline(), lambda n: False)
+    fuser = Fuser(
+        choose_values(sums, given), given, backend("cpu").roofline(machine()), lambda n: False
+    )
     fusion = fuser.run()
     assert len(fuser.refused) < 400 * 70
     assert {v for g in fusion.groups for v in g.values} == set(sums)

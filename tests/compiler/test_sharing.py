@@ -29,3 +29,10 @@ def test_parts_are_worth_fetching_and_not_worth_waiting_for(
     assert size == tasks or size * each >= 4e-6 * 0.999
     assert size == 1 or size * each <= 50e-6 * 1.001
     assert size * each <= 4e-6 + each or size <= -(-tasks // (8 * threads))
+
+
+def test_the_cost_of_a_parallel_step_decides_what_is_shared() -> None:
+    few = replace(MANY, threads=2)
+    assert grain(1000, 7e-6, few) == 1000 > grain(1000, 9e-6, few)
+    slow = replace(MANY, region_seconds=5e-6)
+    assert grain(1000, 20e-6, slow) == 1000 > grain(1000, 22e-6, slow)

@@ -28,7 +28,7 @@ def run(
     output: Node, inputs: list[Node], arrays: list[np.ndarray], n: int, result: tuple[int, ...]
 ) -> np.ndarray:
     given = set(inputs).__contains__
-    (group,) = fuse(choose_values([output], given), given, CpuBackend().roofline()).groups
+    (group,) = fuse(choose_values([output], given), given, CpuBackend().roofline(machine())).groups
     lowered = group.loops
     kernel = replay(lowered.kernel, steps(lowered, machine()))
     function, kernel = compile_kernel(kernel)

@@ -17,6 +17,6 @@ class StatedGpu(CudaBackend):
         self._facts, self._recompute = facts, recompute
         self._keys: dict[str, Any] = {}
 
-    def roofline(self) -> Roofline:
+    def roofline(self, facts: GpuMachine) -> Roofline:
         """As the backend has it; without `recompute`, kernels read what others wrote."""
-        return replace(super().roofline(), recompute=self._recompute)
+        return replace(super().roofline(facts), recompute=self._recompute)

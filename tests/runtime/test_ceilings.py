@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ridgeline.codegen.llvm.native import Library, compile_ir, target
+from ridgeline.codegen.llvm.native import target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import ceilings
+from ridgeline.runtime.cpu.ceiling_kernels import _CHAINS, BLOCK, kernels
 from ridgeline.runtime.cpu.executor import Plan, Step
 
 
@@ -45,12 +46,12 @@ def test_noisy_figures_are_not_stored(fresh: None, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_copy_kernel_copies_all_of_its_blocks_only() -> None:
-    library = Library.load(compile_ir(ceilings._ir(target())))
-    words = ceilings._BLOCK // 8
-    source = Buffer.allocate(4 * ceilings._BLOCK)
+    library = kernels()
+    words = BLOCK // 8
+    source = Buffer.allocate(4 * BLOCK)
     given = np.asarray(source).view(np.int64)
     given[:] = np.arange(4 * words)
-    result = Buffer.allocate(4 * ceilings._BLOCK)
+    result = Buffer.allocate(4 * BLOCK)
     np.asarray(result)[:] = 255
     plan = Plan([Step(library.address("ridgeline_copy"), (0, 1), 3, 1)], 2)
     plan.run((source.address, result.address))
@@ -61,11 +62,11 @@ def test_the_copy_kernel_copies_all_of_its_blocks_only() -> None:
 
 @pytest.mark.parametrize(("bits", "kind"), [(32, np.float32), (64, np.float64)])
 def test_the_multiply_add_kernel_computes(bits: int, kind: type) -> None:
-    library = Library.load(compile_ir(ceilings._ir(target())))
+    library = kernels()
     out = Buffer.allocate(64 * 4)
     np.asarray(out)[:] = 0
     Plan([Step(library.address(f"ridgeline_fma{bits}"), (0,), 4, 1)], 1).run((out.address,))
     # Each chain converges to x = x / 2 + 1, that is 2.
     lanes = target().vector_bits // bits
     seen = np.asarray(out).view(kind).reshape(4, -1)[:, :lanes]
-    assert (seen == 2.0 * ceilings._CHAINS).all()
+    assert (seen == 2.0 * _CHAINS).all()

@@ -1,0 +1,120 @@
+"""What schedules assume of this machine: rates of a working core, and the cost of sharing work.
+
+Measured once for a machine and a number of threads, in about a tenth of a second, with the kernels
+of `ceilings`, and kept on disk. The figures are part of the keys of compiled code, and noise must
+not change them: rates are those of the best of several bursts, which other work on the machine
+disturbs least; all are kept within what machines can do and rounded to 1, 2 or 5 times a power of
+ten. What it takes to wake sleeping workers is not measured (`region_ir`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from math import log
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from ridgeline.codegen.llvm.native import ObjectCache, target
+from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
+from ridgeline.runtime.cpu.ceilings import empty_step, machine_key
+from ridgeline.runtime.cpu.executor import Plan, Step
+
+_BYTES = (2e9, 100e9)  # what machines can do, from and to
+_FLOPS = (5e9, 500e9)
+_REGION = (1e-6, 20e-6)
+_BURSTS = 5  # for each figure; the first one warms up
+_TASKS = 4  # of a burst of multiply-adds
+_LEAST_COPIED, _MOST_COPIED = 32 << 20, 64 << 20  # bytes; more would take too long
+_PIECE = 8 << 20  # bytes whose copy is measured for itself
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Rounded figures for a number of threads."""
+
+    core_bytes: float  # a second, read and written by a core while all copy beyond their caches
+    core_flops: float  # a second, of a core's multiply-adds in full float32 vectors
+    region_seconds: float  # to open and close a parallel step, workers awake
+
+
+def calibration() -> Calibration:
+    """This machine's figures for the present number of threads, from disk or measured now."""
+    with _lock:  # or two threads could compile for different figures
+        return _for_threads(pool.threads())
+
+
+def rounded(value: float, bounds: tuple[float, float]) -> float:
+    """The nearest of 1, 2 and 5 times a power of ten, as factors go, within bounds."""
+    steps = [float(f"{digit}e{power}") for power in range(-8, 13) for digit in (1, 2, 5)]
+    inside = [step for step in steps if bounds[0] <= step <= bounds[1]]
+    return min(inside, key=lambda step: abs(log(step / value)))
+
+
+@lru_cache(maxsize=32)
+def _for_threads(threads: int) -> Calibration:
+    cache, key = ObjectCache("calibration"), machine_key(target(), threads)
+    stored = cache.get(key)
+    if stored is not None:
+        return Calibration(**json.loads(stored))
+    measured = measure(threads)
+    cache.put(key, json.dumps(asdict(measured)).encode())
+    return measured
+
+
+def measure(threads: int) -> Calibration:
+    """Measure now."""
+    return Calibration(
+        rounded(_copied() / threads, _BYTES),
+        rounded(_multiplied(), _FLOPS),
+        rounded(_opened(threads), _REGION),
+    )
+
+
+def _copied() -> float:
+    """Bytes per second of all threads; arrays that a large last cache holds show its rate."""
+    pieces = min(max(3 * target().l3 // 2, _LEAST_COPIED), _MOST_COPIED) // _PIECE
+    memory = np.empty(2 * pieces * _PIECE + 64, np.uint8)
+    places = range(_aligned(memory), _aligned(memory) + 2 * pieces * _PIECE, _PIECE)
+    copy, zero = (kernels().address(f"ridgeline_{name}") for name in ("copy", "zero"))
+    blocks = _PIECE // BLOCK
+    Plan([Step(zero, (n,), blocks) for n in range(2 * pieces)], 2 * pieces).run(places)
+    plan = Plan([Step(copy, (n, n + pieces), blocks) for n in range(pieces)], 2 * pieces)
+    times = sorted(time for _ in range(_BURSTS) for time in plan.profile(places))
+    return 2.0 * _PIECE / times[len(times) // 10]
+
+
+def _multiplied() -> float:
+    """Floating-point operations per second of one thread."""
+    out = np.empty(64 * (_TASKS + 1), np.uint8)
+    plan = Plan([Step(kernels().address("ridgeline_fma32"), (0,), _TASKS, _TASKS)], 1)
+    place = _aligned(out)
+    return _TASKS * flops(target(), 32) / min(_bursts(lambda: plan.run((place,))))
+
+
+def _opened(threads: int) -> float:
+    """Seconds of an empty parallel step; its least would be that of one no worker came to."""
+    opened = empty_step(threads)
+    return median(opened() for _ in range(_BURSTS))
+
+
+def _aligned(array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> int:
+    """The first address of a cache line in an array that is one line too long."""
+    address: int = array.__array_interface__["data"][0]
+    return address + -address % 64
+
+
+def _bursts(burst: Callable[[], None]) -> list[float]:
+    times: list[float] = []
+    for _ in range(_BURSTS + 1):
+        begin = perf_counter()
+        burst()
+        times.append(perf_counter() - begin)
+    return times[1:]
