@@ -179,7 +179,7 @@ def test_large_products_stay_within_the_error_of_their_length(
 def test_columns_of_a_large_matrix_are_asked_for_ahead() -> None:
     down, _ = scheduled(FORMS["TN"], (2048, 1536), (2048, 384), WIDE)
     assert "llvm.prefetch" in module_text([down.kernel], 64)
-    along, _ = scheduled(FORMS["NN"], (1536, 2048), (2048, 384), WIDE)
+    along, _ = scheduled(FORMS["NT"], (1536, 2048), (384, 2048), WIDE)
     assert "llvm.prefetch" not in module_text([along.kernel], 64)
     near, _ = scheduled(FORMS["TN"], (256, 96), (256, 96), WIDE)
     assert "llvm.prefetch" not in module_text([near.kernel], 64)
@@ -196,6 +196,21 @@ def test_every_line_of_a_step_is_asked_for_once() -> None:
     assert found.offsets == (0, 64, 128, 156)
     assert found.load.index == (add(k, ir.index(AHEAD)), ir.index(3))
     assert not list(ahead_of(replace(loop, extent=ir.index(100), body=lanes), 1 << 20))
+
+
+@pytest.mark.parametrize("row,read,asked", [
+    (64, 4, (0, 12)), (64, 32, (0, 64, 124)), (64, 64, None), (32, 4, None), (384, 6, (0, 20)),
+])  # fmt: skip
+def test_lines_that_follow_one_another_are_not_asked_for(
+    row: int, read: int, asked: tuple[int, ...] | None
+) -> None:
+    """A loop down `read` columns of rows of `row` numbers."""
+    buffer = ir.Buffer("x", (ir.index(1 << 14), ir.index(row)), dtypes.float32, slot=0)
+    total = ir.Buffer("y", (ir.index(64),), dtypes.float32, slot=1)
+    k, n = Var.make("k"), Var.make("n")
+    lanes = For("n", ir.index(read), Store(total, (n,), Load.make(buffer, (k, n))), kind="vector")
+    found = list(ahead_of(For("k", ir.index(1 << 14), lanes), 1 << 19))
+    assert [f.offsets for f in found] == ([] if asked is None else [asked])
 
 
 def test_what_a_sum_is_joined_with_is_asked_for_before_it() -> None:

@@ -1,10 +1,10 @@
 """Which addresses of a loop to ask for ahead of time.
 
-A processor foresees loads that move in small steps within a page. Where a loop moves by half a page
-or more, as down the columns of a matrix, it does not, and every step waits for the caches further
-out. Asking costs an instruction a line and step, and changes no value: an address past the end of
-the buffer is ignored. Columns of matrices fall on few sets of the nearest cache, so what is asked
-for goes to the next one.
+A processor foresees loads that go on from line to line. Where a loop moves by several lines and
+reads few of them, as down the columns of a matrix, it does not, or too late, and every step waits
+for the caches further out. Asking costs an instruction a line and step, and changes no value: an
+address past the end of the buffer is ignored. Columns of matrices fall on few sets of the nearest
+cache, so what is asked for goes to the next one.
 
 A register tile that is summed for a long time and then joined with what lies in memory, as in the
 update of a weight by its gradient, would wait for that too: it is asked for before the sum.
@@ -22,7 +22,7 @@ from ridgeline.loops.build import add, affine, mul, substitute
 from ridgeline.loops.ir import Const, Expr, For, Load, Reduce, Seq, Stmt, Store, Var
 
 AHEAD = 64  # steps between asking and using
-_LEAST_STEP = 2048  # bytes between the addresses of two steps
+_LEAST_STEP = 256  # bytes between the addresses of two steps
 _LINE = 64
 _MOST_LINES = 8  # of a step
 _LEAST_STEPS = 64  # of a loop that is long enough to hide what is asked for before it
@@ -50,7 +50,8 @@ def ahead_of(loop: For, cache_bytes: int) -> Iterator[Ahead]:
         if moves is None or abs(moves.get(loop.name, 0)) < _LEAST_STEP:
             continue
         lines = _lines(moves, inside)
-        if len(lines) <= _MOST_LINES:
+        gaps = len(lines) * _LINE < abs(moves[loop.name])
+        if len(lines) <= _MOST_LINES and gaps:
             place = tuple(substitute(i, start) for i in load.index)
             yield Ahead(Load.make(load.buffer, place), lines)
 
