@@ -7,6 +7,7 @@ program took too long, that program is a fault and another worker goes on behind
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 import subprocess
@@ -140,7 +141,11 @@ class Search:
 def run_batch(first: int, count: int, size: int, place: str) -> int:
     """Judge programs one after another, saying which before each."""
     from tests.fuzz.search import find
+    from tests.fuzz.ways import torch
 
+    if torch is not None:
+        torch.set_num_threads(1)  # waking its pool takes longer than these ops
+    gc.freeze()
     for seed in range(first, first + count):
         print(f"seed {seed}", flush=True)
         faulthandler.dump_traceback_later(LONGEST, exit=True)  # a program that hangs is a fault
