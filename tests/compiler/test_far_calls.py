@@ -20,3 +20,19 @@ def test_calls_stand_behind_a_branch() -> None:
     kernel = source[source.index("define void") :]
     assert "call double @sin" not in kernel and "@far_sin_" in kernel
     assert "br i1 %any" in source[: source.index("define void")]
+
+
+@pytest.mark.parametrize("function", [rl.sin, lambda t: rl.abs(t) ** 1.7])
+@pytest.mark.parametrize("dtype", [rl.float64, rl.float32])
+def test_calls_of_parts_that_are_joined(function, dtype) -> None:  # type: ignore[no-untyped-def]
+    x = rl.tensor(np.linspace(-3, 40, 33)).to(dtype)
+
+    def joined(x: rl.Tensor) -> rl.Tensor:
+        y = rl.stack([function(x), x, function(x + 1)], 1)
+        y[3:30:2, 1] = y[3:30:2, 0] * 2
+        return rl.nn.functional.pad(y, (1, 2, 0, 1), value=5.0)
+
+    with rl.config.override(tier="interpreter"):
+        expected = joined(x).numpy()
+    with rl.config.override(tier="compiled"):
+        np.testing.assert_allclose(rl.jit(joined)(x).numpy(), expected, rtol=1e-6)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 
 _LIBRARY = "libm_"
+_FAR = ("libm_sin", "libm_cos")  # called for arguments that are far out only
 
 
 def library_call(expr: Expr) -> Op | None:
@@ -23,7 +24,7 @@ def library_call(expr: Expr) -> Op | None:
     if not isinstance(expr, Op) or expr.name != "guarded":
         return None
     chosen = expr.args[1]
-    return chosen if isinstance(chosen, Op) and chosen.name.startswith(_LIBRARY) else None
+    return chosen if isinstance(chosen, Op) and chosen.name in _FAR else None
 
 
 def emit_far(emit: ScalarEmitter, name: str, far: Value, x: Value, near: Value) -> Value:
