@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.graph.node import PROJ, Node, leaf, node, proj, topological
+from ridgeline.graph.node import Node, leaf, over, topological
 from ridgeline.graph.origins import inherit
 
 
@@ -19,11 +19,8 @@ def onto_fresh_leaves(
     for old in topological(outputs, stop=new.__contains__):
         if old in new:
             continue
-        operands = [new[i] for i in old.inputs]
-        if old.op is PROJ:
-            made = proj(operands[0], old.attrs.output)
-        else:
-            made = node(old.op, operands, old.attrs)
-        inherit(made, old.origins)
+        made = over(old, tuple([new[i] for i in old.inputs]))
+        if not made.origins:
+            inherit(made, old.origins)
         new[old] = made
     return tuple(new[o] for o in outputs), tuple(new[i] for i in inputs)

@@ -248,6 +248,24 @@ def proj(source: Node, output: int) -> Node:
     return found
 
 
+def over(current: Node, inputs: tuple[Node, ...]) -> Node:
+    """A node's op and attributes over other inputs; of equal types they need no type rule."""
+    if inputs == current.inputs:
+        return current
+    if current.op is PROJ:
+        return proj(inputs[0], current.attrs.output)
+    for given, known in zip(inputs, current.inputs):
+        if given.types[0] is not known.types[0] and given.types[0] != known.types[0]:
+            return node(current.op, inputs, current.attrs)
+    key = (current.op, inputs, current.attrs)
+    entry = _table.get(key)
+    found = None if entry is None else entry()
+    if found is None:
+        found = _new(current.op, inputs, current.attrs, current.types)
+        _remember(key, found)
+    return found
+
+
 def topological(
     roots: Iterable[Node], stop: Callable[[Node], bool] = lambda n: False
 ) -> list[Node]:

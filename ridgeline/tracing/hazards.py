@@ -10,6 +10,7 @@ import dis
 import io
 import pickle
 import random
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +43,7 @@ class Hazards:
                 f"{text} is an iterator, which jit can advance only while it traces",
                 help="take the next item outside and pass it as an argument",
             )
-        elif isinstance(value, np.random.Generator | np.random.RandomState):
+        elif _is_stream(value):
             self._streams.setdefault(id(value), (value, _state(value), text))
 
     def entered(self, code: types.CodeType) -> None:
@@ -70,6 +71,12 @@ class Hazards:
     def _report(self, message: str, help: str, note: str = "") -> None:
         if self._found is None:
             self._found = CaptureError(message, note=note, help=help)
+
+
+def _is_stream(value: Any) -> bool:
+    """True for a random stream of NumPy, which loads them when one is first asked for."""
+    loaded = sys.modules.get("numpy.random")
+    return loaded is not None and isinstance(value, loaded.Generator | loaded.RandomState)
 
 
 def _state(stream: Any) -> bytes:

@@ -13,7 +13,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
-from ridgeline.graph.node import Node, TensorType, leaf, topological
+from ridgeline.graph.node import Node, TensorType, leaf, over, proj, topological
 from ridgeline.graph.passes.algebra import ALGEBRA, simplify_algebra
 from ridgeline.graph.passes.casts import holds_all, simplify_casts
 from ridgeline.graph.passes.fold import fold
@@ -21,6 +21,7 @@ from ridgeline.graph.passes.moves import simplify_moves
 from ridgeline.graph.passes.simplify import simplify
 from ridgeline.graph.printer import format_graph
 from ridgeline.ops import elementwise as E, movement as M, reduce as R
+from ridgeline.ops.sort import sort
 from tests.compiler.programs import f32, typed
 
 
@@ -49,6 +50,17 @@ def test_equal_expressions_are_one_node() -> None:
         %3 = mul %2, %2 : float32[3]
         return %3
     """)
+
+
+def test_an_op_over_other_inputs_is_the_node_that_the_op_makes() -> None:
+    x, y, long = f32(3), f32(3), f32(5)
+    known = E.add(x, x)
+    assert over(known, (x, x)) is known
+    assert over(known, (y, y)) is E.add(y, y)
+    assert over(known, (long, long)) is E.add(long, long)
+    assert over(known, (long, long)).shape == (5,)
+    (_, places), (values, _) = sort(f32(4, 3), 1), sort(f32(4, 3), 0)
+    assert over(places, values.inputs) is proj(values.inputs[0], 1)
 
 
 def test_a_rewrite_that_makes_expressions_equal_makes_them_one() -> None:

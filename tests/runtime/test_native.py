@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import shutil
 import subprocess
 import sys
 import threading
@@ -148,6 +149,29 @@ def test_target_is_plausible() -> None:
     assert 1 <= host.threads <= 4096
     assert host.cpu
     assert native.compiler_fingerprint() == native.compiler_fingerprint()
+
+
+def test_any_change_of_the_compilers_sources_is_another_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "ridgeline"
+    shutil.copytree(native._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(native, "_PACKAGE", copy)
+    fingerprint = native.sources_fingerprint.__wrapped__
+    seen = [native.sources_fingerprint(), fingerprint()]
+    assert seen[0] == seen[1]
+    (copy / "loops" / "ir.pyc").write_bytes(b"not a source")
+    (copy / "cli" / "main.py").write_text("not a compiler's source")
+    assert fingerprint() == seen[0]
+    (copy / "loops" / "ir.py").write_bytes((copy / "loops" / "ir.py").read_bytes() + b"\n")
+    seen.append(fingerprint())
+    (copy / "dtypes.py").write_bytes((copy / "dtypes.py").read_bytes()[:-1])
+    seen.append(fingerprint())
+    (copy / "schedules" / "gpu" / "extra.py").write_bytes(b"")
+    seen.append(fingerprint())
+    (copy / "schedules" / "gpu" / "extra.py").rename(copy / "schedules" / "gpu" / "other.py")
+    seen.append(fingerprint())
+    assert len(set(seen)) == len(seen) - 1
 
 
 def test_container_quotas_at_any_level(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -171,12 +172,21 @@ def compiler_fingerprint() -> str:
 def sources_fingerprint() -> str:
     """A hash of the compiler's own sources."""
     digest = blake2b(digest_size=16)
+    root = f"{_PACKAGE}{os.sep}"
     for name in _COMPILER_SOURCES:
-        path = _PACKAGE / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.relative_to(_PACKAGE).as_posix().encode() + b"\0")
-            digest.update(file.read_bytes() + b"\0")
+        path = root + name
+        for file in [path] if name.endswith(".py") else sorted(_python_files(path)):
+            with open(file, "rb", buffering=0) as source:
+                digest.update(file[len(root) :].replace(os.sep, "/").encode() + b"\0")
+                digest.update(source.read() + b"\0")
     return digest.hexdigest()
+
+
+def _python_files(folder: str) -> Iterator[str]:
+    for inner, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".py"):
+                yield os.path.join(inner, name)
 
 
 @lru_cache(maxsize=1)

@@ -37,7 +37,8 @@ def partition(outputs: Sequence[Node], inputs: Sequence[Node]) -> list[Part]:
     """The parts in the order in which they can run; none for what is given or only copied."""
     given = set(inputs)
     order = topological(outputs, given.__contains__)
-    level = _levels(order, outputs, given)
+    copies = any(node.op is TRANSFER for node in order)
+    level = _levels(order, outputs, given) if copies else dict.fromkeys(order, 0)
     parts: dict[tuple[int, str], Part] = {}
     home: dict[Node, Part] = {}
     for node in order:

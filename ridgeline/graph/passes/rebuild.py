@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ridgeline.graph.node import PROJ, Node, node, proj, topological
+from ridgeline.graph.node import Node, over, topological
 from ridgeline.graph.origins import inherit
 
 Replace = Callable[[Node, Sequence[Node]], Node | None]
@@ -19,15 +19,10 @@ def rebuild(
         if stop(current):
             new[current] = current
             continue
-        inputs = tuple(new[i] for i in current.inputs)
+        inputs = tuple([new[i] for i in current.inputs])
         made = replace(current, inputs)
         if made is None:
-            if inputs == current.inputs:
-                made = current
-            elif current.op is PROJ:
-                made = proj(inputs[0], current.attrs.output)
-            else:
-                made = node(current.op, inputs, current.attrs)
+            made = over(current, inputs)
         if made is not current and not made.origins:
             inherit(made, current.origins)
         new[current] = made
@@ -40,13 +35,7 @@ def substitute(roots: Sequence[Node], replacements: Mapping[Node, Node]) -> list
     for current in topological(roots, replacements.__contains__):
         if current in new:
             continue
-        inputs = tuple(new[i] for i in current.inputs)
-        if inputs == current.inputs:
-            new[current] = current
-        elif current.op is PROJ:
-            new[current] = proj(inputs[0], current.attrs.output)
-        else:
-            new[current] = node(current.op, inputs, current.attrs)
+        new[current] = over(current, tuple([new[i] for i in current.inputs]))
         if not new[current].origins:
             inherit(new[current], current.origins)
     return [new[root] for root in roots]
