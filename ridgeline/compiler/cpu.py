@@ -60,7 +60,7 @@ def machine() -> Machine:
         host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves,
         tuple(sorted(name for name in dots if pays(name, host.cpu))),
     )  # fmt: skip
-    if not config.calibrate:
+    if not config.calibrate or threads > host.threads:  # more than cores would measure nothing
         return facts
     rates = calibration()
     return replace(

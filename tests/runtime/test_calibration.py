@@ -19,16 +19,15 @@ SLOW = Calibration(core_bytes=5e9, core_flops=50e9, region_seconds=10e-6)
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[None]:
-    calibration._for_threads.cache_clear()
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(calibration, "_known", {})
     with config.override(cache_dir=str(tmp_path / "cache"), calibrate=True):
         yield
-    calibration._for_threads.cache_clear()
 
 
 def test_a_machine_is_measured_once(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     first = calibration.calibration()
-    calibration._for_threads.cache_clear()
+    calibration._known.clear()
     monkeypatch.delattr(calibration, "measure")
     assert calibration.calibration() == first  # from disk
     for name, bounds in (("core_bytes", (2e9, 100e9)), ("region_seconds", (1e-6, 20e-6))):

@@ -13,7 +13,6 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from math import log
 from statistics import median
 from time import perf_counter
@@ -34,6 +33,7 @@ _TASKS = 4  # of a burst of multiply-adds
 _LEAST_COPIED, _MOST_COPIED = 32 << 20, 64 << 20  # bytes; more would take too long
 _PIECE = 8 << 20  # bytes whose copy is measured for itself
 _lock = threading.Lock()
+_known: dict[int, Calibration] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,12 @@ class Calibration:
 
 def calibration() -> Calibration:
     """This machine's figures for the present number of threads, from disk or measured now."""
-    with _lock:  # or two threads could compile for different figures
-        return _for_threads(pool.threads())
+    threads = pool.threads()
+    if threads not in _known:
+        with _lock:  # or two threads could compile for different figures
+            if threads not in _known:
+                _known[threads] = _kept(threads)
+    return _known[threads]
 
 
 def rounded(value: float, bounds: tuple[float, float]) -> float:
@@ -58,8 +62,7 @@ def rounded(value: float, bounds: tuple[float, float]) -> float:
     return min(inside, key=lambda step: abs(log(step / value)))
 
 
-@lru_cache(maxsize=32)
-def _for_threads(threads: int) -> Calibration:
+def _kept(threads: int) -> Calibration:
     cache, key = ObjectCache("calibration"), machine_key(target(), threads)
     stored = cache.get(key)
     if stored is not None:
@@ -79,14 +82,18 @@ def measure(threads: int) -> Calibration:
 
 
 def _copied() -> float:
-    """Bytes per second of all threads; arrays that a large last cache holds show its rate."""
+    """Bytes per second of all threads; what a large last cache holds shows its rate.
+
+    Only what is read must be more than the caches hold: what is written goes past them.
+    """
     pieces = min(max(3 * target().l3 // 2, _LEAST_COPIED), _MOST_COPIED) // _PIECE
-    memory = np.empty(2 * pieces * _PIECE + 64, np.uint8)
-    places = range(_aligned(memory), _aligned(memory) + 2 * pieces * _PIECE, _PIECE)
+    slots = pieces + 2
+    memory = np.empty(slots * _PIECE + 64, np.uint8)
+    places = range(_aligned(memory), _aligned(memory) + slots * _PIECE, _PIECE)
     copy, zero = (kernels().address(f"ridgeline_{name}") for name in ("copy", "zero"))
     blocks = _PIECE // BLOCK
-    Plan([Step(zero, (n,), blocks) for n in range(2 * pieces)], 2 * pieces).run(places)
-    plan = Plan([Step(copy, (n, n + pieces), blocks) for n in range(pieces)], 2 * pieces)
+    Plan([Step(zero, (n,), blocks) for n in range(slots)], slots).run(places)  # touch the pages
+    plan = Plan([Step(copy, (n, pieces + n % 2), blocks) for n in range(pieces)], slots)
     times = sorted(time for _ in range(_BURSTS) for time in plan.profile(places))
     return 2.0 * _PIECE / times[len(times) // 10]
 
