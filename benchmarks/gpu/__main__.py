@@ -45,10 +45,11 @@ def candidates(workload: Workload, inputs: list[Any]) -> dict[str, Callable[[], 
     return made
 
 
-def difference(values: list[Any], reference: list[Any]) -> float:
+def difference(workload: Workload, values: list[Any], reference: list[Any]) -> float:
     """The largest relative error of a result in the Euclidean norm; NaN counts as infinite."""
     worst = 0.0
-    for got, wanted in zip(values, reference, strict=True):
+    for result, truth in zip(values, reference, strict=True):
+        got, wanted = workload.shown(result), workload.shown(truth)
         error = float(np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30))
         worst = max(worst, error if np.isfinite(error) else np.inf)
     return worst
@@ -66,7 +67,7 @@ def measure(workload: Workload, rounds: int, only: set[str]) -> dict[str, Timing
         timing = timings[name] = Timing()
         try:
             made, values = first(make, timing)
-            timing.difference = difference(values, reference)
+            timing.difference = difference(workload, values, reference)
             if not timing.difference <= workload.limit:
                 raise ArithmeticError(f"wrong result: error {timing.difference:.2g}")
             ready[name] = made

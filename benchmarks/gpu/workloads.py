@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 class Workload:
     """One piece of work; `limit` bounds the error against torch in float64 or the widest there is.
 
-    `compile` is torch.compile's mode.
+    `compile` is torch.compile's mode, `shown` what of a result is compared.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Workload:
     jax: Callable[[Any], Function] | None = None
     compile: str = "default"
     limit: float = 2e-2
+    shown: Callable[[Any], Any] = lambda value: value
     bytes: float = 0.0
     flops: float = 0.0
 
@@ -39,6 +40,12 @@ def _normal(*shape: int) -> Any:
     return np.random.default_rng(20).standard_normal(shape, np.float32)
 
 
+def _deciles(values: Any) -> Any:
+    """Where nine tenths of random numbers are cut; all candidates draw from one distribution."""
+    return np.quantile(values.reshape(-1)[::16], np.linspace(0.1, 0.9, 9))
+
+
+DRAWN = 1 << 27
 ROWS, COLUMNS = 16384, 8192
 _PLANE = 2.0 * 2 * ROWS * COLUMNS
 
@@ -176,6 +183,18 @@ _ALL = [
         lambda lib: lambda x, a, b: lib.nn.functional.gelu(x * a + b, approximate="tanh"),
         "float32", lambda jax: lambda x, a, b: jax.nn.gelu(x * a + b), limit=1e-5,
         bytes=16.0 * (1 << 26),
+    ),
+    Workload(
+        "rand", list, lambda lib: lambda: lib.rand(DRAWN, device="cuda"), "float32", limit=1e-3,
+        shown=_deciles, bytes=4.0 * DRAWN,
+    ),
+    Workload(
+        "randn", list, lambda lib: lambda: lib.randn(DRAWN, device="cuda"), "float32", limit=1e-3,
+        shown=_deciles, bytes=4.0 * DRAWN,
+    ),
+    Workload(
+        "dropout", lambda: [_normal(ROWS, COLUMNS)],
+        lambda lib: lambda x: lib.nn.functional.dropout(x, 0.1), shown=_deciles, bytes=_PLANE,
     ),
     Workload(
         "softmax", lambda: [_normal(ROWS, COLUMNS)], lambda lib: lambda x: x.softmax(-1),
