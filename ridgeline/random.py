@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +21,17 @@ from ridgeline.errors import DTypeError, RidgelineError
 from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.sizes import Size
-from ridgeline.ops.elementwise import apply, cast, full_like, scale, stop_gradient
+from ridgeline.graph.sizes import Size, product
+from ridgeline.ops.elementwise import (
+    apply,
+    cast,
+    full_like,
+    iota,
+    scale,
+    select,
+    stop_gradient,
+)
+from ridgeline.ops.movement import reshape
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import require
@@ -169,12 +178,21 @@ def unit(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> 
     """Uniform in [0, 1), with as many random bits as the type can hold."""
     if not dtype.is_floating_point:
         raise DTypeError(f"random numbers need a floating type, not {dtype.name}")
+    return _from_bits([draw(shape, generator) for _ in range(_draws(dtype))], dtype)
+
+
+def _draws(dtype: DType) -> int:
+    """How many random words a number takes."""
+    return 2 if dtype is dtypes.float64 else 1
+
+
+def _from_bits(words: Sequence[Node], dtype: DType) -> Node:
+    """Uniform in [0, 1), from random words."""
     if dtype is dtypes.float64:
-        high = cast(apply_shift(draw(shape, generator), 6), dtypes.float64)  # 26 bits
-        low = cast(apply_shift(draw(shape, generator), 5), dtypes.float64)  # 27 bits
+        high, low = (cast(apply_shift(w, n), dtype) for w, n in zip(words, (6, 5)))  # 26, 27 bits
         return scale(apply("add", scale(high, 2.0**27), low), 2.0**-53)
     digits = {2: 11 if dtype is dtypes.float16 else 8, 1: 4}.get(dtype.itemsize, 24)
-    bits = apply_shift(draw(shape, generator), 32 - digits)
+    bits = apply_shift(words[0], 32 - digits)
     return cast(scale(cast(bits, dtypes.float32), 2.0**-digits), dtype)
 
 
@@ -189,14 +207,20 @@ def apply_shift(bits: Node, count: int) -> Node:
 
 
 def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
-    """Standard normal numbers, by Box and Muller."""
+    """Standard normal numbers, by Box and Muller: two neighbours from their two uniform ones."""
     if not dtype.is_floating_point:
         raise DTypeError(f"random numbers need a floating type, not {dtype.name}")
-    first = unit(shape, wide(dtype), generator)
-    angle = scale(unit(shape, wide(dtype), generator), 2 * math.pi)
+    source, inner = generator or default_generator, wide(dtype)
+    streams = [source.take(blocks(shape)) for _ in range(_draws(inner))]
+    first, second = (
+        _from_bits([random_bits(*at, shape, of_two) for at in streams], inner) for of_two in (0, 1)
+    )
     away = apply("log", apply("sub", full_like(first, 1), first))  # 1 - u is never 0
-    radius = apply("sqrt", scale(away, -2.0))
-    return cast(apply("mul", radius, apply("cos", angle)), dtype)
+    radius, angle = apply("sqrt", scale(away, -2.0)), scale(second, 2 * math.pi)
+    place = iota((product(shape),), 0, dtypes.int64)
+    odd = cast(apply("mod", place, full_like(place, 2)), dtypes.bool_)
+    side = select(reshape(odd, shape), apply("sin", angle), apply("cos", angle))
+    return cast(apply("mul", radius, side), dtype)
 
 
 @public(method=False, creation=True)

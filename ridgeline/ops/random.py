@@ -28,14 +28,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RandomAttrs(Attrs):
-    """The shape of the draw."""
+    """The shape of the draw, and which word an element is given.
+
+    It is the element's own, or the first (0) or the second (1) of the two words that belong to it
+    and to its neighbour.
+    """
 
     shape: tuple[Size, ...]
+    of_two: int | None = None
 
 
-def random_bits(key: Node, offset: Node, shape: tuple[Size, ...]) -> Node:
+def random_bits(
+    key: Node, offset: Node, shape: tuple[Size, ...], of_two: int | None = None
+) -> Node:
     """Independent 32-bit words: `key` and `offset` are 0-d uint64 nodes."""
-    return node(RANDOM_BITS, (key, offset), RandomAttrs(shape))
+    return node(RANDOM_BITS, (key, offset), RandomAttrs(shape, of_two))
 
 
 def blocks(shape: Sequence[Size]) -> Size:
@@ -48,8 +55,10 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     count = prod(shape)
     start = np.uint64(int(inputs[1]))
     counters = start + np.arange(-(-count // WORDS), dtype=np.uint64)
-    words = philox.blocks(inputs[0], counters).reshape(-1)[:count]
-    return (words.reshape(shape),)
+    words = philox.blocks(inputs[0], counters).reshape(-1)
+    if current.attrs.of_two is not None:
+        words = np.repeat(words[current.attrs.of_two :: 2], 2)
+    return (words[:count].reshape(shape),)
 
 
 def expand(current: Node, key: Node, offset: Node) -> Node:
@@ -59,6 +68,10 @@ def expand(current: Node, key: Node, offset: Node) -> Node:
     index = iota(flat, 0, dtypes.int64)
     four = full_like(index, WORDS)
     block, place = (cast(apply(n, index, four), dtypes.uint64) for n in ("floordiv", "mod"))
+    if current.attrs.of_two == 0:
+        place = apply("and", place, full_like(place, WORDS - 2))
+    elif current.attrs.of_two == 1:
+        place = apply("or", place, full_like(place, 1))
     keys, start = (broadcast_scalar(word, flat) for word in (key, offset))
     words = apply("philox", keys, apply("add", block, start), place)
     return reshape(cast(words, dtypes.uint32), shape)

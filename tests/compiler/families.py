@@ -234,7 +234,8 @@ def searches(rng: np.random.Generator) -> Graph:
 @_family
 def random_bits(rng: np.random.Generator) -> Graph:
     key, offset = typed(dtypes.uint64), typed(dtypes.uint64)
-    return [X.random_bits(key, offset, tuple(sizes(rng, 2)))], [key, offset]
+    shape = tuple(sizes(rng, 2))
+    return [X.random_bits(key, offset, shape, n) for n in (None, 0, 1)], [key, offset]
 
 
 @_family

@@ -203,7 +203,9 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(lambda a, b: search.search(a, b, False), (np.arange(4.0) / 4, _draw(2, 3))),
         Example(lambda a, b: search.search(a, b, True), (np.sort(_draw(2, 4)), _draw(2, 3))),
     ],
-    "random_bits": [Example(lambda k, o: random.random_bits(k, o, (2, 3)), _words)],
+    "random_bits": [
+        Example(lambda k, o, n=n: random.random_bits(k, o, (2, 3), n), _words) for n in (None, 0, 1)
+    ],
     "philox": [
         Example(
             lambda *nodes: elementwise.apply("philox", *nodes), (np.arange(6, dtype=np.uint64),) * 3

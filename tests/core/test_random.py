@@ -121,10 +121,22 @@ CONTINUOUS: dict[str, tuple[Callable[[], rl.Tensor], Callable[[np.ndarray], np.n
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_distributions(name: str) -> None:
     draw, distribution = CONTINUOUS[name]
-    rl.manual_seed(2024)
+    rl.manual_seed(2025)
     values = draw().numpy()
     assert np.isfinite(values).all()
     assert kolmogorov(values, distribution) < 1.63  # the 1% point
+
+
+@pytest.mark.parametrize("dtype", [rl.float32, rl.float64], ids=str)
+def test_normal_neighbours_are_independent(dtype: rl.DType) -> None:
+    """They are the two sides of one angle, at one distance."""
+    rl.manual_seed(4)
+    count = 1 << 16
+    values = rl.randn(2 * count, dtype=dtype).numpy().astype(np.float64)
+    for of in (np.array, np.abs, np.square):
+        found = np.corrcoef(of(values[::2]), of(values[1::2]))[0, 1]
+        assert abs(found) < 3 / math.sqrt(count)
+    assert rl.randn(1, dtype=dtype).shape == (1,) and rl.randn(0, dtype=dtype).shape == (0,)
 
 
 def _poisson(rate: float) -> Callable[[int], float]:

@@ -13,6 +13,7 @@ from ridgeline.loops.build import free_vars
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import For, Kernel, Op
 from ridgeline.loops.short_indices import with_short_indices
+from ridgeline.ops.elementwise import apply, cast, full_like, scale
 from ridgeline.ops.movement import permute
 from ridgeline.ops.random import expand, random_bits
 from ridgeline.schedules.gpu.machine import H200, T4, GpuMachine
@@ -73,6 +74,21 @@ def test_draws_compile(gpu: GpuMachine) -> None:
 
     for shape in ((7,), (1 << 20,), (33, 1001)):
         compile_source(generate(drawn(shape, gpu)[0]).text, gpu.arch)
+
+
+def test_normal_numbers_need_no_path_for_large_angles() -> None:
+    from ridgeline.codegen.cuda import generate
+
+    streams = [leaf(TensorType((), dtypes.uint64)) for _ in range(2)]
+    first, second = (expand(random_bits(*streams, (4096,), n), *streams) for n in (0, 1))
+    unit = scale(cast(apply("shr", first, full_like(first, 8)), dtypes.float32), 2.0**-24)
+    turned = apply("mul", cast(second, dtypes.float32), unit)
+    texts = [
+        generate(schedule([apply("cos", angle)], streams, H200)[0].kernel).text
+        for angle in (scale(unit, 6.28), turned)
+    ]
+    kernels = [text.split('extern "C"')[1] for text in texts]
+    assert "rl_cos_near(" in kernels[0] and "rl_cos(" in kernels[1]
 
 
 @pytest.mark.gpu

@@ -16,10 +16,13 @@ import ridgeline.compiler
 import ridgeline.tracing.trace
 from ridgeline import nn
 from ridgeline.codegen.cuda import generate
+from ridgeline.codegen.cuda.types import literal
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, overlaid
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.graph.node import Node
+from ridgeline.loops import ir
+from ridgeline.loops.math.coefficients import LN2_32
 from ridgeline.loops.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.ops.biased import BIASED
@@ -135,7 +138,9 @@ def test_where_memory_is_fullest_rows_are_written_over_others(
     over = next(v for v in stages.over if v.shape[-1] == 8192)
     kernel = next(k for k in stages.kernels if over in k.group.values)
     text = generate(kernel.kernel).text
-    assert "__syncthreads();" in text[text.rindex("logf") :]  # the score is read, then overwritten
+    assert (
+        "__syncthreads();" in text[text.rindex(literal(ir.const(LN2_32[0], rl.float32))) :]
+    )  # the score is read, then overwritten
 
 
 def test_attention_reads_and_writes_projections_where_they_lie(traced: Any) -> None:

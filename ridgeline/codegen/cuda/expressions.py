@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from ridgeline import dtypes
+from ridgeline.codegen.cuda.magnitudes import largest
 from ridgeline.codegen.cuda.scalar_ops import rounded, scalar
 from ridgeline.codegen.cuda.types import is_narrow_float, literal, register_type
 from ridgeline.loops import ir
@@ -21,8 +22,9 @@ from ridgeline.loops.ranges import Simplifier
 
 _INDEX_OPS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "neg", "select"})
 # CUDA's own power is off by up to 4 ulp; of the others it has not all, and these are the same
-_EXPANDED = ("pow", "copysign", "signed", "fmod", *DOUBLE)
+_EXPANDED = ("log", "pow", "copysign", "signed", "fmod", *DOUBLE)
 _COSTLY = frozenset({"sqrt", "reciprocal", "div", "exp", "log", "tanh", "erf", "pow"})
+_FAR = 1e5  # angles that need a long division by pi are larger
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 
@@ -191,6 +193,9 @@ class Expressions:
             return self._short_operation(expr, args)
         if expr.name in ("eq", "ne"):
             args = self._narrowed(expr, args)
+        if expr.name in ("sin", "cos") and expr.dtype is dtypes.float32:
+            far = largest(expr.args[0]) >= _FAR
+            return f"rl_{expr.name}{'' if far else '_near'}({args[0]})"
         if self._divides_lanes(expr):
             return rounded(f"rl_div_by({args[0]}, rl_divisor({args[1]}))", expr.dtype)
         wide = [

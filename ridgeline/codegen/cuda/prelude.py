@@ -5,8 +5,20 @@ The text is complete in itself: NVRTC is given no headers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ridgeline.codegen.cuda.conversions import CONVERSIONS, PACKS, PAIRS
+from ridgeline.loops.math.coefficients import COS32, SIN32
 from ridgeline.values.philox import GROWTH, MULTIPLIERS, ROUNDS, WORDS
+
+
+def _horner(coefficients: Sequence[float]) -> str:
+    """A polynomial in z, lowest power first."""
+    text = f"{float(coefficients[-1]).hex()}f"
+    for coefficient in reversed(coefficients[:-1]):
+        text = f"fmaf({text}, z, {float(coefficient).hex()}f)"
+    return text
+
 
 ARITHMETIC = r"""
 template <class T> DEVICE T rl_int_floordiv(T a, T b) {
@@ -137,13 +149,34 @@ DEVICE unsigned long long rl_philox(unsigned long long key, unsigned long long c
 }}
 """
 
-# A sine of a large angle takes a long division by pi. Behind a call it stands in a kernel once, not
-# once for every element that a thread computes.
-ANGLES = r"""
-static __device__ __noinline__ float rl_far_sin(float x) { return sinf(x); }
-static __device__ __noinline__ float rl_far_cos(float x) { return cosf(x); }
-DEVICE float rl_sin(float x) { return fabsf(x) >= 105615.0f ? rl_far_sin(x) : sinf(x); }
-DEVICE float rl_cos(float x) { return fabsf(x) >= 105615.0f ? rl_far_cos(x) : cosf(x); }
+# Within 1.6 ulp, without branches but for large angles, which take a long division by pi: behind a
+# call that stands in a kernel once, not once for every element. So a thread computes what the sine
+# and the cosine of one angle share, as normal numbers need them, once.
+ANGLES = f"""
+static __device__ __noinline__ float rl_far_sin(float x) {{ return sinf(x); }}
+static __device__ __noinline__ float rl_far_cos(float x) {{ return cosf(x); }}
+DEVICE float rl_turned(float x, bool cosine) {{
+  const float size = fabsf(x), quarters = rintf(size * 0x1.45f306p-1f);
+  float r = fmaf(quarters, -0x1.921fb6p+0f, size);  // less multiples of pi/2, in three parts
+  r = fmaf(quarters, 0x1.ee59dap-50f, fmaf(quarters, 0x1.777a5cp-25f, r));
+  const float z = r * r;
+  const float sine = fmaf(r * z, {_horner(SIN32)}, r);
+  const float other = fmaf(z, fmaf(z, {_horner(COS32)}, -0.5f), 1.0f);
+  const int turns = (int)quarters + (cosine ? 1 : 0);
+  const unsigned int sign = cosine ? 0u : __float_as_uint(x) & 0x80000000u;
+  const unsigned int flip = ((unsigned int)(turns & 2) << 30) ^ sign;
+  return __uint_as_float(__float_as_uint(turns & 1 ? other : sine) ^ flip);
+}}
+DEVICE float rl_sin_near(float x) {{ return rl_turned(x, false); }}
+DEVICE float rl_cos_near(float x) {{ return rl_turned(x, true); }}
+DEVICE float rl_sin(float x) {{
+  const float near = rl_sin_near(x);
+  return fabsf(x) >= 105615.0f ? rl_far_sin(x) : near;
+}}
+DEVICE float rl_cos(float x) {{
+  const float near = rl_cos_near(x);
+  return fabsf(x) >= 105615.0f ? rl_far_cos(x) : near;
+}}
 """
 
 THREADS = r"""
