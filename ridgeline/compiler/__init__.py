@@ -86,11 +86,12 @@ def _load_or_compile(
         target.load(code, list(layout.symbols()))
     else:
         stages = lower_graph(
-            outputs, inputs, target=target, pairs=pairs, checked=flag is not None
+            outputs, inputs, target=target, pairs=pairs, checked=flag is not None, ahead=True
         )  # fmt: skip
         layout = lay_out(stages, inputs, target.launch, join=target.join)
         layout = replace(layout, checked=flag is not None)
-        code = target.compile(list(stages.all_kernels()), stages.whole, stages.together)
+        own = list(stages.all_kernels())
+        code = target.compile(own, stages.whole, stages.together, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
     graph = Graph(outputs, inputs, target.arrange)
     return Program(layout, target, graph, stages, pairs)

@@ -95,11 +95,19 @@ class Backend(Protocol):
     def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[Any, ...]]:
         """The name of several kernels started as one, and how that is done, as plain data."""
 
+    def begin(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
+        """Start to compile the code of a group that is joined with no other, beside what follows.
+
+        It has a scheduled kernel, or is a node that the backend computes whole. What was begun
+        goes by the names of the code, and is handed to `compile`.
+        """
+
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
         whole: Sequence[Group] = ...,
         joined: Sequence[Sequence[CompiledKernel]] = ...,
+        begun: Mapping[str, Any] = ...,
     ) -> bytes:
         """Machine code of kernels and of nodes computed whole, ready in this process.
 

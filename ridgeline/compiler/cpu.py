@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.sharing import grain
 
-_NOTHING: Mapping[int, Buffer] = MappingProxyType({})
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _addresses: dict[str, int] = {}
 _lock = threading.RLock()
 
@@ -184,11 +185,16 @@ class CpuBackend:
         """There are none."""
         raise AssertionError("the CPU starts kernels one by one")
 
+    def begin(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
+        """Nothing: all kernels are one module."""
+        return {}
+
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
         whole: Sequence[Group] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
+        begun: Mapping[str, Any] = _NOTHING,
     ) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
         return self.compile_loops([compiled.kernel for compiled in kernels])

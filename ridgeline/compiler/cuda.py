@@ -8,7 +8,7 @@ from dataclasses import astuple, replace
 from types import MappingProxyType
 from typing import Any
 
-from ridgeline.codegen.cuda import KernelSource, compile_all, generate
+from ridgeline.codegen.cuda import KernelSource, begin, generate
 from ridgeline.codegen.cuda.attention import Attention
 from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
@@ -61,7 +61,7 @@ from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.idle import reason_to_part
 from ridgeline.schedules.gpu.machine import GpuMachine
 
-_NOTHING: Mapping[int, Any] = MappingProxyType({})
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
 _FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the driver
 _ARRANGED = (CONVOLVE, BIASED, *CALLS)  # what libraries compute
@@ -218,20 +218,29 @@ class CudaBackend:
                         for one in source.launches)  # fmt: skip
         return source.name, ("joined", source.workspace_bytes, started)
 
+    def begin(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
+        """NVRTC in another thread."""
+        if kernel is None:
+            source = kernels_of(group) if _has_text(group) else None
+        else:
+            source = generate(kernel.kernel) if _product(group) is None else None
+        return {} if source is None else {source.name: begin(source.text, self._facts.arch)}
+
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
         whole: Sequence[Group] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
+        begun: Mapping[str, Any] = _NOTHING,
     ) -> bytes:
         """One image for every kernel, one after the other behind a line that names them."""
         parts = {id(part) for members in joined for part in members}
         alone = [k for k in kernels if id(k) not in parts and _product(k.group) is None]
         own = {k.kernel.name: k.kernel for k in alone}
-        attentions = [g for g in whole if g.apart is not None and g.apart.op not in _ARRANGED]
-        named = {source.name: source for source in map(kernels_of, attentions)}
+        named = {source.name: source for source in map(kernels_of, filter(_has_text, whole))}
         made = [*named.values(), *map(_joined, joined), *map(generate, own.values())]
-        images = compile_all([source.text for source in made], self.device.architecture)
+        late = {s.name: begin(s.text, self._facts.arch) for s in made if s.name not in begun}
+        images = [(begun.get(source.name) or late[source.name]).result() for source in made]
         rows = [
             [len(image), [[one.symbol, one.shared_bytes] for one in source.launches]]
             for source, image in zip(made, images)
@@ -354,6 +363,11 @@ class CudaExecutable:
         for slot, value, made in zip(call.outputs, values, node.types):
             if slot >= 0:
                 self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))
+
+
+def _has_text(group: Group) -> bool:
+    """True for a node computed whole that is not a library's call."""
+    return group.apart is not None and group.apart.op not in _ARRANGED
 
 
 def _in_call(product: Matmul, plain: Kernel, scheduled: Kernel) -> Matmul:

@@ -34,14 +34,13 @@ class Joiner:
 
     def run(self, groups: Sequence[Group], results: Set[Node]) -> None:
         """Fill `order` and `joined`."""
-        made = {value for group in groups for value in group.values} - results
+        made = temporaries(groups, results)
         for group in groups:
             needed = self.needs[group.number]
             for key, members in list(self._waiting.items()):
                 if any(member.number in needed for member in members):
                     self._start(key)
-            kept = sum(nbytes(value) for value in group.reads if value in made)
-            own = self.key(group) if kept <= self.most_bytes else None
+            own = self.key(group) if kept(group, made) <= self.most_bytes else None
             if own is None:
                 self.order.append(group)
                 continue
@@ -57,6 +56,16 @@ class Joiner:
         self.order += members
         if len(members) > 1:
             self.joined.append(tuple(places))
+
+
+def temporaries(groups: Sequence[Group], results: Set[Node]) -> Set[Node]:
+    """What kernels make for each other alone."""
+    return {value for group in groups for value in group.values} - results
+
+
+def kept(group: Group, made: Set[Node]) -> int:
+    """The bytes that stay in memory while a kernel is put off."""
+    return sum(nbytes(value) for value in group.reads if value in made)
 
 
 def most_bytes(roofline: Roofline) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.graph import arranged
-from ridgeline.compiler.joining import Joiner, most_bytes
+from ridgeline.compiler.joining import Joiner, kept, most_bytes, temporaries
 from ridgeline.compiler.overlaid import overlay
 from ridgeline.fusion.groups import Fusion, Group, Roofline, fuse
 from ridgeline.fusion.late import compute_late
@@ -53,6 +53,7 @@ class Stages:
     in_place: Mapping[Node, Node] = field(default_factory=dict)  # results over inputs' memory
     joined: tuple[tuple[int, ...], ...] = ()  # places of groups that are started as one
     over: Mapping[Node, Node] = field(default_factory=dict)  # temporaries over others' memory
+    begun: Mapping[str, Any] = field(default_factory=dict)  # code that is being compiled
 
     @property
     def whole(self) -> list[Group]:
@@ -81,11 +82,13 @@ def lower_graph(
     target: Backend | None = None,
     pairs: Sequence[tuple[int, int]] = (),
     checked: bool = False,
+    ahead: bool = False,
 ) -> Stages:
     """Graph to scheduled kernels, for this machine unless told otherwise.
 
     `pairs` are outputs and the inputs whose memory they may take (see `Replacing.of`); `checked`
-    says that the last output is the index flag.
+    says that the last output is the index flag, `ahead` that code will be wanted, so that its
+    compilation begins while other kernels are scheduled.
     """
     target = target or backend(device_of(outputs, inputs))
     is_input = set(inputs).__contains__
@@ -112,12 +115,19 @@ def lower_graph(
     placing = _Placing(fusion.in_place, dict(fusion.in_place))
     kernels: dict[int, CompiledKernel] = {}
     inner: dict[Node, tuple[Stages, ...]] = {}
+    begun: dict[str, Any] = {}
+    for group in fusion.groups if ahead else ():
+        if group.views is not None:
+            begun.update(target.begin(group, None))
+    waits, most = temporaries(fusion.groups, set(values.results)), most_bytes(target.roofline())
     for group in fusion.groups:
         if group.lowered is not None:
             key = (print_kernel(group.lowered.kernel), group.lowered.anchor)
             if key not in known:  # layers of a model give the same loops again and again
                 known[key] = _scheduled(group, group.lowered, target, facts)
-            kernels[group.number] = placing.kernel(group, known[key])
+            made = kernels[group.number] = placing.kernel(group, known[key])
+            if ahead and made.kernel.name not in begun and kept(group, waits) > most:
+                begun.update(target.begin(group, made))
         elif group.apart is not None:
             placing.apart(group)
             if target.runs(group.apart):
@@ -129,7 +139,7 @@ def lower_graph(
     over = overlay(fusion.groups, joined, ordered, {*values.results, *inputs})
     return Stages(
         fusion, ordered, values.results, tuple(order), inner, replacing=replacing,
-        in_place=placing.kept, joined=joined, over=over,
+        in_place=placing.kept, joined=joined, over=over, begun=begun,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ The step is traced on the CPU and compiled for a stated GPU as the backend would
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import ridgeline as rl
 import ridgeline.compiler
+import ridgeline.compiler.cuda
 import ridgeline.tracing.trace
 from ridgeline import nn
 from ridgeline.codegen.cuda import generate
@@ -96,6 +98,31 @@ def test_every_kernel_compiles(traced: Any) -> None:
     assert len(texts) == len(own) and len(layout.calls) > len(own)
     codes = compile_all(list(texts.values()), H200.arch)
     assert all(code.startswith(b"\x7fELF") for code in codes)
+
+
+def test_what_was_begun_while_kernels_were_scheduled_is_what_is_compiled(
+    traced: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+
+    def begin(text: str, arch: str) -> Future[bytes]:
+        texts.append(text)
+        made: Future[bytes] = Future()
+        made.set_result(text.encode())
+        return made
+
+    target = StatedGpu()
+    monkeypatch.setattr(ridgeline.compiler.cuda, "begin", begin)
+    monkeypatch.setattr(target, "load", lambda code, symbols: None)
+    outputs, inputs, pairs = traced(narrow=True, dropout=0.0, words=2048)
+    stages = lower_graph(outputs, inputs, target=target, pairs=pairs, ahead=True)
+    joined = {part.kernel.name for parts in stages.together for part in parts}
+    attention = [g for g in stages.whole if g.apart.op is not BIASED]  # type: ignore[union-attr]
+    assert len(stages.begun) > len(attention) == 2 and not joined & set(stages.begun)
+    own = list(stages.all_kernels())
+    made = target.compile(own, stages.whole, stages.together, stages.begun)
+    assert len(set(texts)) == len(texts)  # none was begun twice, or for nothing
+    assert made == target.compile(own, stages.whole, stages.together)
 
 
 def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Scheduled loops to CUDA C++, and CUDA C++ to machine code.
 
     generate(kernel) -> KernelSource            loops with grid and thread kinds, as CUDA C++ text
-    compile_source(text, arch) -> bytes         NVRTC, kept on disk; `compile_all` uses threads
+    compile_source(text, arch) -> bytes         NVRTC, kept on disk; `begin` does so in a thread
     schedules/gpu/default.py: steps(lowered, gpu) -> list of schedule steps for one kernel
 
 A kernel is one or more launches, to be issued in order on one stream: a loop nest per launch. Every
@@ -14,6 +14,7 @@ from ridgeline.codegen.cuda.emit import generate
 from ridgeline.codegen.cuda.nvrtc import (
     CudaCompileError,
     NoCudaCompiler,
+    begin,
     compile_all,
     compile_source,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "KernelSource",
     "Launch",
     "NoCudaCompiler",
+    "begin",
     "compile_all",
     "compile_source",
     "generate",

@@ -8,10 +8,10 @@ nothing left to compile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from hashlib import blake2b
-from os import cpu_count
+from os import cpu_count, register_at_fork
 from typing import Any
 
 from ridgeline.codegen.llvm.store import ObjectCache
@@ -44,12 +44,23 @@ def compile_source(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
     return stored
 
 
+def begin(text: str, arch: str, options: Sequence[str] = ()) -> Future[bytes]:
+    """Start to compile a text in another thread: NVRTC releases the interpreter."""
+    return _threads().submit(compile_source, text, arch, options)
+
+
 def compile_all(texts: Sequence[str], arch: str, options: Sequence[str] = ()) -> list[bytes]:
-    """Several texts at once, in threads: NVRTC releases the interpreter."""
-    if len(texts) < 2:
-        return [compile_source(text, arch, options) for text in texts]
-    with ThreadPoolExecutor(min(len(texts), cpu_count() or 1)) as pool:
-        return list(pool.map(lambda text: compile_source(text, arch, options), texts))
+    """Several texts at once."""
+    begun = [begin(text, arch, options) for text in texts]
+    return [one.result() for one in begun]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cpu_count() or 1, "nvrtc")
+
+
+register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads
 
 
 @cache
