@@ -112,6 +112,7 @@ def lower_graph(
     roofline = target.roofline(facts)
     fusion = fuse(values, is_input, roofline, target.apart, whole, replacing, parts)
     known: dict[tuple[str, Op | None], CompiledKernel] = {}
+    scheduled: dict[Lowered, CompiledKernel] = {}
     placing = _Placing(fusion.in_place, dict(fusion.in_place))
     kernels: dict[int, CompiledKernel] = {}
     inner: dict[Node, tuple[Stages, ...]] = {}
@@ -122,10 +123,13 @@ def lower_graph(
     waits, most = temporaries(fusion.groups, set(values.results)), most_bytes(target.roofline())
     for group in fusion.groups:
         if group.lowered is not None:
-            key = (print_kernel(group.lowered.kernel), group.lowered.anchor)
-            if key not in known:  # layers of a model give the same loops again and again
-                known[key] = _scheduled(group, group.lowered, target, facts)
-            made = kernels[group.number] = placing.kernel(group, known[key])
+            shared = group.lowered.model or group.lowered
+            if shared not in scheduled:  # layers of a model give the same loops again and again
+                key = (print_kernel(shared.kernel), shared.anchor)
+                if key not in known:
+                    known[key] = _scheduled(group, group.lowered, target, facts)
+                scheduled[shared] = known[key]
+            made = kernels[group.number] = placing.kernel(group, scheduled[shared])
             if ahead and made.kernel.name not in begun and kept(group, waits) > most:
                 begun.update(target.begin(group, made))
         elif group.apart is not None:
@@ -149,21 +153,20 @@ class _Placing:
 
     wanted: Mapping[Node, Node]
     kept: dict[Node, Node]  # what was found possible
-    known: dict[tuple[str, Slots], tuple[Kernel, dict[int, int]]] = field(default_factory=dict)
+    known: dict[tuple[str, str, Slots], tuple[Kernel, dict[int, int]]] = field(default_factory=dict)
 
     def kernel(self, group: Group, made: CompiledKernel) -> CompiledKernel:
         """The kernel of a group; those of one text differ in what they may overwrite."""
         slots = group.loops.slots
         wanted = _overwritten(group, self.wanted)
-        key = (made.kernel.name, wanted)
+        key = (made.kernel.name, group.name, wanted)
         if key not in self.known:
-            self.known[key] = in_place(made.kernel, dict(wanted))
+            kernel, found = in_place(made.kernel, dict(wanted))
+            self.known[key] = (named(replace(kernel, name=group.name)) if found else kernel, found)
         kernel, found = self.known[key]
         for written, _ in wanted:
             if written not in found:
                 del self.kept[slots[written]]
-        if found:
-            kernel = named(replace(kernel, name=group.name))
         values = tuple(slots[b.slot] for b in made.kernel.params)
         return replace(made, group=group, kernel=kernel, values=values)
 

@@ -118,6 +118,7 @@ class Fuser:
     in_order: dict[Node, list[tuple[int, int]]] = field(default_factory=dict)  # readers, by place
     numbers: count[int] = field(default_factory=count)
     repeated: Repeated = field(default_factory=Repeated)
+    reasons: dict[Lowered, str] = field(default_factory=dict)
     refusals: dict[tuple[str, str, str], Refusal] = field(default_factory=dict)
     refused: set[tuple[frozenset[Node], frozenset[Node]]] = field(default_factory=set)
     heap: list[tuple[float, int, int]] = field(default_factory=list)
@@ -226,7 +227,7 @@ class Fuser:
                 lowering = ChainLowering
             in_order = store_order(stored, self.replacing, read.__contains__)
             lowered = self.repeated.lower(lowering, folds, in_order, read.__contains__, name)
-            reason = self.parts(lowered) if several else ""
+            reason = self._reason_to_part(lowered) if several else ""
             if reason:
                 raise NotFusable(reason)
         moved = sum(map(nbytes, read)) + sum(map(nbytes, stored))
@@ -235,6 +236,13 @@ class Fuser:
             moved / self.roofline.bytes_per_second, work / self.roofline.flops_per_second
         )
         return Group(next(self.numbers), ordered, frozenset(read), seconds, lowered)
+
+    def _reason_to_part(self, lowered: Lowered) -> str:
+        """What `parts` says, asked once for all groups of the same loops."""
+        shared = lowered.model or lowered
+        if shared not in self.reasons:
+            self.reasons[shared] = self.parts(shared)
+        return self.reasons[shared]
 
     def leaving(self, inside: Collection[Node]) -> list[Node]:
         """The values that are needed outside a group: as a result, or by another kernel."""

@@ -86,7 +86,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
 }  # fmt: skip
 
 
-_RECENT = 64  # rewrites that are remembered
+_RECENT = 256  # rewrites that are remembered
 _recent: dict[tuple[int, Step], tuple[Kernel, Kernel]] = {}  # by identity, which the value keeps
 
 
