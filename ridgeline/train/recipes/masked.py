@@ -30,8 +30,9 @@ def hide_and_find(hidden_token: int) -> Objective:
         hidden = rand(tuple(tokens.shape)).to(tokens.device) < HIDDEN
         scores = model(where(hidden, hidden_token, tokens))
         targets = where(hidden, tokens, _IGNORED)
-        loss = cross_entropy(scores.flatten(0, 1), targets.flatten())
-        found = (scores.argmax(-1) == targets).sum() / hidden.sum().clamp(min=1)
+        count = hidden.sum().clamp(min=1)  # a small batch may have nothing hidden
+        loss = cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="sum") / count
+        found = (scores.argmax(-1) == targets).sum() / count
         return loss, {"found": found * int(tokens.shape[0])}
 
     return objective
