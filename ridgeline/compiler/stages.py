@@ -120,7 +120,7 @@ def lower_graph(
     for group in fusion.groups if ahead else ():
         if group.views is not None:
             begun.update(target.begin(group, None))
-    waits, most = temporaries(fusion.groups, set(values.results)), most_bytes(target.roofline(facts))
+    waits, most = temporaries(fusion.groups, set(values.results)), most_bytes(roofline)
     for group in fusion.groups:
         if group.lowered is not None:
             shared = group.lowered.model or group.lowered
