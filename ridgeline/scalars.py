@@ -207,6 +207,8 @@ _ROWS = (
     _row("k1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k1e)),
     _row("airy_ai", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.airy_ai)),
     _row("zeta", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.zeta)),
+    _row("gammainc", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.gammainc)),
+    _row("gammaincc", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.gammaincc)),
     _row("spherical_bessel_j0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.spherical_j0)),
     # the C library, one element at a time: where an expansion would not pay
     _row("libm_sin", 1, "same", "sfu", _REAL_FLOATS, np.sin),
@@ -227,7 +229,7 @@ OPERATIONS = {**dict.fromkeys(COSTLY, 8), "philox": 60}
 SPECIAL = (
     "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "lgamma", "digamma", "i0", "i1", "i0e", "i1e",
     "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai", "spherical_bessel_j0",
-    "zeta",
+    "zeta", "gammainc", "gammaincc",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ import mpmath as mp
 Function = Callable[[mp.mpf], mp.mpf]
 TARGET = Path(__file__).parent.parent / "ridgeline" / "loops" / "math" / "coefficients.py"
 mp.mp.dps = 50
+INCOMPLETE_FROM = 12  # from this a on, one expansion serves all x around it
 
 
 @dataclass(frozen=True)
@@ -309,6 +310,100 @@ def bessels() -> list[Fit]:
     ]  # fmt: skip
 
 
+def stirling_rest(u: mp.mpf) -> mp.mpf:
+    """gamma(a) over Stirling's formula for it, by 1/a."""
+    if u < mp.mpf("1e-20"):
+        return 1 + u / 12
+    a = 1 / u
+    return mp.exp(mp.loggamma(a) - (a - mp.mpf("0.5")) * mp.log(a) + a) / mp.sqrt(2 * mp.pi)
+
+
+def incomplete_rest(eta: mp.mpf, inverse: mp.mpf) -> mp.mpf:
+    """What the normal distribution leaves of the upper incomplete gamma function Q(a, x).
+
+    Q = erfc(eta sqrt(a/2)) / 2 + exp(-a eta**2 / 2) / sqrt(2 pi a) * rest, where eta**2 / 2 is
+    x/a - 1 - log(x/a), and eta has the sign of x - a (Temme's uniform expansion).
+    """
+    log = eta
+    for _ in range(60):
+        change = (mp.expm1(log) - log - eta * eta / 2) / mp.expm1(log)
+        log -= change
+        if abs(change) < mp.mpf(10) ** -45:
+            break
+    a = 1 / inverse
+    x, exponent = a * mp.exp(log), a * eta * eta / 2
+    if eta > 0:
+        value = mp.gammainc(a, x, mp.inf, regularized=True) - mp.erfc(mp.sqrt(exponent)) / 2
+    else:
+        value = mp.erfc(mp.sqrt(exponent)) / 2 - mp.gammainc(a, 0, x, regularized=True)
+    return mp.sqrt(2 * mp.pi * a) * mp.exp(exponent) * value
+
+
+def surface(name: str, f: Callable[[mp.mpf, mp.mpf], mp.mpf], sizes: tuple[int, int]) -> str:
+    """The Python source of a function of two numbers from -1 to 1: polynomials of the first.
+
+    They are the coefficients by powers of the second; Chebyshev's series is cut below a last place.
+    """
+    half = mp.mpf(1) / 2
+    nodes = [[mp.cos(mp.pi * (i + half) / n) for i in range(n)] for n in sizes]
+    basis = [[[mp.chebyt(k, x) for x in xs] for k in range(len(xs))] for xs in nodes]
+    values = [[f(x, y) for y in nodes[1]] for x in nodes[0]]
+    powers = [[mp.mpf(0)] * sizes[0] for _ in range(sizes[1])]
+    for k, first in enumerate(basis[0]):
+        along = [mp.fdot(first, column) for column in zip(*values)]
+        for j, second in enumerate(basis[1]):
+            weight = (2 if k else 1) * (2 if j else 1) / mp.mpf(sizes[0] * sizes[1])
+            coefficient = mp.fdot(second, along) * weight
+            if abs(coefficient) < mp.mpf(2) ** -57:
+                continue
+            for p, c in enumerate(chebyshev_powers(k)):
+                for q, d in enumerate(chebyshev_powers(j)):
+                    powers[q][p] += coefficient * c * d
+    lines = [f"{name} = ("]
+    for row in powers:
+        while row and not row[-1]:
+            row.pop()
+        if row:
+            lines += ["    (", *(f"        {float(c)!r}," for c in row), "    ),"]
+    return "\n".join([*lines, ")\n"])
+
+
+def chebyshev_powers(degree: int) -> list[int]:
+    """The coefficients of Chebyshev's polynomial, lowest power first."""
+    before, last = [1], [0, 1]
+    for _ in range(degree):
+        doubled = [0, *(2 * c for c in last)]
+        longer = [*before, *([0] * (len(doubled) - len(before)))]
+        before, last = last, [a - b for a, b in zip(doubled, longer)]
+    return before
+
+
+def surfaces() -> str:
+    """Every table of two variables."""
+    return surface(
+        "INCOMPLETE64", lambda x, y: incomplete_rest(x, (y + 1) / INCOMPLETE_FROM / 2), (28, 14)
+    )
+
+
+def incompletes() -> list[Fit]:
+    """The parts of incomplete gamma functions that depend on one number."""
+    rest = near(
+        "1e-12", of_square(lambda s: 2 * (mp.atanh(s) - s) / s**3),
+        lambda z: (mp.mpf(1) / 3 + z / 5) * 2,
+    )  # fmt: skip
+    widest = mp.mpf("0.7") / mp.mpf("1.3")
+    return [
+        Fit(
+            "STIRLING64", stirling_rest, lambda u: 1 / stirling_rest(u), mp.mpf(0), mp.mpf(1), 8,
+            53, 8, at_once=True,
+        ),
+        Fit(
+            "LOG_WIDE64", rest, lambda z: z, mp.mpf(0), widest**2 * mp.mpf("1.001"), 6, 53, 6,
+            at_once=True,
+        ),
+    ]  # fmt: skip
+
+
 def fits() -> list[Fit]:
     """Every table the expansions use."""
     one, ln2, zero = mp.mpf(1), mp.ln(2), mp.mpf(0)
@@ -375,6 +470,7 @@ def fits() -> list[Fit]:
         Fit("POW_EXP2", two_to, lambda f: two_to(-f), -one / 2, one / 2, 7, 53, fixed={0: 1.0}),
         *specials(),
         *bessels(),
+        *incompletes(),
     ]  # fmt: skip
 
 
@@ -444,10 +540,11 @@ def main() -> None:
     text = "\n".join([HEADER, *map(split_table, constants().items()), *map(table, chosen)])
     if options.names:
         print(text)
-    elif options.check:
+        return
+    text += "\n" + surfaces()
+    if options.check:
         raise SystemExit(None if TARGET.read_text() == text else "the coefficients differ")
-    else:
-        TARGET.write_text(text)
+    TARGET.write_text(text)
 
 
 if __name__ == "__main__":

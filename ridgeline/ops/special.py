@@ -1,7 +1,7 @@
 """The special functions, elementwise, with their derivatives.
 
 Values are NumPy's in float64, rounded once to the element type. Those with a scalar row are part of
-kernels; the others (family "opaque") are library calls.
+kernels; the polynomials and a few more (family "opaque") are library calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from ridgeline.ops.elementwise import (
 )
 from ridgeline.ops.values import polynomials
 from ridgeline.scalars import Array
-from ridgeline.values import gamma
 
 _REAL = ("float",)
 _ROOT_PI = math.sqrt(math.pi)
@@ -168,8 +167,8 @@ _ROWS = (
     _scalar("lgamma", _of(lambda x: special("digamma", x))),
     _scalar("digamma", _of(lambda x: polygamma(1, x))),
     _scalar("zeta", _zeta_rule, fixed=(0,)),
-    _row("gammainc", gamma.gammainc, _gammainc_rule(1.0), fixed=(0,)),
-    _row("gammaincc", gamma.gammaincc, _gammainc_rule(-1.0), fixed=(0,)),
+    _scalar("gammainc", _gammainc_rule(1.0), fixed=(0,)),
+    _scalar("gammaincc", _gammainc_rule(-1.0), fixed=(0,)),
     _scalar("i0", _of(lambda x: special("i1", x))),
     _scalar("i1", _of(_i1_slope)),
     _scalar("i0e", _of(_i0e_slope)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.ir import For, Kernel
+from ridgeline import scalars
+from ridgeline.loops import ir
+from ridgeline.loops.ir import For, Kernel, Op
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, Stream
 from ridgeline.schedules.accesses import accesses
@@ -24,24 +26,35 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     extents = loop_extents(kernel)
     last = names[-1]
     length = extents[last]
-    width = machine.lanes(max((b.dtype.itemsize for b in kernel.params), default=4))
+    long = _is_long(kernel)
+    widest = 8 if long else max((b.dtype.itemsize for b in kernel.params), default=4)
+    step = machine.lanes(widest) * (1 if long else _UNROLL)
     if length is None:
         outer = names[:-1] or [f"{last}.0"]
-        chosen += [Split(last, width * _UNROLL, "guard"), SetKind(f"{last}.1", "vector")]
+        chosen += [Split(last, step, "guard"), SetKind(f"{last}.1", "vector")]
         return [*chosen, *(SetKind(name, "parallel") for name in outer)]
     if len(names) == 1 and length > _TASK_ELEMENTS:
         chosen.append(Split(last, _TASK_ELEMENTS, "branch"))
         outer, last, length = [f"{last}.0"], f"{last}.1", _TASK_ELEMENTS
     else:
         outer = names[:-1]
-    step = width * _UNROLL
     if length > step:
-        chosen.append(Split(last, step))
+        chosen.append(Split(last, step, "guard" if long and length % step else "branch"))
         last = f"{last}.1"
     chosen.append(SetKind(last, "vector"))
     chosen.extend(SetKind(name, "parallel") for name in outer)
     chosen.extend(streams(lowered, kernel, machine))
     return chosen
+
+
+def _is_long(kernel: Kernel) -> bool:
+    """True where an element takes hundreds of instructions, in float64 whatever its type.
+
+    They overlap one another, and a second copy for the last few elements would double the code.
+    """
+    values = (e for s in ir.statements(kernel.body) for e in ir.expressions(s))
+    parts = (part for value in values for part in ir.subexpressions(value))
+    return any(isinstance(part, Op) and part.name in scalars.SPECIAL for part in parts)
 
 
 def collapse(kernel: Kernel, names: list[str], chosen: list[Step]) -> tuple[Kernel, list[str]]:
@@ -60,8 +73,6 @@ def collapse(kernel: Kernel, names: list[str], chosen: list[Step]) -> tuple[Kern
 
 def loop_extents(kernel: Kernel) -> dict[str, int | None]:
     """The known lengths of a kernel's loops."""
-    from ridgeline.loops import ir
-
     found: dict[str, int | None] = {}
     for statement in ir.statements(kernel.body):
         if isinstance(statement, For):

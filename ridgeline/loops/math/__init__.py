@@ -5,7 +5,8 @@ inverses, pow, and those around erf, gamma, Bessel's and Airy's on floats, integ
 random words.
 Elementary functions are within 2 ulp of the true value over the whole range, with the right zeros,
 infinities and NaN; those of integers are exact. The others are within 8 ulp, or close to their
-zeros of what is added up there, which for those that oscillate is the size of the wave.
+zeros of what is added up there, which for those that oscillate is the size of the wave;
+`zeta.py` and `incomplete_gamma.py` say what theirs is.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ridgeline.loops.math.error_function import erf, erfc, erfcx, erfinv, log_nd
 from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.gamma import digamma, lgamma
 from ridgeline.loops.math.hyperbolic import tanh
+from ridgeline.loops.math.incomplete_gamma import gammainc, gammaincc
 from ridgeline.loops.math.logarithm import log, log1p
 from ridgeline.loops.math.philox import philox
 from ridgeline.loops.math.power import integer_power, pow_
@@ -55,6 +57,7 @@ DOUBLE: dict[str, Callable[..., Expr]] = {
     "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e, "k0": k0, "k1": k1, "k0e": k0e, "k1e": k1e,
     "j0": j0, "j1": j1, "y0": y0, "y1": y1, "airy_ai": airy_ai,
     "spherical_bessel_j0": spherical_j0, "zeta": zeta,
+    "gammainc": gammainc, "gammaincc": gammaincc,
 }  # fmt: skip
 EXPANSIONS |= DOUBLE
 _NAMES = frozenset((*EXPANSIONS, "philox"))

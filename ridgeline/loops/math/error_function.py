@@ -63,7 +63,7 @@ def _erfc64(x: Expr) -> Expr:
 def erfcx(x: Expr) -> Expr:
     """exp(x*x) * erfc(x): two such squares less the mirrored value, left of 0."""
     a = magnitude(x)
-    right = _scaled(a)
+    right = scaled_erfc(a)
     grown = _exp_of_square(clamp(a, None, 27.0), 1.0)
     return select(lt(x, const(0, x)), sub(add(grown, grown), right), right)
 
@@ -71,13 +71,13 @@ def erfcx(x: Expr) -> Expr:
 def erfc(x: Expr) -> Expr:
     """1 - erf(x), accurate in the right tail."""
     a = magnitude(x)
-    right = mul(_scaled(a), _exp_of_square(clamp(a, None, 28.0), -1.0))
+    right = mul(scaled_erfc(a), _exp_of_square(clamp(a, None, 28.0), -1.0))
     return select(lt(x, const(0, x)), sub(const(2, x), right), right)
 
 
 def log_ndtr(x: Expr) -> Expr:
     """The logarithm of the normal distribution function."""
-    scaled = _scaled(mul(magnitude(x), const(math.sqrt(0.5), x)))
+    scaled = scaled_erfc(mul(magnitude(x), const(math.sqrt(0.5), x)))
     half = mul(scaled, const(0.5, x))
     exponent = mul(mul(x, x), const(-0.5, x))
     left = add(log(half), exponent)
@@ -105,7 +105,7 @@ def ndtri(p: Expr) -> Expr:
     return mul(root2, select(le(magnitude(y), const(_CENTRE, p)), _centre_quantile(y), tail))
 
 
-def _scaled(a: Expr) -> Expr:
+def scaled_erfc(a: Expr) -> Expr:
     """exp(a*a) * erfc(a) for a >= 0: quotients of polynomials in a, and in 1/(a*a) far out."""
     near = _quotient(table.ERFCX64, table.ERFCX64_BELOW, clamp(a, None, _NEAR))
     inverse = div(const(1, a), clamp(a, _NEAR, None))
