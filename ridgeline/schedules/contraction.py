@@ -24,7 +24,7 @@ from ridgeline.schedules.dot_steps import dot_steps
 from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.joining import joined
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.panels import Panel, choose_panel
+from ridgeline.schedules.panels import Panel, ways_to_read
 from ridgeline.schedules.tile_cost import cost
 from ridgeline.schedules.tiles import Tile, candidates, elements, registers_of
 
@@ -102,10 +102,10 @@ def best_tile(
     stores = [a for a in touched if a.is_store]
     best: tuple[float, Tile, Panel | None] | None = None
     for tile in candidates(loads, rows, inner, machine):
-        panel = choose_panel(tile, touched, rows, inner, machine)
-        cycles = cost(tile, panel, loads, stores, rows, inner, machine)
-        if best is None or cycles < best[0]:
-            best = cycles, tile, panel
+        for panel in ways_to_read(tile, touched, rows, inner, machine):
+            cycles = cost(tile, panel, loads, stores, rows, inner, machine)
+            if best is None or cycles < best[0]:
+                best = cycles, tile, panel
     assert best is not None
     return best
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
@@ -12,10 +12,13 @@ from ridgeline.schedules.tiles import Tile, elements, imbalance
 
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
+_MUCH_REUSE = 256  # tiles next to which packing a strip is nothing
 _LEAST_BLOCK = 48  # rows that must share it where a strip is packed once per block of rows
 _LEAST_PIECE = 128  # products of a sum between two times that it waits in scratch
 _WAITING = 6.0  # cycles to put a register of sums aside and to take it up again
 _COPIED, _TURNED, _GATHERED = 0.9, 0.9, 2.5  # cycles to pack an element, by how it is read
+_LINE = 64  # bytes
+_WAYS = 8  # lines that fall on one set of a core's cache and fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +48,53 @@ class Pieces:
     around: tuple[str, ...]
 
 
-def choose_panel(
+def ways_to_read(
     tile: Tile,
     touched: list[Access],
     rows: dict[str, int],
     inner: dict[str, int],
     machine: Machine,
-) -> Panel | None:
-    """Pack the operand in the lanes when many tiles read it and a packed strip stays in cache."""
+) -> Iterator[Panel | None]:
+    """The panel to pack for a tile, and None where its operands can be read as they lie."""
+    operand = _in_lanes(tile, touched, rows, inner, machine)
+    panel = None if operand is None else _panel(tile, operand, rows, inner, machine)
+    yield panel
+    few = operand is not None and _reuse(operand, tile, rows) < _MUCH_REUSE
+    if panel and operand and few and _lies_well(operand, tile, inner, machine):
+        yield None
+
+
+def _reuse(operand: Access, tile: Tile, rows: dict[str, int]) -> int:
+    """The tiles that read a strip."""
+    factors = dict(tile.unroll)
+    others = [n for n in rows if n != tile.vector and operand.stride(n) == 0]
+    return prod(ceil(rows[n] / factors.get(n, 1)) for n in others)
+
+
+def _lies_well(operand: Access, tile: Tile, inner: dict[str, int], machine: Machine) -> bool:
+    """True for a strip of whole lines that stays in a core's cache: few fall on one set of it.
+
+    Next to a tile over several axes it does not: that reads the other operand in many places.
+    """
+    summed = [n for n in inner if operand.stride(n)]
+    size = operand.buffer.dtype.itemsize
+    if size < 4 or len(summed) != 1 or len(tile.unroll) > 1 or operand.stride(tile.vector) != 1:
+        return False
+    step, width = (operand.stride(summed[0]) or 0) * size, tile.lanes * size
+    if step % _LINE or width % _LINE or inner[summed[0]] * width > machine.l2_bytes // 8:
+        return False
+    period = machine.l2_bytes // _WAYS
+    return inner[summed[0]] * gcd(step, period) <= _WAYS // 2 * period
+
+
+def _in_lanes(
+    tile: Tile,
+    touched: list[Access],
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> Access | None:
+    """The one operand whose elements fill the lanes, unless it lies in the order of a strip."""
     if tile.vector not in rows:
         return None
     in_lanes = [a for a in touched if not a.is_store and a.stride(tile.vector) != 0]
@@ -62,16 +104,26 @@ def choose_panel(
     (operand,) = read
     if tile.lanes == rows[tile.vector] and tile.lanes % elements([operand], machine):
         return None
-    if _is_strip(operand, tile, inner):
-        return None
+    return None if _is_strip(operand, tile, inner) else operand
+
+
+def _panel(
+    tile: Tile,
+    operand: Access,
+    rows: dict[str, int],
+    inner: dict[str, int],
+    machine: Machine,
+) -> Panel | None:
+    """Pack the operand when many tiles read it and a packed strip stays in cache."""
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector]
     shared = [n for n in others if operand.stride(n) == 0 and factors.get(n, 1) < rows[n]]
     apart = [n for n in others if operand.stride(n) != 0]
     axes = sorted((n for n in inner if operand.stride(n) != 0), key=_unit_last(operand))
     strip = prod(inner[n] for n in axes) * tile.lanes * _itemsize(operand)
-    reuse = prod(ceil(rows[n] / factors.get(n, 1)) for n in shared)
-    if strip < _LEAST_STRIP or any(n in factors for n in apart) or reuse < _LEAST_REUSE:
+    if strip < _LEAST_STRIP or any(n in factors for n in apart):
+        return None
+    if _reuse(operand, tile, rows) < _LEAST_REUSE:
         return None
     strips = prod(rows[n] for n in apart) * ceil(rows[tile.vector] / tile.lanes)
     together = prod(rows[n] for n in shared)

@@ -252,6 +252,26 @@ def test_what_no_cache_holds_is_read_once(
     assert tuple(names[t] for t in tasks) == order
 
 
+@pytest.mark.parametrize("m,n,k,packed", [
+    (256, 256, 256, False),
+    (1024, 1024, 1024, True),  # rows of 4096 bytes: all fall on a few sets of the cache
+    (256, 264, 1024, True),  # rows that are no whole lines
+    (512, 576, 1024, True),  # a strip that takes too much of the cache
+    (4096, 256, 256, True),  # one that many tiles share
+])  # fmt: skip
+def test_a_strip_is_packed_unless_it_lies_well(m: int, n: int, k: int, packed: bool) -> None:
+    compiled, _ = scheduled(FORMS["NN"], (m, k), (k, n), WIDE)
+    assert ("_read[" in print_kernel(compiled.kernel)) == packed
+
+
+def test_no_tile_takes_steps_of_a_batch_that_share_nothing() -> None:
+    """Rows of 18 heads' parts, as in the backward pass of attention: one head at a time."""
+    compiled, _ = scheduled("bhki,bkhj->bhij", (8, 6, 256, 256), (8, 256, 6, 64), WIDE)
+    unrolled = {s.name for s in ir.statements(compiled.kernel.body) if isinstance(s, For)
+                and s.kind == "unroll"}  # fmt: skip
+    assert {name.partition(".")[0] for name in unrolled} == {"m"}
+
+
 @pytest.mark.parametrize("kind,m,n,k", [("NT", 14, 32, 96), ("NT", 12, 32, 80)])
 def test_strips_that_no_cache_holds_are_packed_in_pieces(
     kind: str, m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch
