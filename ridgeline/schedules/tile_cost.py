@@ -9,8 +9,10 @@ a core, which differ little between cores, and for which nothing is measured.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, log2, prod
+from functools import lru_cache
+from math import ceil, inf, log2, prod
 
+from ridgeline.loops.ir import Buffer, Const
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel
@@ -79,6 +81,8 @@ def _read_again(
     machine: Machine,
 ) -> float:
     """Cycles per multiplication for operands that the last cache does not hold, read repeatedly."""
+    if all(_whole(load.buffer) <= machine.l3_bytes // 4 for load in loads):
+        return 0.0
     sizes, factors = {**rows, **inner}, {**dict(tile.unroll), tile.vector: tile.lanes}
     held = [load.footprint(sizes) for load in loads]
     total, most = 0.0, max(held, default=0)  # constants alone are not read
@@ -92,6 +96,13 @@ def _read_again(
         others = [tile.vector] if panel is not None else [n for n in rows if n not in own]
         total += size * prod(ceil(rows[n] / factors.get(n, 1)) for n in others if n in rows)
     return machine.far * total / prod(sizes.values())
+
+
+@lru_cache(maxsize=256)
+def _whole(buffer: Buffer) -> float:
+    """The bytes of a buffer, without end where a size is known at run time only."""
+    sizes = [int(s.value) if isinstance(s, Const) else inf for s in buffer.shape]
+    return prod(sizes) * buffer.dtype.itemsize
 
 
 def _step(

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul, sub
+from ridgeline.loops.domains import values_at
 from ridgeline.loops.ir import Const, Expr, Op, Var
 
 Offsets = tuple[int, ...]
@@ -82,12 +85,5 @@ def holds_in_lanes(condition: Expr, var: str, lanes: int) -> tuple[bool, ...] | 
     """In which lanes a condition on the lane number alone holds; None if it needs other loops."""
     if free_vars(condition) != {var}:
         return None
-    from ridgeline.loops.build import substitute
-
-    found = []
-    for lane in range(lanes):
-        value = substitute(condition, {Var.make(var): ir.index(lane)})
-        if not isinstance(value, Const):
-            return None
-        found.append(bool(value.value))
-    return tuple(found)
+    found = values_at([condition], {"": np.zeros(lanes, np.int64), var: np.arange(lanes)})
+    return None if found is None else tuple(found[0].tolist())
