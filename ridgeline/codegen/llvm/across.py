@@ -3,11 +3,13 @@
 Tiles with channels in the lanes and pixels unrolled leave sums whose neighbours in memory are in
 different registers. Stored lane by lane, every element would be a store of its own. Here squares
 of sums are turned, and what follows (a bias, a residual, an activation) runs with pixels in the
-lanes, where operands and results are in order.
+lanes, where operands and results are in order. Where much follows, as the update of a parameter
+behind its gradient, it is a loop over the columns, which wait for it in scratch.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ridgeline.codegen.llvm.memory import bit_vector
@@ -15,7 +17,7 @@ from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.transpose import length, shuffled, turned
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
-from ridgeline.loops.ir import Const, Expr, For, Load, Store, Var
+from ridgeline.loops.ir import Const, Expr, For, Load, Op, Store, Var
 from ridgeline.loops.tiles import stride
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _FEWEST = 4  # unrolled steps worth turning
 _MOST = 16
+_SPELLED_OUT = 4  # operations on a column that are written down for every one
 
 
 def lies_across(loop: For) -> bool:
@@ -61,18 +64,63 @@ def store_across(emitter: KernelEmitter, loop: For) -> None:
     emitter.lanes_var, emitter.lane_count, emitter.lane_length = loop.name, side, steps
     if steps < side:
         emitter.lane_bits, emitter.lane_mask = bits, bit_vector(bits)
+    later: dict[Load, list[Value]] = {load: [] for load in rows}
+    in_a_loop = _operations(store, loop.name, inner.name) > _SPELLED_OUT
     for start in range(0, lanes, side):
         squares = {load: _square(emitter, held, start, side) for load, held in rows.items()}
-        for number in range(side):
-            emitter.momentary = {}
-            here: dict[Expr, Expr] = {Var.make(inner.name): ir.index(start + number)}
-            for load, columns in squares.items():
-                here[load] = emitter.hole(columns[number])
-            value = emitter.value(substitute(store.value, here))
-            place = tuple(substitute(i, here) for i in store.index)
-            emitter.write(store.buffer, place, emitter.widen(value, side), emitter.line)
+        for number in range(0 if in_a_loop else side):
+            columns = {load: square[number] for load, square in squares.items()}
+            _finish(emitter, store, columns, {Var.make(inner.name): ir.index(start + number)})
+        for load, square in squares.items():
+            later[load] += square
+    if in_a_loop:
+        _finish_in_a_loop(emitter, store, inner.name, later)
     emitter.lanes_var, emitter.lane_mask, emitter.lane_bits = None, None, None
     emitter.lane_count = 1
+
+
+def _operations(store: Store, *axes: str) -> int:
+    """What is computed of every element."""
+    found = [e for e in ir.subexpressions(store.value) if isinstance(e, Op)]
+    return sum(not free_vars(e).isdisjoint(axes) for e in found)
+
+
+def _finish(
+    emitter: KernelEmitter, store: Store, held: dict[Load, Value], place: dict[Expr, Expr]
+) -> None:
+    """Compute and store one column."""
+    emitter.momentary = {}
+    here: dict[Expr, Expr] = {**place, **{load: emitter.hole(v) for load, v in held.items()}}
+    value = emitter.value(substitute(store.value, here))
+    index = tuple(substitute(i, here) for i in store.index)
+    emitter.write(store.buffer, index, emitter.widen(value, emitter.lane_count), emitter.line)
+
+
+def _finish_in_a_loop(
+    emitter: KernelEmitter, store: Store, axis: str, columns: dict[Load, list[Value]]
+) -> None:
+    """Lay all columns down, and compute and store one after the other."""
+    scratch: dict[Load, str] = {}
+    for load, values in columns.items():
+        scratch[load] = f"%v{emitter.fresh()}"
+        kind = values[0].type
+        emitter.allocas.append(f"  {scratch[load]} = alloca [{len(values)} x {kind}], align 64")
+        for number, value in enumerate(values):
+            address = _place(emitter, kind, scratch[load], str(number))
+            emitter.line(f"store {kind} {value.name}, ptr {address}")
+    (count,) = {len(values) for values in columns.values()}
+    with emitter.counted("0", str(count), runs=True) as turn:
+        emitter.bind(axis, turn)
+        held: dict[Load, Value] = {}
+        for load, (first, *_) in columns.items():
+            address = _place(emitter, first.type, scratch[load], turn.name)
+            name = emitter.place(emitter.here, f"load {first.type}, ptr {address}")
+            held[load] = replace(first, name=name, depth=emitter.here)
+        _finish(emitter, store, held, {})
+
+
+def _place(emitter: KernelEmitter, kind: str, scratch: str, number: str) -> str:
+    return emitter.place(emitter.here, f"getelementptr {kind}, ptr {scratch}, i64 {number}")
 
 
 def _side(steps: int) -> int:
