@@ -61,5 +61,7 @@ def _interpret(made: CompiledKernel, known: dict[Node, Array]) -> None:
             memory[slot] = np.ascontiguousarray(known[node])
         else:
             memory[slot] = np.zeros(node.shape, node.dtype.numpy)  # type: ignore[arg-type]
-    interpret(made.kernel, memory, {})
+    # memory is bytes: complex numbers are read as their parts
+    kinds = {p.slot: p.dtype.numpy for p in made.kernel.params}
+    interpret(made.kernel, {s: memory[s].reshape(-1).view(kind) for s, kind in kinds.items()}, {})
     known |= {node: memory[s] for s, node in enumerate(lowered.slots) if s >= lowered.reads}
