@@ -100,6 +100,21 @@ def test_torch_may_refuse_to_go_through_what_was_overwritten() -> None:
     assert finding is not None and finding.way == "torch"
 
 
+def test_zeros_between_elements_beside_no_numbers_are_not_judged() -> None:
+    statements = (
+        Statement("a0.detach().clone().requires_grad_()", "v1"),
+        Statement("(v1 @ v1.T) % 5", "v2"),
+        Statement("v2[28:31:3, 25:30:2].sum().backward()"),
+        Statement("v1.grad.clone()", "v3"),
+    )
+    special = Input("a0", (33, 2), "float32", special=True)
+    program = Program("exact", 340280, (special,), statements, ("v3",))
+    with config.override(cache_max_bytes=0):
+        with pytest.raises(Rejected):
+            judge(program)
+        assert judge(replace(program, inputs=(replace(special, special=False),))) is None
+
+
 def test_a_stretched_axis_is_compiled_once_and_judged_at_two_lengths() -> None:
     given = Input("a0", (5, 4), "float32", stretched=0)
     statements = (Statement("rl.cumsum(a0, 0) - a0.flip(0)", "v1"),)

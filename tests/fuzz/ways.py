@@ -244,6 +244,16 @@ def _require_exact(node: Node, value: Array, operands: Sequence[Array]) -> None:
         largest = max(largest, _sum_bound(node, operands))
     if largest >= room or (finite * grain != np.round(finite * grain)).any():
         raise Rejected(f"{node.op.name} may round")
+    if node.op.name == "contract" and any(map(_leaves_out, operands, reversed(operands))):
+        raise Rejected("products of zeros between elements, which are NaN, may be left out")
+
+
+def _leaves_out(operand: Array, other: Array) -> bool:
+    """True for whole slices of zeros, as padding between elements makes, beside no numbers."""
+    if np.isfinite(other).all():
+        return False
+    others = [tuple(a for a in range(operand.ndim) if a != axis) for axis in range(operand.ndim)]
+    return any((~operand.astype(bool).any(axis=rest)).any() for rest in others)
 
 
 def _sum_bound(node: Node, operands: Sequence[Array]) -> float:
