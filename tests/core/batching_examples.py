@@ -49,7 +49,9 @@ class Example:
 
 
 # leaves and outputs have no rule; the compiler puts what libraries compute in after all batching
-_WITHOUT_RULE = ("leaf", "proj", "convolve", "biased")
+_WITHOUT_RULE = (
+    "leaf", "proj", "convolve", "biased", "attention_call", "attention_gradient_call",
+)  # fmt: skip
 
 
 def all_rows() -> dict[str, Op]:
