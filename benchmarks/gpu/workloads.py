@@ -45,7 +45,7 @@ def _deciles(values: Any) -> Any:
     return np.quantile(values.reshape(-1)[::16], np.linspace(0.1, 0.9, 9))
 
 
-DRAWN = 1 << 27
+DRAWN = 1 << 26
 ROWS, COLUMNS = 16384, 8192
 _PLANE = 2.0 * 2 * ROWS * COLUMNS
 
@@ -193,8 +193,8 @@ _ALL = [
         shown=_deciles, bytes=4.0 * DRAWN,
     ),
     Workload(
-        "dropout", lambda: [_normal(ROWS, COLUMNS)],
-        lambda lib: lambda x: lib.nn.functional.dropout(x, 0.1), shown=_deciles, bytes=_PLANE,
+        "dropout", lambda: [_normal(ROWS // 4, COLUMNS)],
+        lambda lib: lambda x: lib.nn.functional.dropout(x, 0.1), shown=_deciles, bytes=_PLANE / 4,
     ),
     Workload(
         "softmax", lambda: [_normal(ROWS, COLUMNS)], lambda lib: lambda x: x.softmax(-1),
