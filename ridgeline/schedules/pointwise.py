@@ -26,7 +26,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     extents = loop_extents(kernel)
     last = names[-1]
     length = extents[last]
-    long = _is_long(kernel)
+    long = is_long(kernel)
     widest = 8 if long else max((b.dtype.itemsize for b in kernel.params), default=4)
     step = machine.lanes(widest) * (1 if long else _UNROLL)
     if length is None:
@@ -47,7 +47,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     return chosen
 
 
-def _is_long(kernel: Kernel) -> bool:
+def is_long(kernel: Kernel) -> bool:
     """True where an element takes hundreds of instructions, in float64 whatever its type.
 
     They overlap one another, and a second copy for the last few elements would double the code.

@@ -13,7 +13,7 @@ from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.pointwise import collapse, loop_extents, streams
+from ridgeline.schedules.pointwise import collapse, is_long, loop_extents, streams
 
 _LANE_REGISTERS = 4  # accumulators per fold, so that additions do not wait for one another
 _FEWEST_LANES = 4  # fewer rows than this do not fill a vector
@@ -57,13 +57,12 @@ def _lanes_are_columns(
     last = inner[-1]
     length = extents[last]  # None where it is known only at run time
     itemsize = max((b.dtype.itemsize for b in kernel.params), default=4)
-    width = machine.lanes(itemsize) * _LANE_REGISTERS
+    long = is_long(kernel)
+    width = machine.lanes(8) if long else machine.lanes(itemsize) * _LANE_REGISTERS
     chosen: list[Step] = []
-    if length is None:
-        chosen.append(Split(last, width, "guard"))
-        last = f"{last}.1"
-    elif length > width:
-        chosen.append(Split(last, width))
+    if length is None or length > width:
+        uneven = length is None or (long and length % width != 0)
+        chosen.append(Split(last, width, "guard" if uneven else "branch"))
         last = f"{last}.1"
     chosen += [Rfactor(last), SetKind(last, "vector")]
     chosen += [SetKind(name, "parallel") for name in rows]
@@ -76,7 +75,9 @@ def _lanes_are_rows(
 ) -> list[Step]:
     extents = loop_extents(kernel)
     last = rows[-1]
-    width = machine.lanes(4) * _row_registers([extents[name] or 1 for name in rows], machine)
+    long = is_long(kernel)
+    registers = _row_registers([extents[name] or 1 for name in rows], machine)
+    width = machine.lanes(8) if long else machine.lanes(4) * registers
     chosen: list[Step] = []
     outer = rows[:-1]
     lanes = last
@@ -85,7 +86,7 @@ def _lanes_are_rows(
         outer, lanes = [*rows[:-1], f"{last}.0"], f"{last}.1"
     chosen.append(Reorder((*outer, *inner, lanes)))
     chosen.append(SetKind(lanes, "vector"))
-    if _columns(extents, inner) <= _SHORT_ROW:
+    if _columns(extents, inner) <= _SHORT_ROW and not long:
         chosen += [SetKind(name, "unroll") for name in inner]
     chosen += [SetKind(name, "parallel") for name in outer]
     return chosen

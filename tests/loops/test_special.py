@@ -145,3 +145,13 @@ def test_special_functions_are_part_of_kernels() -> None:
     f = rl.jit(lambda x: rl.lgamma(x) + rl.digamma(x) * rl.special.erfcx(x) - rl.i0(x))
     f(rl.ones(3))
     assert len(f._traces[0].program.layout.calls) == 1
+
+
+@pytest.mark.parametrize("length", [1003, 64, 5])
+def test_a_kernel_holds_one_copy_of_a_long_function(length: int) -> None:
+    x = rl.ones(6, length)
+    for f in (rl.lgamma, lambda x: rl.lgamma(x).sum(1), lambda x: rl.lgamma(x).sum()):
+        scheduled = rl.loops(f, x).default()
+        _, body = str(scheduled).split("\n", 1)
+        assert body.count("lgamma(") == 1
+        np.testing.assert_allclose(scheduled(x).numpy(), 0.0, atol=1e-5)  # type: ignore[union-attr]
