@@ -57,7 +57,11 @@ def compile_all(texts: Sequence[str], arch: str, options: Sequence[str] = ()) ->
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cpu_count() or 1, "nvrtc")
+    """Half as many as there are hardware threads, two of which most often share a core.
+
+    The kernels that follow are scheduled meanwhile, on a core that should be free for it.
+    """
+    return ThreadPoolExecutor(max(2, (cpu_count() or 1) // 2), "nvrtc")
 
 
 register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads
