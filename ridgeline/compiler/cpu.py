@@ -64,6 +64,8 @@ def machine() -> Machine:
     if not config.calibrate or threads > host.threads:  # more than cores would measure nothing
         return facts
     rates = calibration()
+    if rates is None:
+        return facts
     return replace(
         facts, core_bytes=rates.core_bytes, core_flops=rates.core_flops,
         region_seconds=rates.region_seconds,

@@ -182,7 +182,7 @@ class _Piece:
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self.programs: dict[tuple[bool, bool, int], Runnable] = {}
+        self.programs: dict[tuple[bool, bool, int, bool], Runnable] = {}
 
 
 _pieces: Table[_Piece] = Table(MOST_STRUCTURES)
@@ -204,7 +204,8 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
         order = topological(graph, has_value)
     inputs = [node for node in order if node.buffer is not None]
     piece = _piece(order, graph)
-    settings = config.tier == "interpreter", config.allow_tf32, config.threads
+    interpreted = config.tier == "interpreter"
+    settings = interpreted, config.allow_tf32, config.threads, config.calibrate
     program = piece.programs.get(settings)
     if program is None:
         graph = written_out(graph) if waiting else graph

@@ -2,16 +2,17 @@
 
 Measured once for a machine and a number of threads, in about a tenth of a second, with the kernels
 of `ceilings`, and kept on disk. The figures are part of the keys of compiled code, and noise must
-not change them: rates are those of the best of several bursts, which other work on the machine
+not change them: rates are those of a fast burst of several, which other work on the machine
 disturbs least; all are kept within what machines can do and rounded to 1, 2 or 5 times a power of
-ten. What it takes to wake sleeping workers is not measured (`region_ir`).
+ten. Where bursts differ too much nothing is kept: this process plans for a common machine, and the
+next one measures again. What it takes to wake sleeping workers is not measured (`region_ir`).
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from math import log
 from statistics import median
@@ -29,11 +30,12 @@ _BYTES = (2e9, 100e9)  # what machines can do, from and to
 _FLOPS = (5e9, 500e9)
 _REGION = (1e-6, 20e-6)
 _BURSTS = 5  # for each figure; the first one warms up
+_UNSTEADY = 1.25  # half of the bursts take longer than this many times a fast one
 _TASKS = 4  # of a burst of multiply-adds
 _LEAST_COPIED, _MOST_COPIED = 32 << 20, 64 << 20  # bytes; more would take too long
 _PIECE = 8 << 20  # bytes whose copy is measured for itself
 _lock = threading.Lock()
-_known: dict[int, Calibration] = {}
+_known: dict[int, Calibration | None] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,11 @@ class Calibration:
     region_seconds: float  # to open and close a parallel step, workers awake
 
 
-def calibration() -> Calibration:
-    """This machine's figures for the present number of threads, from disk or measured now."""
+def calibration() -> Calibration | None:
+    """This machine's figures for the present number of threads, from disk or measured now.
+
+    None in a process that found the machine too busy to be measured.
+    """
     threads = pool.threads()
     if threads not in _known:
         with _lock:  # or two threads could compile for different figures
@@ -62,27 +67,40 @@ def rounded(value: float, bounds: tuple[float, float]) -> float:
     return min(inside, key=lambda step: abs(log(step / value)))
 
 
-def _kept(threads: int) -> Calibration:
+def _kept(threads: int) -> Calibration | None:
     cache, key = ObjectCache("calibration"), machine_key(target(), threads)
     stored = cache.get(key)
-    if stored is not None:
-        return Calibration(**json.loads(stored))
-    measured = measure(threads)
-    cache.put(key, json.dumps(asdict(measured)).encode())
-    return measured
+    if stored is None:
+        measured = measure(threads)
+        stored = cache.get(key)  # of another process that was first: all go by one measurement
+        if stored is None:
+            if measured is not None:
+                cache.put(key, json.dumps(asdict(measured)).encode())
+            return measured
+    return Calibration(**json.loads(stored))
 
 
-def measure(threads: int) -> Calibration:
-    """Measure now."""
+def measure(threads: int) -> Calibration | None:
+    """Measure now; None where other work on the machine disturbs it."""
+    copied, multiplied = steady(_copied()), steady(_multiplied())
+    if copied is None or multiplied is None:
+        return None
     return Calibration(
-        rounded(_copied() / threads, _BYTES),
-        rounded(_multiplied(), _FLOPS),
+        rounded(2.0 * _PIECE / copied / threads, _BYTES),
+        rounded(_TASKS * flops(target(), 32) / multiplied, _FLOPS),
         rounded(_opened(threads), _REGION),
     )
 
 
-def _copied() -> float:
-    """Bytes per second of all threads; what a large last cache holds shows its rate.
+def steady(times: Sequence[float]) -> float | None:
+    """A fast one of some times; None where many are far slower."""
+    ordered = sorted(times)
+    fast = ordered[len(times) // 4]
+    return fast if ordered[len(times) // 2] <= _UNSTEADY * fast else None
+
+
+def _copied() -> list[float]:
+    """Seconds of all threads for a piece; what a large last cache holds shows its rate.
 
     Only what is read must be more than the caches hold: what is written goes past them.
     """
@@ -94,16 +112,15 @@ def _copied() -> float:
     blocks = _PIECE // BLOCK
     Plan([Step(zero, (n,), blocks) for n in range(slots)], slots).run(places)  # touch the pages
     plan = Plan([Step(copy, (n, pieces + n % 2), blocks) for n in range(pieces)], slots)
-    times = sorted(time for _ in range(_BURSTS) for time in plan.profile(places))
-    return 2.0 * _PIECE / times[len(times) // 10]
+    return [time for _ in range(_BURSTS) for time in plan.profile(places)]
 
 
-def _multiplied() -> float:
-    """Floating-point operations per second of one thread."""
+def _multiplied() -> list[float]:
+    """Seconds of one thread for some tasks."""
     out = np.empty(64 * (_TASKS + 1), np.uint8)
     plan = Plan([Step(kernels().address("ridgeline_fma32"), (0,), _TASKS, _TASKS)], 1)
     place = _aligned(out)
-    return _TASKS * flops(target(), 32) / min(_bursts(lambda: plan.run((place,))))
+    return _bursts(lambda: plan.run((place,)))
 
 
 def _opened(threads: int) -> float:
