@@ -11,6 +11,7 @@ from ridgeline.loops.counts import useful
 from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import (
+    Bind,
     CacheRead,
     CacheWrite,
     ComputeAt,
@@ -737,3 +738,19 @@ def test_instructions_keep_the_counts() -> None:
     kernel = parse_kernel(SMALL)
     tile = replay(kernel, [Reorder(("k", "m", "n")), Tensorize("m", "fma")])
     assert useful(tile).operations == useful(kernel).operations
+
+
+NEAREST = """
+kernel nearest(places: int32[16] @0, x: float32[8] @1, y: float32[15, 8] @2)
+for r < 8:
+  for u < 15 carried:
+    y[max(min(int64(places[min(u + r, 15)]), 14), 0), r] = x[r]
+  for u < 15 carried:
+    y[min(u + r, 14), r] = x[r]
+"""
+
+
+def test_minima_of_a_program_do_not_run_an_iteration_again() -> None:
+    kernel = parse_kernel(NEAREST.strip() + "\n")
+    scheduled = replay(kernel, [Bind("r", "thread")])
+    assert "thread" in print_kernel(scheduled)

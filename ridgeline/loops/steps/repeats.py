@@ -6,9 +6,11 @@ which is right one after the other, and a race where iterations are concurrent.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ridgeline.loops import ir
 from ridgeline.loops.build import affine, free_vars
-from ridgeline.loops.ir import Alloc, Const, Expr, For, Op, Reduce, Store
+from ridgeline.loops.ir import Alloc, Const, Expr, For, Load, Op, Reduce, Store, Var
 from ridgeline.loops.steps.regions import loop_ranges, memory, read_memory, written_memory
 from ridgeline.loops.steps.step import ScheduleError, known_extent
 
@@ -30,11 +32,24 @@ def check_apart(loop: For) -> None:
     """Refuse to run iterations at once of which one is another one again."""
     inside = list(ir.statements(loop.body))
     own = {s.buffer for s in inside if isinstance(s, Alloc)}
-    places = [i for s in inside if isinstance(s, Store) and s.buffer not in own for i in s.index]
-    for place in ir.subexpressions(*places):
-        filled = isinstance(place, Op) and place.name == "min" and not read_memory(place)
-        if filled and loop.name in free_vars(place) and not _apart(loop, *ir.children(place)):
+    for store in (s for s in inside if isinstance(s, Store) and s.buffer not in own):
+        held = [h for place in store.index for h in _held(place, loop.name)]
+        filled = [h for h in held if isinstance(h, Op)]
+        # filling up puts a minimum in the place of every variable: another minimum is the user's
+        if len(filled) == len(held) and not all(_apart(loop, *ir.children(h)) for h in filled):
             raise ScheduleError(f"the last iteration of loop {loop.name!r} runs again")
+
+
+def _held(place: Expr, name: str) -> Iterator[Expr]:
+    """Where a variable stands in a place: minima that may fill up a piece, or it by itself."""
+    if isinstance(place, Load):  # what is loaded can be the same for all iterations anyway
+        return
+    minimum = isinstance(place, Op) and place.name == "min" and not read_memory(place)
+    if (isinstance(place, Var) and place.name == name) or (minimum and name in free_vars(place)):
+        yield place
+    else:
+        for child in ir.children(place):
+            yield from _held(child, name)
 
 
 def _apart(loop: For, place: Expr, last: Expr) -> bool:
