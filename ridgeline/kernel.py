@@ -58,6 +58,7 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
+from ridgeline.loops.steps.split import Tail
 from ridgeline.tensors.cells import PLAIN, filled_leaf
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
@@ -146,8 +147,13 @@ class Loops:
         made.__dict__["kernel"] = step.apply(self.kernel)
         return made
 
-    def split(self, axis: str, factor: int, tail: Literal["peel", "branch"] = "branch") -> Loops:
-        """Cut an axis into pieces of `factor`: `axis.0` counts pieces, `axis.1` runs inside one."""
+    def split(self, axis: str, factor: int, tail: Tail = "branch") -> Loops:
+        """Cut an axis into pieces of `factor`: `axis.0` counts pieces, `axis.1` runs inside one.
+
+        `tail` says what becomes of the rest where the factor does not divide: it is run after the
+        pieces (`peel`), it is a shorter piece (`branch`), every place is tested (`guard`), or the
+        last place runs again (`repeat`).
+        """
         return self.apply(Split(axis, factor, tail))
 
     def fuse(self, outer: str, inner: str) -> Loops:

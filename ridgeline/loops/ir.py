@@ -104,7 +104,7 @@ class Load(Expr):
 
 
 class Op(Expr):
-    """A named scalar operation; `loops/scalars.py` lists the names and their meaning."""
+    """A named scalar operation; `ridgeline/scalars.py` lists the names and their meaning."""
 
     __slots__ = ("args", "dtype", "name")
     args: tuple[Expr, ...]

@@ -133,6 +133,7 @@ def test_wrong_arguments_are_named() -> None:
         (lambda k: k.split("n", 2.5), "pieces of 2.5"),
         (lambda k: k.split("n", "16"), "pieces of '16'"),
         (lambda k: k.split("n", 0), "pieces of 0"),
+        (lambda k: k.split("n", 5, "pad"), "one of peel, branch, guard, repeat, not 'pad'"),
         (lambda k: k.reorder("m", "m"), "named twice"),
         (lambda k: k.reorder(["n", "m"]), "no loop"),
         (lambda k: k.stream("b0"), "nothing writes 'b0'"),

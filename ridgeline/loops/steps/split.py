@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, floordiv, lt, minimum, mul, op
@@ -11,6 +11,8 @@ from ridgeline.loops.ir import Expr, For, If, Kernel, Stmt, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
 from ridgeline.loops.steps.repeats import check_repeatable
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
+
+Tail = Literal["peel", "branch", "guard", "repeat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Split(Step):
 
     axis: str
     factor: int
-    tail: Literal["peel", "branch", "guard", "repeat"] = "peel"
+    tail: Tail = "peel"
     name: ClassVar[str] = "split"
 
     def apply(self, kernel: Kernel) -> Kernel:
@@ -35,6 +37,9 @@ class Split(Step):
                 f"cannot split {self.axis!r} into pieces of {self.factor!r}",
                 help="a piece has a whole number of iterations",
             )
+        if self.tail not in get_args(Tail):
+            known = ", ".join(get_args(Tail))
+            raise ScheduleError(f"a tail is one of {known}, not {self.tail!r}")
         return replace(kernel, body=at_loops(kernel.body, self.axis, self._split))
 
     def _split(self, loop: For) -> Stmt:
