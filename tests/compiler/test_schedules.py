@@ -11,6 +11,7 @@ import json
 import numpy as np
 import pytest
 
+import ridgeline as rl
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.counters import Counters
@@ -118,3 +119,17 @@ def check_counts(kernel: Kernel, memory: dict[int, Array]) -> None:
     for side, counter in ((least.read, truth.fetched), (least.written, truth.produced)):
         total = {buffer: int(n) for buffer, n in side.items() if int(n)}
         assert total == {b: n for b, n in counter.items() if n} or not least.exact
+
+
+@pytest.mark.parametrize("columns", [3, 40])
+def test_a_scatter_to_places_that_were_gathered(columns: int) -> None:
+    """A column's place follows its loop, whatever bounds the index of what is gathered has."""
+
+    def gathered_and_scattered(x: rl.Tensor) -> rl.Tensor:
+        picked = rl.gather(x, 1, (rl.arange(columns) % columns).reshape(1, columns))
+        return picked.scatter(0, (rl.abs(picked) % 1).to(rl.int64), picked + 1)
+
+    x = rl.arange(columns).float().reshape(1, columns)
+    with rl.config.override(tier="compiled"):
+        found = rl.jit(gathered_and_scattered)(x)
+    assert found.tolist() == [[n + 1.0 for n in range(columns)]]
