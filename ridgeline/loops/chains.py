@@ -183,7 +183,10 @@ class ChainLowering(GroupLowering):
             if prod(bounds(a.extent)[1] for a in summed) > _MOST_SUMMED:
                 raise NotFusable("a long contraction is better packed for all rows at once")
         for last, weight in zip(late, weights):
-            values = prod(bounds(a.extent)[1] for a in _own_axes(last, weight))
+            own = _own_axes(last, weight)
+            if not all(isinstance(a.extent, int) for a in own):
+                raise NotFusable("how much rows weigh is not known")
+            values = prod(a.extent for a in own)
             if values * bounds(shape[-1])[1] * last.dtype.itemsize > _MOST_VALUES:
                 raise NotFusable("what rows weigh does not fit into a core's cache")
 

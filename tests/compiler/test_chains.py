@@ -392,3 +392,16 @@ def test_rows_that_are_both_needed_stay_apart(before: str, after: str) -> None:
     text = STAGES.replace(before, after)
     assert text != STAGES
     assert _rows_of(text)[1] == ["old", "new"]
+
+
+def test_rows_that_weigh_values_of_unknown_length() -> None:
+    def attend(x: rl.Tensor) -> rl.Tensor:
+        y = rl.stack([x, x], 1)
+        return scaled_dot_product_attention(y, y.flip(-2)[..., :1, :], y.tanh()[..., :1, :])
+
+    with rl.config.override(tier="compiled"):
+        step = rl.jit(attend, dynamic={"x": 1})
+        for length in (7, 10, 33):
+            x = np.random.default_rng(length).normal(size=(33, length)).astype(np.float32)
+            expected = np.broadcast_to(np.tanh(x)[:, None], (33, 2, length))
+            np.testing.assert_allclose(step(rl.tensor(x)).numpy(), expected, rtol=1e-5, atol=1e-6)
