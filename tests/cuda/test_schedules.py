@@ -70,8 +70,9 @@ def test_catalogue_in_the_interpreter(name: str) -> None:
     check(outputs, inputs, inputs_for(inputs, seed=2), 3e-5)
 
 
-SHAPES = {  # small rows, rows of a warp, of a block, of a cluster; and rows of odd length
-    "small": (64, 96), "block": (300, 8192), "cluster": (200, 128256), "odd": (33, 1001),
+SHAPES = {  # small rows, rows of a block, of a cluster, too long to be held; and of odd length
+    "small": (64, 96), "block": (300, 8192), "cluster": (200, 65536), "long": (200, 128256),
+    "odd": (33, 1001),
 }  # fmt: skip
 
 
