@@ -1,5 +1,7 @@
 """The C library is called only where a vector holds a number that needs it."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,9 @@ def test_calls_stand_behind_a_branch() -> None:
 
 @pytest.mark.parametrize("function", [rl.sin, lambda t: rl.abs(t) ** 1.7])
 @pytest.mark.parametrize("dtype", [rl.float64, rl.float32])
-def test_calls_of_parts_that_are_joined(function, dtype) -> None:  # type: ignore[no-untyped-def]
+def test_calls_of_parts_that_are_joined(
+    function: Callable[[rl.Tensor], rl.Tensor], dtype: rl.dtype
+) -> None:
     x = rl.tensor(np.linspace(-3, 40, 33)).to(dtype)
 
     def joined(x: rl.Tensor) -> rl.Tensor:

@@ -19,7 +19,8 @@ import mmap
 
 from ridgeline.runtime.cpu.support_ir import support_ir
 
-# Byte offsets in the state page; each word that several threads write has a cache line to itself.
+# Byte offsets in the state page; words that several threads write have a cache line each, but for
+# the numbers of the ranges, which share lines: a thread that looks for work reads all of them.
 STATE, REGION, LOCK, HOT, SLEEPERS, EPOCH, STARTED, FAILED, NEXT = range(0, 9 * 64, 64)
 RANGES = 64  # the most there are; one number each, from NEXT on: the first task not yet taken
 # What threads need to know of a region, from REGION on.
