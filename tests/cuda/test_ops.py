@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
+from ridgeline import scalars
 from ridgeline.functions.registry import Entry
 from ridgeline.tensors.dispatch import make_function
 from ridgeline.tensors.pytree import flatten
@@ -99,6 +100,23 @@ def test_scalar_rows(name: str, kind: str, place: str) -> None:
     dtype = OF_ONE_TYPE.get(name, KINDS[kind])
     for shape in SHAPES:
         compare(function(name), operands(name, dtype, shape), place, smooth=False)
+
+
+EDGES = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.5, -2.5, 1e10, -1e10, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [name for name, kind in SCALARS if kind == "float"])
+def test_scalar_rows_at_the_edges(name: str, dtype: str, place: str) -> None:
+    arity = scalars.TABLE[name].arity
+    arrays = [a.ravel() for a in np.meshgrid(*[np.array(EDGES, dtype)] * arity, indexing="ij")]
+    if name == "select":
+        arrays[0] = arrays[0] > 0
+    wanted = scalars.evaluate(name, *arrays)
+    got = function(name)(*[rl.tensor(a, device=place) for a in arrays]).cpu().numpy()
+    np.testing.assert_allclose(got, wanted, rtol=TOLERANCE[np.dtype(dtype).itemsize], atol=1e-30)
+    zero = wanted == 0
+    np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(wanted[zero]))
 
 
 def _joined(carried: Any, row: Any) -> tuple[Any, Any]:

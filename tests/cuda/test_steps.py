@@ -20,6 +20,7 @@ from ridgeline.loops.schedule import (
     ScheduleError,
     Share,
     Split,
+    Spread,
     Step,
     Streamed,
     from_json,
@@ -93,6 +94,21 @@ def test_a_sum_with_one_term_is_picked(scores: tuple[np.ndarray, np.ndarray]) ->
     assert "if (0 <= t[r]) & (t[r] < 50):" in text
     assert "own[] += x[r, t[r]]" in text
     np.testing.assert_array_equal(loss(kernel, *scores), loss(parse_kernel(LOSS), *scores))
+
+
+KEPT_LOSS = LOSS.replace(
+    "  alloc top", "  alloc row: float32[50] local\n  alloc top"
+).replace(
+    "  top[] = -inf\n", "  top[] = -inf\n  for c < 50:\n    row[c] = tanh(x[r, c])\n"
+).replace("max= x[r, c]", "max= row[c]").replace("exp(x[r, c]", "exp(row[c]").replace(
+    "t[r], x[r, c]", "t[r], row[c]"
+)  # fmt: skip
+
+
+def test_a_term_in_scratch_is_computed_again(scores: tuple[np.ndarray, np.ndarray]) -> None:
+    kernel = rewritten(KEPT_LOSS, Pick("c"), Spread("row", ("c",)))
+    assert "own[] += tanh(x[r, t[r]])" in print_kernel(kernel)
+    np.testing.assert_array_equal(loss(kernel, *scores), loss(parse_kernel(KEPT_LOSS), *scores))
 
 
 def test_only_single_terms_are_picked() -> None:

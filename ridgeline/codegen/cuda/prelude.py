@@ -62,7 +62,7 @@ DEVICE float rl_min(float a, float b) {
 DEVICE double rl_max(double a, double b) { return a != a ? a : b != b ? b : fmax(a, b); }
 DEVICE double rl_min(double a, double b) { return a != a ? a : b != b ? b : fmin(a, b); }
 template <class T> DEVICE T rl_sign(T a) {
-  return a != a ? a : a > (T)0 ? (T)1 : a < (T)0 ? (T)-1 : (T)0;
+  return a > (T)0 ? (T)1 : a < (T)0 ? (T)-1 : (T)0;  // NaN has none
 }
 DEVICE int rl_place(long long x) { return x == (long long)(int)x ? (int)x : -1; }
 // Many divisions by one number: its reciprocal is found once, and each quotient corrected by the

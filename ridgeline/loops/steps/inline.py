@@ -30,27 +30,19 @@ class Inline(Step):
     def _visit(self, statement: Stmt) -> Stmt:
         if not (isinstance(statement, Alloc) and statement.buffer.name == self.buffer):
             return map_children(statement, self._visit)
-        buffer, body = statement.buffer, statement.body
-        store = producer(buffer, body)
-        variables = [i for i in store.index if isinstance(i, Var)]
-        bound = {s.name for s in ir.statements(body) if isinstance(s, ir.For)}
-        loose = (free_vars(store.value) & bound) - {v.name for v in variables}
-        if loose:
-            raise ScheduleError(
-                f"{buffer.name!r} also depends on {', '.join(sorted(loose))}, which its index "
-                "does not name"
-            )
+        body, store = statement.body, producer(statement.buffer, statement.body)
+        return map_expressions(without(body, store), lambda expr: computed_again(expr, store))
 
-        def change(expr: Expr) -> Expr:
-            done: dict[Expr, Expr] = {}
-            for part in ir.subexpressions(expr):
-                if isinstance(part, Load) and part.buffer == buffer:
-                    place = [substitute(i, done) for i in part.index]
-                    here: dict[Expr, Expr] = dict(zip(store.index, place))
-                    done[part] = substitute(store.value, here)
-            return substitute(expr, done) if done else expr
 
-        return map_expressions(without(body, store), change)
+def computed_again(expr: Expr, store: Store) -> Expr:
+    """An expression with what a store put into scratch in the place of every read of it."""
+    done: dict[Expr, Expr] = {}
+    for part in ir.subexpressions(expr):
+        if isinstance(part, Load) and part.buffer == store.buffer:
+            place = [substitute(i, done) for i in part.index]
+            here: dict[Expr, Expr] = dict(zip(store.index, place))
+            done[part] = substitute(store.value, here)
+    return substitute(expr, done) if done else expr
 
 
 def scratch(kernel: Kernel, name: str) -> list[Alloc]:
@@ -73,6 +65,13 @@ def producer(buffer: Buffer, body: Stmt) -> Store:
         raise ScheduleError(f"{buffer.name!r} is filled under a condition")
     if not all(isinstance(i, Var) for i in store.index) or len(set(store.index)) < len(store.index):
         raise ScheduleError(f"{buffer.name!r} is not filled at one loop variable per axis")
+    bound = {s.name for s in ir.statements(body) if isinstance(s, ir.For)}
+    loose = (free_vars(store.value) & bound) - {i.name for i in store.index if isinstance(i, Var)}
+    if loose:
+        raise ScheduleError(
+            f"{buffer.name!r} also depends on {', '.join(sorted(loose))}, which its index "
+            "does not name"
+        )
     inner = {s.buffer for s in ir.statements(body) if isinstance(s, Alloc)}
     held = {e.buffer for e in ir.subexpressions(store.value) if isinstance(e, Load)} & inner
     if not _in_scope(body, buffer, held):

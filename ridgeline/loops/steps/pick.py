@@ -1,7 +1,8 @@
 """Pick: a sum in which one term alone is not zero is that term.
 
 `sum over c of select(c == e, f(c), 0)` is `f(e)` where e is a place on the axis, and 0 elsewhere:
-the score of a target class is read, not searched for along the row.
+the score of a target class is read, not searched for along the row. A term that lies in scratch is
+computed again from what fills it: each thread may hold a part of the row alone.
 """
 
 from __future__ import annotations
@@ -12,8 +13,22 @@ from typing import ClassVar
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, le, logical_and, lt, substitute
-from ridgeline.loops.ir import Const, Expr, For, If, Kernel, Op, Reduce, Stmt, Var
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Stmt,
+    Var,
+)
 from ridgeline.loops.rewrite import map_children
+from ridgeline.loops.steps.inline import computed_again, producer
 from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 
 
@@ -27,17 +42,19 @@ class Pick(Step):
     def apply(self, kernel: Kernel) -> Kernel:
         """Rewrite every loop that does nothing but such a sum."""
         loops_named(kernel, self.axis)
-        body = self._visit(kernel.body)
+        body = self._visit(kernel.body, ())
         if body == kernel.body:
             raise ScheduleError(f"no sum over {self.axis!r} has one term alone")
         return replace(kernel, body=body)
 
-    def _visit(self, statement: Stmt) -> Stmt:
+    def _visit(self, statement: Stmt, around: tuple[Alloc, ...]) -> Stmt:
         if isinstance(statement, For) and statement.name == self.axis:
-            return self._picked(statement)
-        return map_children(statement, self._visit)
+            return self._picked(statement, around)
+        if isinstance(statement, Alloc):
+            around = (statement, *around)
+        return map_children(statement, lambda inner: self._visit(inner, around))
 
-    def _picked(self, loop: For) -> Stmt:
+    def _picked(self, loop: For, around: tuple[Alloc, ...]) -> Stmt:
         fold = loop.body
         if loop.axis != "reduce" or not isinstance(fold, Reduce) or fold.monoid != "sum":
             return loop
@@ -49,6 +66,9 @@ class Pick(Step):
                 continue
             term = substitute(substitute(value, {test: _TRUE}), {variable: place})
             inside = logical_and(le(ir.index(0), place), lt(place, loop.extent))
+            for alloc in around:
+                if _reads(term, alloc.buffer):
+                    term = computed_again(term, producer(alloc.buffer, alloc.body))
             return If(inside, replace(fold, values=(term,)))
         return loop
 
@@ -64,6 +84,11 @@ def _place(test: Expr, variable: Var) -> Expr | None:
     if right == variable:
         left, right = right, left
     return right if left == variable and variable.name not in free_vars(right) else None
+
+
+def _reads(value: Expr, buffer: Buffer) -> bool:
+    parts = ir.subexpressions(value)
+    return any(isinstance(part, Load) and part.buffer == buffer for part in parts)
 
 
 def _is_zero(value: Expr) -> bool:
