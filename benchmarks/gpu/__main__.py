@@ -36,7 +36,7 @@ def candidates(workload: Workload, inputs: list[Any]) -> dict[str, Callable[[], 
         OURS: lambda: ridgeline_candidate(workload.make, inputs, workload.dtype),
         TORCH: lambda: torch_candidate(workload.make, inputs, workload.dtype),
         COMPILED: lambda: torch_candidate(
-            workload.make, inputs, workload.dtype, workload.compile
+            workload.make, inputs, workload.dtype, workload.compile, workload.compiled
         ),
     }  # fmt: skip
     if workload.jax is not None:

@@ -13,16 +13,22 @@ Function = Callable[..., Any]
 
 
 def torch_candidate(
-    make: Callable[[Any], Function], inputs: Sequence[Any], dtype: str, compiled: str = ""
+    make: Callable[[Any], Function],
+    inputs: Sequence[Any],
+    dtype: str,
+    mode: str = "",
+    in_parts: Callable[[Any, str], Function] | None = None,
 ) -> Candidate:
-    """A function of torch tensors, run as it is or through torch.compile in a mode."""
+    """A function of torch tensors as it is, or in a mode of torch.compile, whole or `in_parts`."""
     import torch
 
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     tensors = [_torch_tensor(torch, array, dtype) for array in inputs]
-    function = make(torch)
-    run = torch.compile(function, mode=compiled) if compiled else function
+    if mode and in_parts is not None:
+        run = in_parts(torch, mode)
+    else:
+        run = torch.compile(make(torch), mode=mode) if mode else make(torch)
 
     def call() -> Any:
         torch.compiler.cudagraph_mark_step_begin()  # results of earlier calls may be overwritten
