@@ -24,7 +24,7 @@ from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.graph.node import Node
 from ridgeline.loops import ir
-from ridgeline.loops.math.coefficients import LN2_32
+from ridgeline.loops.math.tables.elementary import LN2_32
 from ridgeline.loops.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.ops.biased import BIASED

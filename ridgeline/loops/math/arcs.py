@@ -10,10 +10,10 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.hyperbolic import with_sign
 from ridgeline.loops.math.logarithm import log, log1p
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     add,
     bitcast,

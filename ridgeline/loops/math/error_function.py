@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp
 from ridgeline.loops.math.hyperbolic import with_sign
 from ridgeline.loops.math.logarithm import log, log1p
+from ridgeline.loops.math.tables import error_function as table
 from ridgeline.loops.math.toolbox import (
     add,
     clamp,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     clamp,
     const,

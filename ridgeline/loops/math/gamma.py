@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.logarithm import log
+from ridgeline.loops.math.tables import elementary, gamma as table
 from ridgeline.loops.math.toolbox import (
     add,
     clamp,
@@ -77,8 +77,8 @@ def _half_turn(x: Expr) -> tuple[Expr, Expr]:
     steep = lt(const(0.25, x), a)
     turn = mul(const(math.pi, x), select(steep, sub(const(0.5, x), a), a))
     z = mul(turn, turn)
-    sine = fma(mul(turn, z), series(table.SIN64, z), turn)
-    cosine = fma(mul(z, z), series(table.COS64, z), fma(z, -0.5, const(1, z)))
+    sine = fma(mul(turn, z), series(elementary.SIN64, z), turn)
+    cosine = fma(mul(z, z), series(elementary.COS64, z), fma(z, -0.5, const(1, z)))
     high, low = select(steep, cosine, sine), select(steep, sine, cosine)
     cotangent = div(low, high)
     return high, select(lt(r, const(0, x)), negative(cotangent), cotangent)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     add,
     bitcast,

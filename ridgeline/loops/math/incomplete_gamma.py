@@ -17,10 +17,10 @@ from __future__ import annotations
 import math
 
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.error_function import scaled_erfc
 from ridgeline.loops.math.exponential import exp, expm1
 from ridgeline.loops.math.logarithm import log
+from ridgeline.loops.math.tables import gamma as table
 from ridgeline.loops.math.toolbox import (
     add,
     clamp,

@@ -11,7 +11,7 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     Format,
     add,

@@ -11,8 +11,8 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Const, Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.logarithm import split
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     add,
     bitcast,

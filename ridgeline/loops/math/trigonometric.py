@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     add,
     bitcast,

@@ -13,9 +13,9 @@ import math
 from collections.abc import Sequence
 
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp
 from ridgeline.loops.math.logarithm import log
+from ridgeline.loops.math.tables import waves as table
 from ridgeline.loops.math.toolbox import (
     add,
     clamp,

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 
 from ridgeline.loops.ir import Const, Expr
-from ridgeline.loops.math import coefficients as table
 from ridgeline.loops.math.exponential import exp
 from ridgeline.loops.math.logarithm import split
+from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     add,
     clamp,

@@ -1,0 +1,1 @@
+"""Coefficients of the expansions, a file for a family of functions."""
