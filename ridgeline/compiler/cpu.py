@@ -6,7 +6,6 @@ Without library calls a run is one native call; each library call cuts the plan 
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -31,7 +30,6 @@ from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.printer import named
 from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.index_checks import report_index
@@ -46,7 +44,6 @@ from ridgeline.schedules.sharing import grain
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _addresses: dict[str, int] = {}
-_lock = threading.RLock()
 
 
 def machine() -> Machine:
@@ -91,15 +88,6 @@ def task_count(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
         tasks *= int(extent.value)
         body = body.body
     return tasks
-
-
-def compile_kernel(kernel: Kernel) -> tuple[int, Kernel]:
-    """The machine code of one kernel, and the kernel under its final name."""
-    final = named(kernel)
-    with _lock:
-        if final.name not in _addresses:
-            CpuBackend().compile_loops([final])
-    return _addresses[final.name], final
 
 
 class CpuBackend:

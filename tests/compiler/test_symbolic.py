@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from ridgeline import dtypes
-from ridgeline.compiler.cpu import CpuBackend, compile_kernel, machine
+from ridgeline.codegen.llvm.native import Library, compile_ir
+from ridgeline.compiler.cpu import CpuBackend, machine, task_count
 from ridgeline.fusion.groups import fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol
-from ridgeline.loops.ir import For, Kernel, Var
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.printer import named
 from ridgeline.loops.schedule import replay
 from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.cpu.executor import Plan, Step
@@ -30,27 +34,23 @@ def run(
     given = set(inputs).__contains__
     (group,) = fuse(choose_values([output], given), given, CpuBackend().roofline(machine())).groups
     lowered = group.loops
-    kernel = replay(lowered.kernel, steps(lowered, machine()))
-    function, kernel = compile_kernel(kernel)
+    kernel = named(replay(lowered.kernel, steps(lowered, machine())))
     out = np.full(result, np.nan, np.float32)
     held = dict(zip(inputs, arrays)) | {output: out}
     size = np.array([n], np.int64)
     pointers = [held[lowered.slots[b.slot]].ctypes.data for b in kernel.params]
     assert kernel.sizes == ("n",)
     everything = [*pointers, size.ctypes.data]
-    plan = Plan(
-        [Step(function, tuple(range(len(everything))), _tasks(kernel, n), 1)], len(everything)
-    )
+    slots = tuple(range(len(everything)))
+    step = Step(_address(kernel), slots, task_count(kernel, {"n": n}), 1)
+    plan = Plan([step], len(everything))
     plan.run(everything)
     return out
 
 
-def _tasks(kernel: Kernel, n: int) -> int:
-    tasks, body = 1, kernel.body
-    while isinstance(body, For) and body.kind == "parallel":
-        tasks *= n if body.extent is Var.make("n") else int(body.extent.value)  # type: ignore[attr-defined]
-        body = body.body
-    return tasks
+@cache
+def _address(kernel: Kernel) -> int:
+    return Library.load(compile_ir(CpuBackend().source([kernel]))).address(kernel.name)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 16, 33, 100])
