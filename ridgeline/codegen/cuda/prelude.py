@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ridgeline.codegen.cuda.conversions import CONVERSIONS, PACKS, PAIRS
-from ridgeline.loops.math.coefficients import COS32, SIN32
+from ridgeline.loops.math.tables.elementary import COS32, SIN32
 from ridgeline.values.philox import GROWTH, MULTIPLIERS, ROUNDS, WORDS
 
 
