@@ -30,6 +30,7 @@ from ridgeline.fusion.groups import Fusion, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, shows_constant, topological
+from ridgeline.graph.origins import user_line
 from ridgeline.graph.passes.spell import spell
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
@@ -60,6 +61,8 @@ from ridgeline.loops.schedule import (
 )
 from ridgeline.loops.steps.split import Tail
 from ridgeline.tensors.cells import PLAIN, filled_leaf
+from ridgeline.tensors.execute import CaptureError
+from ridgeline.tensors.modes import is_grad_enabled, modes
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
 from ridgeline.tracing.bodies import BodyFrame
@@ -305,11 +308,17 @@ class Loops:
 
     def __call__(self, *tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Run the kernel on tensors of the shapes it was made for."""
+        _check_not_traced("a kernel of rl.loops runs")
         if len(tensors) != self.arguments:
             raise LoopsError(f"this kernel takes {self.arguments} tensors, not {len(tensors)}")
         memory = []
         for given, node in zip(tensors, self.graph.inputs):
             memory.append(_memory(given))
+            if given.requires_grad and is_grad_enabled():
+                raise LoopsError(
+                    "a kernel of rl.loops has no derivative, and this tensor requires gradients",
+                    help="call it under rl.no_grad(), or give it x.detach()",
+                )
             if read(given).type != node.type:
                 raise ShapeError(f"this kernel was made for {node.type}, not {read(given).type}")
         made = self._program.run([*memory, *self.constants])
@@ -344,6 +353,17 @@ class Loops:
         layout = lay_out(stages, self.graph.inputs, target.launch)
         target.compile([kernel], ())
         return Program(layout, target, self.graph, stages)
+
+
+def _check_not_traced(what: str) -> None:
+    """Raise where a function is traced, whose tensors have no values."""
+    if modes.capture is not None:
+        line = user_line()
+        raise CaptureError(
+            f"{what} at once, and {modes.capture.name} has no values while it traces",
+            note=f"at {line}" if line else "",
+            help="write the expression itself there, or move this line out of the traced function",
+        )
 
 
 def _memory(given: Tensor) -> Any:
@@ -381,6 +401,7 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
 
     The function is traced: it sees types and no values, and must leave all tensors as they are.
     """
+    _check_not_traced("rl.loops takes its tensors")
     for example in examples:
         _memory(example)
     if not callable(function):

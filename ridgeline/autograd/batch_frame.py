@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.origins import describe, user_frame
+from ridgeline.graph.origins import describe, user_line
 from ridgeline.graph.passes.batch import BatchingError
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul
@@ -50,8 +50,7 @@ class Frame(Enclosure):
     def random_blocks(self, generator: Generator, count: Size) -> tuple[Node, Node]:
         """The key and the offset of a draw: one for all elements, or one for each."""
         if self.randomness == "error":
-            frame = user_frame(2)
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+            place = user_line()
             raise BatchingError(
                 "vmap does not know whether random numbers are the same for all elements",
                 note=f"drawn at {place}" if place else "",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.origins import describe, user_frame
+from ridgeline.graph.origins import describe, user_line
 from ridgeline.graph.placement import movable
 from ridgeline.scalars import Array
 from ridgeline.tensors.modes import modes
@@ -35,8 +35,8 @@ def concrete(node: Node, what: str, remedy: str = "") -> Array:
 def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
     from ridgeline.tensors.execute import CaptureError
 
-    frame = user_frame(2)
-    lines = [f"at {frame.f_code.co_filename}:{frame.f_lineno}"] if frame is not None else []
+    line = user_line()
+    lines = [f"at {line}"] if line else []
     place = describe(node)
     if place:
         lines.append(f"the tensor {node.types[0]} was made at {place}")

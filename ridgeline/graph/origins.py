@@ -70,12 +70,12 @@ def _is_inside(file: str) -> bool:
     return known
 
 
-def user_frame(depth: int = 1) -> FrameType | None:
-    """The nearest calling frame outside the package."""
-    frame: FrameType | None = sys._getframe(depth)
+def user_line() -> str:
+    """The file and line of user code that is running now; empty where there is none."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and _is_inside(frame.f_code.co_filename):
         frame = frame.f_back
-    return frame
+    return "" if frame is None else f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def here(depth: int = 2) -> Mark | None:

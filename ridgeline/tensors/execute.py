@@ -24,7 +24,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults, forget_lifted
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant
-from ridgeline.graph.origins import Origin, origins_of, user_frame
+from ridgeline.graph.origins import Origin, origins_of, user_line
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
@@ -225,20 +225,19 @@ def _constant_value(source: Tensor, what: str) -> Array:
     assert capture is not None
     node = read(source)
     if capture.depends(node):
-        frame = user_frame(2)
-        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
         raise CaptureError(
             f"{what} needs the value of a tensor, which {capture.name} does not have while it "
             "traces",
-            note=_traced_note(node, place),
+            note=_traced_note(node),
             help="choose with where(), return the tensor and read it outside, or move this "
             "line out of the traced function",
         )
     return evaluate([node])[0]
 
 
-def _traced_note(node: Node, place: str) -> str:
+def _traced_note(node: Node) -> str:
     made: list[Origin] = origins_of(node)
+    place = user_line()
     lines = [f"at {place}"] if place else []
     if made:
         lines.append(f"the tensor {node.types[0]} was made at {made[0]}")

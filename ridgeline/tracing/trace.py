@@ -12,7 +12,7 @@ from ridgeline.collector import paused
 from ridgeline.config import config
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
-from ridgeline.graph.origins import short_path, user_frame
+from ridgeline.graph.origins import user_line
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.prepare import prepare
@@ -484,9 +484,7 @@ class Trace:
                 continue
             owner.grad = fresh(value, nodes) if isinstance(value, Fresh) else value
         if self.donated:
-            frame = user_frame()
-            line = f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
-            give_away([leaves[place] for place in self.donated], self.name, line)
+            give_away([leaves[place] for place in self.donated], self.name, user_line())
         if len(self.returns) == 1 and self.result_structure is None:
             return result_of(self.returns[0], nodes, leaves)
         values: list[Any] = []

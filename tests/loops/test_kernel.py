@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -224,3 +226,46 @@ def test_one_tensor_given_twice() -> None:
     x = rl.tensor([1.0, 2.0])
     k = rl.loops(lambda a, b: a - 2 * b, x, x)
     assert k(x, rl.tensor([10.0, 20.0])).tolist() == [-19.0, -38.0]  # type: ignore[union-attr]
+
+
+def _lines_of(function: Callable[..., Any], marked: str) -> str:
+    lines, first = inspect.getsourcelines(function)
+    place = next(n for n, line in enumerate(lines) if marked in line)
+    return f"test_kernel.py:{first + place}"
+
+
+def test_a_kernel_in_a_traced_function_is_named_with_its_line() -> None:
+    x = rl.ones(8)
+    k = rl.loops(lambda a: a * 2, x)
+
+    def on_traced(a: rl.Tensor) -> rl.Tensor:
+        return k(a + 1) + 1
+
+    def on_outside(a: rl.Tensor) -> rl.Tensor:
+        return a + k(x)
+
+    def made_inside(a: rl.Tensor) -> rl.Tensor:
+        return a * rl.loops(lambda b: b * 3, a).flops
+
+    for function, marked in ((on_traced, "k("), (on_outside, "k("), (made_inside, "loops(")):
+        with pytest.raises(CaptureError, match="jit has no values while it traces") as caught:
+            rl.jit(function)(x)
+        assert _lines_of(function, marked) in caught.value.note
+    with pytest.raises(CaptureError, match="vmap has no values"):
+        rl.vmap(k)(rl.ones(3, 8))
+    with pytest.raises(CaptureError, match="loops has no values"):
+        rl.loops(lambda a: k(a) + 1, x)
+    assert k(x).tolist() == [2.0] * 8
+
+
+def test_a_kernel_does_not_lose_gradients_in_silence() -> None:
+    x = rl.ones(8)
+    k = rl.loops(lambda a: a * 2, x)
+    with pytest.raises(LoopsError, match="has no derivative"):
+        rl.grad(lambda a: k(a).sum())(x)
+    x.requires_grad_()
+    with pytest.raises(LoopsError, match="has no derivative"):
+        k(x)
+    assert k(x.detach()).tolist() == [2.0] * 8
+    with rl.no_grad():
+        assert k(x).tolist() == [2.0] * 8
