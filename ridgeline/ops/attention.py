@@ -7,7 +7,8 @@ A boolean mask keeps where it is True, a floating one is added; `causal` keeps w
 Operands of 16 bits are multiplied as they are and summed in float32, weights are rounded to the
 operands' type before they multiply values, and all else is float32 (float64 for float64 operands).
 A row that keeps nothing gives zeros, and its `lse` is +inf, so that its weights are zero again
-when the gradient computes them as exp(score - lse).
+when the gradient computes them as exp(score - lse). Where a mask adds so large a negative number to
+a whole row that `lse` is that number, the row's weights are equal: `lost_factor` is one of them.
 
 Backends that have no kernel for these ops get them written out (`attention_written.py`).
 """
@@ -30,7 +31,7 @@ from ridgeline.ops.batching import outputs_of, spread
 from ridgeline.ops.elementwise import cast, full_like, mul, sub
 from ridgeline.ops.expansion import jvp_through, vjp_through
 from ridgeline.ops.movement import reshape
-from ridgeline.ops.reduce import sum_
+from ridgeline.ops.reduce import expand_back, sum_
 from ridgeline.ops.values import attention as values
 from ridgeline.scalars import Array
 
@@ -203,17 +204,18 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     out, lse = outputs_of(current)
     if ct is None:
         ct = full_like(out, 0)
-    kind = lse.dtype
-    delta = sum_(mul(cast(ct, kind), cast(out, kind)), (len(ct.shape) - 1,))
+    added = len(current.inputs) == 4 and current.inputs[3].dtype is not dtypes.bool_
+    columns = (len(ct.shape) - 1,)
+    if added:  # the gradient is linear in `ct`, so what its weights lack may be a factor of that
+        factor = written.lost_factor(current, lse)
+        ct = mul(ct, cast(expand_back(factor, ct.shape, columns), ct.dtype))
+        of_sum = None if of_sum is None else mul(of_sum, factor)
+    delta = sum_(mul(cast(ct, lse.dtype), cast(out, lse.dtype)), columns)
     if of_sum is not None:
         delta = sub(delta, of_sum)
     parts = attention_gradient(current.inputs, lse, delta, ct, current.attrs)
-    if len(current.inputs) == 3:
-        return list(parts)
-    mask = current.inputs[3]
-    if mask.dtype is dtypes.bool_:
-        return [*parts, None]
-    return [*parts, written.mask_gradient(current, lse, delta, ct)]
+    by_mask = [None] * (len(current.inputs) - 3)
+    return [*parts, written.mask_gradient(current, lse, delta, ct)] if added else [*parts, *by_mask]
 
 
 def _batch(

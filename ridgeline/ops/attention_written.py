@@ -30,6 +30,8 @@ from ridgeline.ops.elementwise import (
 from ridgeline.ops.movement import broadcast, broadcast_to, permute, reshape
 from ridgeline.ops.reduce import expand_back, reduce, sum_
 
+_STEPS = {dtypes.float32: 23, dtypes.float64: 52}  # bits behind the point
+
 
 def is_masked(current: Node) -> bool:
     """True where the fourth input of either op is a mask."""
@@ -79,6 +81,24 @@ def mask_gradient(current: Node, lse: Node, delta: Node, ct: Node) -> Node:
     change = reshape(change, (*rows, change.shape[-1]))
     repeated = [a for a, (m, s) in enumerate(zip(mask.shape, change.shape)) if m == 1 and s != 1]
     return reshape(sum_(change, repeated), mask.shape) if repeated else change
+
+
+def lost_factor(current: Node, lse: Node) -> Node:
+    """What exp(score - lse) must be multiplied by, for each row, to be its weights: mostly 1.
+
+    Where the largest number of a floating mask in a row is so far below 0 that sums with it leave
+    no more than itself, scores and the logarithm of their number are lost in `lse`.
+    """
+    mask, rows, keys = current.inputs[3], lse.shape, current.inputs[1].shape[-2]
+    last = len(mask.shape) - 1
+    top = expand_back(reduce(mask, "max", (last,)), mask.shape, (last,))
+    kept = apply("eq", mask, top)
+    number = sum_(cast(kept, mask.dtype), (last,))
+    if mask.shape[last] == 1:
+        number = full_like(number, keys)
+    share = broadcast_to(apply("reciprocal", number), rows)
+    lost = apply("lt", lse, full_like(lse, -(2.0 ** (_STEPS[mask.dtype] + 6))))
+    return stop_gradient(select(lost, share, full_like(lse, 1)))
 
 
 class _Form:

@@ -18,14 +18,16 @@ from ridgeline.graph.passes.spell import spell
 from ridgeline.nn.functional import scaled_dot_product_attention as attend
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention, attention_gradient
 from ridgeline.tensors.values import read
+from ridgeline.tracing import trace
+from tests.fuzz.gpu_loops import LoopProgram
 
 torch = pytest.importorskip("torch")
-torch_attend = torch.nn.functional.scaled_dot_product_attention
 RNG = np.random.default_rng(5)
 SOME = RNG.random((2, 1, 9, 11)) < 0.5
 EMPTY = SOME & (np.arange(9) % 4 > 0)[:, None]
 ADDED = RNG.standard_normal((4, 9, 11))
 HIDING = np.where(EMPTY, 0.5, -np.inf)
+LOWEST = np.where(EMPTY, 0.5, np.finfo(np.float32).min)  # rows of it are rows of equal weights
 
 # name: heads of queries, heads of keys, T, S, options
 CASES: dict[str, tuple[int, int, int, int, dict[str, Any]]] = {
@@ -38,6 +40,10 @@ CASES: dict[str, tuple[int, int, int, int, dict[str, Any]]] = {
     "rows that keep nothing": (4, 4, 9, 11, {"attn_mask": EMPTY}),
     "added mask": (4, 4, 9, 11, {"attn_mask": ADDED}),
     "added mask that hides rows": (4, 4, 9, 11, {"attn_mask": HIDING}),
+    "added mask of the lowest number": (4, 4, 9, 11, {"attn_mask": LOWEST}),
+    "shared heads, lowest number": (4, 2, 9, 11, {"enable_gqa": True, "attn_mask": LOWEST}),
+    "a lowest number for each row": (4, 4, 9, 11, {"attn_mask": LOWEST[:, :, :, :1]}),
+    "large negative numbers": (4, 4, 9, 11, {"attn_mask": np.where(EMPTY, 0.5, -1e25)}),
     "mask of columns": (4, 4, 9, 11, {"attn_mask": SOME[:, :, :1]}),
     "shared heads": (4, 2, 9, 11, {"enable_gqa": True}),
     "shared heads, causal": (4, 2, 9, 9, {"enable_gqa": True, "is_causal": True}),
@@ -45,6 +51,14 @@ CASES: dict[str, tuple[int, int, int, int, dict[str, Any]]] = {
     "shared heads, mask": (4, 2, 9, 11, {"enable_gqa": True, "attn_mask": EMPTY}),
     "shared heads, added mask": (4, 2, 9, 11, {"enable_gqa": True, "attn_mask": ADDED}),
 }
+
+
+def torch_attend(*operands: Any, **settings: Any) -> Any:
+    """By its definition: in rows of the lowest number the gradients of fused kernels are wrong."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.nn.functional.scaled_dot_product_attention(*operands, **settings)
 
 
 def arrays(name: str, width: int = 6) -> list[np.ndarray[Any, Any]]:
@@ -91,6 +105,24 @@ def test_wide_values_and_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_allclose(mine, wanted, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["added mask that hides rows", "shared heads, lowest number"])
+def test_as_loops_of_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.bindings")
+    monkeypatch.setattr(trace, "program_for", LoopProgram)
+    exact = with_gradients(torch, torch_attend, name, torch.float64)
+    *leaves, seed = (rl.tensor(a).float() for a in arrays(name))
+    settings = options(rl, name, rl.float32)
+
+    @rl.jit
+    def both(*leaves: Any) -> Any:
+        held = [x.requires_grad_() for x in leaves]
+        result = attend(*held, **settings)
+        return result, *rl.autograd.grad(result, held, seed)
+
+    for mine, wanted in zip(both(*leaves), exact):
+        np.testing.assert_allclose(mine.detach().numpy(), wanted, rtol=2e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("name", ["causal", "shared heads, mask"])
 def test_under_jit(name: str) -> None:
     exact = with_gradients(torch, torch_attend, name, torch.float64)
@@ -101,7 +133,8 @@ def test_under_jit(name: str) -> None:
 @pytest.mark.parametrize("name", ["causal", "shared heads", "rows that keep nothing"])
 def test_narrow_values_and_gradients_are_as_exact_as_torchs(name: str) -> None:
     exact = with_gradients(torch, torch_attend, name, torch.float64)
-    theirs = with_gradients(torch, torch_attend, name, torch.bfloat16)
+    fused = torch.nn.functional.scaled_dot_product_attention
+    theirs = with_gradients(torch, fused, name, torch.bfloat16)
     ours = with_gradients(rl, attend, name, rl.bfloat16)
     for mine, other, wanted in zip(ours, theirs, exact):
         error, reference = (np.linalg.norm(x - wanted) for x in (mine, other))
