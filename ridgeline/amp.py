@@ -90,8 +90,9 @@ class GradScaler:
         found: Tensor | None = None
         with no_grad():
             for gradient in _gradients(optimizer):
-                gradient.copy_((gradient.float() / scale).to(gradient.dtype))
-                here = (~gradient.isfinite()).any()
+                factor = scale.to(gradient.device)
+                gradient.copy_((gradient.float() / factor).to(gradient.dtype))
+                here = (~gradient.isfinite()).any().to(scale.device)
                 found = here if found is None else found | here
         if found is None:
             raise ScalerError("no gradient was recorded for this optimizer")
@@ -115,7 +116,7 @@ class GradScaler:
             before = [value.clone() for value in held]
             result = optimizer.step()
             for value, old in zip(held, before):
-                value.copy_(old.where(skipped, value))
+                value.copy_(old.where(skipped.to(value.device), value))
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
@@ -136,7 +137,7 @@ class GradScaler:
             raise ScalerError("update() comes after step()")
         found: Tensor | None = None
         for here in self._overflows.values():
-            found = here if found is None else found | here.to(found.device)
+            found = here if found is None else found | here
         assert found is not None
         good = tracker + 1
         grown = scale * self._growth

@@ -1,17 +1,20 @@
-"""NVIDIA GPUs, under torch's names: how many there are, streams, events, memory."""
+"""NVIDIA GPUs, under torch's names: how many there are, which is current, streams, memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
-from ridgeline.devices import device as _device
+from ridgeline.devices import current as _current, device as _device
 from ridgeline.errors import DeviceError
 from ridgeline.runtime.cuda import arena, device as _devices, memory
 from ridgeline.runtime.cuda.device import Device, Properties
 from ridgeline.runtime.cuda.driver import missing
+from ridgeline.runtime.cuda.flags import raise_pending
 from ridgeline.runtime.cuda.stream import Event as _Event, Stream as _Stream
+from ridgeline.runtime.cuda.transfer import reach
 
 
 def is_available() -> bool:
@@ -36,6 +39,41 @@ def _chosen(device: Any) -> Device:
     return _devices.device(place.index or 0)
 
 
+def current_device() -> int:
+    """The number of the GPU that `"cuda"` means to this thread."""
+    return _current.index
+
+
+def set_device(device: Any) -> None:
+    """Let `"cuda"` mean this GPU in this thread from now on."""
+    _current.index = _chosen(device).number
+
+
+class device:
+    """`with ridgeline.cuda.device(1):` lets `"cuda"` mean another GPU for a block."""
+
+    def __init__(self, device: Any) -> None:
+        self._number = _chosen(device).number
+        self._before: list[int] = []
+
+    def __enter__(self) -> None:
+        self._before.append(_current.index)
+        _current.index = self._number
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _current.index = self._before.pop()
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether copies between two GPUs go directly, and not through the host."""
+    return reach(_chosen(device), _chosen(peer_device))
+
+
 def get_device_properties(device: Any = None) -> Properties:
     """What a GPU is: name, compute capability, memory, multiprocessors."""
     return _chosen(device).properties
@@ -54,13 +92,13 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 def synchronize(device: Any = None) -> None:
     """Wait until all work on a GPU is done, recorded work included; raises what failed."""
-    from ridgeline.runtime.cuda.flags import raise_pending
     from ridgeline.tensors.execute import flush
 
     flush()
     chosen = _chosen(device)
     chosen.synchronize()
-    raise_pending(chosen.stream)
+    for pool in memory.pools(chosen.number):
+        raise_pending(pool.stream)
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -132,13 +170,14 @@ def default_stream(device: Any = None) -> _Stream:
 
 @contextmanager
 def stream(chosen: _Stream) -> Iterator[_Stream]:
-    """Send this thread's work to a stream for a block."""
+    """Send this thread's work to a stream for a block, in which its GPU is the current one."""
     from ridgeline.tensors.execute import flush
 
     flush()  # what was recorded before belongs to the stream before
     before = _devices.choose(chosen)
     try:
-        yield chosen
+        with device(chosen.device.number):
+            yield chosen
         flush()
     finally:
         _devices.choose(before)

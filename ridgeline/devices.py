@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from ridgeline.errors import DeviceError
@@ -9,10 +10,20 @@ from ridgeline.errors import DeviceError
 KINDS = ("cpu", "cuda")
 
 
+class _Current(threading.local):
+    """What `cuda` without a number means to the calling thread; see `ridgeline.cuda.device`."""
+
+    index: int = 0
+
+
+current = _Current()
+
+
 class device(str):
     """Where values are: `device("cuda")`, `device("cuda:1")`, `device("cuda", 1)`.
 
-    The name is spelled out: `device("cuda") == "cuda:0"`, and there is one `cpu`.
+    The name is spelled out: `device("cuda") == "cuda:0"` where that is the current GPU, and there
+    is one `cpu`.
     """
 
     __slots__ = ()
@@ -28,7 +39,8 @@ class device(str):
             raise DeviceError(
                 f"there is no device {str(name)!r}", help='devices are "cpu", "cuda", "cuda:1" …'
             )
-        place = int(number) if colon else index or 0
+        default = current.index if kind == "cuda" else 0
+        place = int(number) if colon else default if index is None else index
         if place < 0 or (kind == "cpu" and place):
             raise DeviceError(f"there is no device number {place} of kind {kind}")
         return super().__new__(cls, "cpu" if kind == "cpu" else f"{kind}:{place}")

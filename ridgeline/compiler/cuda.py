@@ -277,6 +277,7 @@ class CudaExecutable:
         workspace = max((call.launch[1] for call in own), default=0)
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
         self._workspace = slots.workspace
+        target.device.activate()  # libraries describe their calls for the current device
         self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
         self._results, self._copied = layout.results, tuple(layout.not_their_own())
         self._watched = index_inputs(graph.outputs[-1], graph.inputs) if layout.checked else ()

@@ -246,9 +246,9 @@ class Module(Tree, StateHooks):
         """Everything on the CPU."""
         return self.to(device="cpu")
 
-    def cuda(self: Self, device: int | None = None) -> Self:
-        """Everything on a GPU, the first one unless told."""
-        return self.to(device="cuda" if device is None else f"cuda:{device}")
+    def cuda(self: Self, device: Any = None) -> Self:
+        """Everything on a GPU, the current one unless told."""
+        return self.to(device="cuda" if device is None else device)
 
     # Saving and loading.
 

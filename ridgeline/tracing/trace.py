@@ -10,6 +10,7 @@ from weakref import ref
 
 from ridgeline.collector import paused
 from ridgeline.config import config
+from ridgeline.devices import current as current_gpu
 from ridgeline.functions.operands import defaults
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
 from ridgeline.graph.origins import user_line
@@ -121,6 +122,7 @@ class Trace:
         self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
         self.epoch, self.config_epoch = guards.epoch.value, config.epoch
         self.settings, self.default_dtype = _settings(), defaults.dtype
+        self.gpu = current_gpu.index
         self.pattern = pattern
         capture = Capture() if pattern is None else Capture(pattern.types)
         scopes = Scopes(capture.watch, objects((args, kwargs)))
@@ -399,6 +401,8 @@ class Trace:
             self.config_epoch = config.epoch
         if defaults.dtype is not self.default_dtype:
             return "the default element type changed"
+        if current_gpu.index != self.gpu:
+            return "another GPU became the current one"
         if guards.epoch.value != self.epoch:
             reason = self._changed_object()
             if reason is not None:

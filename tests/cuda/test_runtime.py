@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,40 +11,15 @@ import ridgeline as rl
 from ridgeline import Tensor, dtypes
 from ridgeline.errors import IndexRangeError, OutOfMemoryError
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.cuda import arena, device, driver, flags, memory, transfer
+from ridgeline.runtime.cuda import device, flags
 from ridgeline.runtime.cuda.graphs import MOST_GRAPHS
 from ridgeline.runtime.cuda.memory import allocate
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
 from ridgeline.runtime.cuda.steps import KernelStep, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
-from ridgeline.runtime.memory import Pool
 
 from .fake_driver import FakeDriver
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    made = FakeDriver()
-    monkeypatch.setattr(driver, "bindings", lambda: made)
-    for module in (device, memory):
-        monkeypatch.setattr(module, "bindings", lambda: made)
-    for name in ("graphs", "module", "steps"):
-        found = __import__(f"ridgeline.runtime.cuda.{name}", fromlist=["x"])
-        monkeypatch.setattr(found, "bindings", lambda: made)
-    monkeypatch.setattr(driver, "missing", lambda: "")
-    monkeypatch.setattr(device, "missing", lambda: "")
-    monkeypatch.setattr(transfer, "pinned", Pool(transfer._map, transfer._unmap, limit=1 << 20))
-    monkeypatch.setattr(transfer, "_travelling", type(transfer._travelling)())
-    monkeypatch.setattr(memory, "_pools", {})
-    monkeypatch.setattr(arena, "_arenas", {})
-    monkeypatch.setattr(flags, "_pending", {})
-    device.device.cache_clear()
-    device._here.__dict__.clear()
-    yield made
-    gc.collect()
-    device.device.cache_clear()
-    device._here.__dict__.clear()
 
 
 def test_values_go_there_and_back(fake: FakeDriver) -> None:
@@ -89,7 +63,7 @@ def test_out_of_memory_says_who_holds_what(fake: FakeDriver) -> None:
     from ridgeline.tensors.making import from_array
 
     kept = from_array(np.zeros(1 << 20, np.float32), rl.float32, "cuda:0")
-    fake.memory = 1 << 24
+    fake.gpus[0].memory = 1 << 24
     with pytest.raises(OutOfMemoryError, match="no room for 1 GiB") as caught:
         allocate(device.device(0).stream, 1 << 30)
     assert "4 MiB in 1 values made at" in str(caught.value)
@@ -100,13 +74,12 @@ def test_out_of_memory_says_who_holds_what(fake: FakeDriver) -> None:
 
 def plan_of(fake: FakeDriver, made: int = 1) -> Plan:
     """Two launches: from the inputs to the arena, and from there to what is made."""
-    fake.arguments = 2
     slots = Slots(inputs=2, made=(64,) * made, arena=((2 + made, 256),), arena_bytes=512,
                   workspace_bytes=128)  # fmt: skip
 
     def steps(words: Words) -> list[KernelStep]:
-        first = KernelStep("first", 1, 32, 0, 1, (0, 2 + made), words)
-        second = KernelStep("second", 1, 32, 0, 1, (2 + made, 2), words)
+        first = KernelStep(fake.function("first", 2), 1, 32, 0, 1, (0, 2 + made), words)
+        second = KernelStep(fake.function("second", 2), 1, 32, 0, 1, (2 + made, 2), words)
         return [first, second]
 
     return Plan(device.device(0), slots, steps)
@@ -167,14 +140,13 @@ def test_large_values_on_the_host_are_copied_in(fake: FakeDriver) -> None:
 
 
 def test_a_host_step_runs_between_launches_and_is_not_captured(fake: FakeDriver) -> None:
-    fake.arguments = 1
     order: list[str] = []
 
     def steps(words: Words) -> list[KernelStep | HostStep]:
         return [
-            KernelStep("before", 1, 32, 0, 1, (0,), words),
+            KernelStep(fake.function("before", 1), 1, 32, 0, 1, (0,), words),
             HostStep(lambda held: order.append([k for k, _ in fake.launches][-1])),
-            KernelStep("after", 1, 32, 0, 1, (0,), words),
+            KernelStep(fake.function("after", 1), 1, 32, 0, 1, (0,), words),
         ]
 
     plan = Plan(device.device(0), Slots(1, (), (), 0, 0), steps)

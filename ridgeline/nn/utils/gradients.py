@@ -20,11 +20,12 @@ def _gradients(parameters: Any) -> list[Tensor]:
 
 
 def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
-    """The norm of all tensors together, as of one vector."""
+    """The norm of all tensors together, as of one vector; it is where the first of them is."""
     members = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     if not members:
         return tensor(0.0)
-    norms = [p_norm(t.detach().reshape(-1), float(norm_type)) for t in members]
+    place = members[0].device
+    norms = [p_norm(t.detach().reshape(-1), float(norm_type)).to(place) for t in members]
     return p_norm(stack(norms), float(norm_type))
 
 
@@ -45,7 +46,7 @@ def clip_grad_norm_(
             )
         factor = clamp(max_norm / (total + 1e-6), max=1.0)
         for gradient in gradients:
-            gradient.mul_(factor)
+            gradient.mul_(factor.to(gradient.device))
     return total
 
 

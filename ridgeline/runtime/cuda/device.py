@@ -1,10 +1,18 @@
-"""GPUs of this machine: properties, contexts, and each one's own stream and memory."""
+"""GPUs of this machine: properties, contexts, and each one's own stream and memory.
+
+Streams, memory, events, modules and graphs belong to the context of one device, and the driver
+takes them only while that context is the calling thread's current one. So whatever is done on a
+device begins with `activate`; a finalizer, which may run between any two calls, uses `visit` and
+leaves everything as it was.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from ridgeline.errors import DeviceError
@@ -56,6 +64,12 @@ def count() -> int:
     return 0 if missing() else int(call("cuDeviceGetCount"))
 
 
+def opened(number: int) -> tuple[Any, Any]:
+    """The driver's handle of a GPU, and its primary context, which other libraries use too."""
+    handle = call("cuDeviceGet", number)
+    return handle, call("cuDevicePrimaryCtxRetain", handle)
+
+
 class Device:
     """One GPU; use `device(number)`, which gives each its one object."""
 
@@ -68,16 +82,36 @@ class Device:
             )
         self.number = number
         self.name = f"cuda:{number}"
-        self.handle = call("cuDeviceGet", number)
-        self.context = call("cuDevicePrimaryCtxRetain", self.handle)
-        self.activate()
+        self.handle, self.context = opened(number)
+        # the only context there is stays current; among several, another library may change it
+        self._only = count() == 1
+        # a plan is enqueued whole before the next: they use the same scratch memory in turn
+        self.enqueuing = threading.RLock()
         self.main_stream = Stream(self)
 
     def activate(self) -> None:
         """Make the calls of this thread go to this device."""
-        if getattr(_here, "device", None) is not self:
+        if not self._is_current():
             call("cuCtxSetCurrent", self.context)
             _here.device = self
+
+    @contextmanager
+    def visit(self) -> Iterator[None]:
+        """Make the calls of a block go to this device, and later ones where they went before."""
+        if self._is_current():
+            yield
+            return
+        before = getattr(_here, "device", None)
+        call("cuCtxPushCurrent", self.context)
+        _here.device = self
+        try:
+            yield
+        finally:
+            call("cuCtxPopCurrent")
+            _here.device = before
+
+    def _is_current(self) -> bool:
+        return self._only and getattr(_here, "device", None) is self
 
     @property
     def stream(self) -> Stream:
@@ -126,10 +160,19 @@ class Device:
         return int(free), int(total)
 
 
-@lru_cache(maxsize=64)
+_devices: dict[int, Device] = {}
+_opening = threading.Lock()
+
+
 def device(number: int) -> Device:
     """The GPU with a number."""
-    return Device(number)
+    found = _devices.get(number)
+    if found is None:
+        with _opening:  # two threads must not get two
+            found = _devices.get(number)
+            if found is None:
+                found = _devices[number] = Device(number)
+    return found
 
 
 def choose(stream: Stream) -> Stream:

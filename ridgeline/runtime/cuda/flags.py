@@ -19,7 +19,8 @@ _pending: dict[int, deque[tuple[Event, Array, Report]]] = {}
 
 def watch(flag: DeviceBuffer, stream: Stream, report: Report) -> None:
     """Run `report`, which raises, if the flag is found set when the stream gets there."""
-    seen = pinned_array(max(flag.nbytes, 1))
+    stream.device.activate()
+    seen = pinned_array(max(flag.nbytes, 1), stream.device)
     call("cuMemcpyDtoHAsync", seen.__array_interface__["data"][0], flag.address, 1, stream.handle)
     waiting = _pending.setdefault(id(stream), deque())
     waiting.append((stream.record_event(), seen, report))
@@ -35,10 +36,18 @@ def raise_pending(stream: Stream) -> None:
 
 
 def _look(waiting: deque[tuple[Event, Array, Report]], wait: bool) -> None:
-    while waiting and (wait or waiting[0][0].query()):
-        event, seen, report = waiting.popleft()
+    while waiting:
+        try:
+            event, seen, report = waiting.popleft()
+        except IndexError:  # another thread took it
+            return
+        if not wait and not event.query():
+            waiting.appendleft((event, seen, report))
+            return
         event.synchronize()
         wait = False
         if seen[0]:
+            if waiting:
+                waiting[-1][0].synchronize()  # copies into memory that is let go now
             waiting.clear()
             report()

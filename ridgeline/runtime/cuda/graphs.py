@@ -24,6 +24,7 @@ class Graph:
 
     def __init__(self, steps: Sequence[Step], stream: Stream) -> None:
         names = bindings()
+        self._device = stream.device
         self._steps = steps
         self._nodes: list[Any] = []
         capturing = Stream(stream.device)
@@ -63,8 +64,9 @@ class Graph:
         ending: Callable[[], bool] = sys.is_finalizing,
     ) -> None:
         if hasattr(self, "_executable") and not ending():
-            destroy("cuGraphExecDestroy")(self._executable)
-            destroy("cuGraphDestroy")(self._graph)
+            with self._device.visit():
+                destroy("cuGraphExecDestroy")(self._executable)
+                destroy("cuGraphDestroy")(self._graph)
 
 
 def _last_node(stream: Stream) -> Any:

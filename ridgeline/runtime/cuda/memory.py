@@ -76,14 +76,12 @@ _pools: dict[int, DevicePool] = {}
 def pool_of(stream: Stream) -> DevicePool:
     """The memory that work on a stream takes from."""
     found = _pools.get(id(stream))
-    if found is None:
-        found = _pools[id(stream)] = DevicePool(stream)
-    return found
+    return _pools.setdefault(id(stream), DevicePool(stream)) if found is None else found
 
 
 def pools(number: int) -> list[DevicePool]:
     """The pools of all streams of a device."""
-    return [p for p in _pools.values() if p.stream.device.number == number]
+    return [p for p in list(_pools.values()) if p.stream.device.number == number]
 
 
 class DeviceBuffer:
@@ -138,8 +136,10 @@ class DeviceBuffer:
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
         if self._block_bytes and not ending():
-            for stream in self._users or ():
-                self._pool.stream.wait_stream(stream)
+            if self._users is not None:
+                with self._pool.stream.device.visit():
+                    for stream in self._users:
+                        self._pool.stream.wait_stream(stream)
             self._pool.blocks.give_back(self.address, self._block_bytes)
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ fresh memory, or what a run is given for them.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -74,7 +73,6 @@ class Plan:
         self.graphs: dict[int, Graphs] = {}
         self._sent: dict[int, tuple[bytes, DeviceBuffer]] = {}  # numbers by stream
         self._ran = False
-        self._lock = threading.Lock()
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue all steps; the memory of the inputs and of what was made, on the device.
@@ -83,7 +81,7 @@ class Plan:
         """
         stream = self.device.stream
         self.device.activate()
-        with self._lock:
+        with self.device.enqueuing:
             held, addresses, scratch = self._bind(inputs, reused, stream)
             if self._captures and self._ran:
                 graphs = self._graphs(stream)
@@ -112,7 +110,7 @@ class Plan:
         """
         stream = self.device.stream
         self.device.activate()
-        with self._lock:
+        with self.device.enqueuing:
             held, addresses, scratch = self._bind(inputs, _NOTHING, stream)
             self._fill(addresses, scratch)
             return [self._seconds(step, held, stream) for step in self.steps]

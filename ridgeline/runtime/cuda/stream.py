@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.cuda.driver import call, function
+from ridgeline.errors import DeviceError
+from ridgeline.runtime.cuda.driver import call, failure, function
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device
@@ -37,7 +38,7 @@ class Stream:
     def query(self) -> bool:
         """True if everything enqueued so far is done."""
         self.device.activate()
-        return int(function("cuStreamQuery")(self.handle)[0]) != _NOT_READY
+        return _is_done("cuStreamQuery", self.handle)
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event that happens when everything enqueued so far is done."""
@@ -46,44 +47,57 @@ class Stream:
         return made
 
     def wait_event(self, event: Event) -> None:
-        """Let later work of this stream wait for an event."""
-        self.device.activate()
-        call("cuStreamWaitEvent", self.handle, event.handle, 0)
+        """Let later work of this stream wait for an event, also one of another device."""
+        if event.device is not None:
+            self.device.activate()
+            call("cuStreamWaitEvent", self.handle, event.handle, 0)
 
     def wait_stream(self, other: Stream) -> None:
         """Let later work of this stream wait for what another has now."""
         self.wait_event(other.record_event())
+
+    def __del__(
+        self,
+        destroy: Callable[[str], Any] = function,
+        ending: Callable[[], bool] = sys.is_finalizing,
+    ) -> None:
+        if hasattr(self, "handle") and not ending():
+            with self.device.visit():
+                destroy("cuStreamDestroy")(self.handle)
 
     def __repr__(self) -> str:
         return f"<Stream of {self.device.name} at {self.address:#x}>"
 
 
 class Event:
-    """A point in a stream."""
+    """A point in a stream; it belongs to the device of the stream that it was recorded on."""
 
     def __init__(self, enable_timing: bool = False) -> None:
         self._flags = 0 if enable_timing else _NO_TIMING
-        self._handle: Any = None
-
-    @property
-    def handle(self) -> Any:
-        """The driver's handle, made when the event is first recorded."""
-        if self._handle is None:
-            self._handle = call("cuEventCreate", self._flags)
-        return self._handle
+        self.handle: Any = None
+        self.device: Device | None = None  # none before it is recorded
 
     def record(self, stream: Stream) -> None:
         """Put the event behind what the stream has now."""
-        stream.device.activate()
+        if self.device is not stream.device:
+            self._let_go()
+            stream.device.activate()
+            self.handle, self.device = call("cuEventCreate", self._flags), stream.device
+        self.device.activate()
         call("cuEventRecord", self.handle, stream.handle)
 
     def query(self) -> bool:
-        """True if the event has happened."""
-        return int(function("cuEventQuery")(self.handle)[0]) != _NOT_READY
+        """True if the event has happened, or was never recorded."""
+        if self.device is None:
+            return True
+        self.device.activate()
+        return _is_done("cuEventQuery", self.handle)
 
     def synchronize(self) -> None:
-        """Wait for the event."""
-        call("cuEventSynchronize", self.handle)
+        """Wait for the event, if it was recorded."""
+        if self.device is not None:
+            self.device.activate()
+            call("cuEventSynchronize", self.handle)
 
     def wait(self, stream: Stream) -> None:
         """Let later work of a stream wait for the event."""
@@ -91,12 +105,25 @@ class Event:
 
     def elapsed_time(self, end: Event) -> float:
         """Milliseconds to a later event; both must have been made to be timed."""
+        if self.device is None or self.device is not end.device:
+            raise DeviceError("time passes between two events recorded on one device")
+        self.device.activate()
         return float(call("cuEventElapsedTime", self.handle, end.handle))
 
-    def __del__(
-        self,
-        destroy: Callable[[str], Any] = function,
-        ending: Callable[[], bool] = sys.is_finalizing,
-    ) -> None:
-        if self._handle is not None and not ending():
-            destroy("cuEventDestroy")(self._handle)
+    def _let_go(self, destroy: Callable[[str], Any] = function) -> None:
+        if self.device is not None:
+            with self.device.visit():
+                destroy("cuEventDestroy")(self.handle)
+            self.device = None
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not ending():
+            self._let_go()
+
+
+def _is_done(name: str, handle: Any) -> bool:
+    """Whether what is asked about has happened; an error where it never will."""
+    (status,) = function(name)(handle)
+    if status and int(status) != _NOT_READY:
+        raise failure(name, status)
+    return not status

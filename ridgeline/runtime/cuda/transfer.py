@@ -8,61 +8,84 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.runtime.cuda.driver import call
+from ridgeline.runtime.cuda.driver import bindings, call
 from ridgeline.runtime.cuda.stream import Event, Stream
 from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
+    from ridgeline.runtime.cuda.device import Device
     from ridgeline.runtime.cuda.memory import DeviceBuffer
 
 CHUNK = 32 << 20  # of pinned memory that one copy uses at a time
-_PORTABLE = 1
 _LARGEST = 256 << 20  # pinned memory kept for reuse
 
 
-def _map(size: int) -> int:
-    return int(call("cuMemHostAlloc", size, _PORTABLE))
+class Staging:
+    """The pinned memory through which copies of one device pass."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.pool = Pool(self._map, self._unmap, limit=_LARGEST)
+        self._travelling: deque[tuple[Event, int, int]] = deque()  # blocks that a copy still reads
+
+    def take(self, nbytes: int) -> tuple[int, int]:
+        """A block, after taking back those whose copies are done."""
+        while self._travelling:
+            try:
+                oldest = self._travelling.popleft()
+            except IndexError:  # another thread took it
+                break
+            if not oldest[0].query():
+                self._travelling.appendleft(oldest)
+                break
+            self.pool.give_back(*oldest[1:])
+        return self.pool.take(nbytes)
+
+    def give_back_after(self, stream: Stream, address: int, block: int) -> None:
+        """Take a block back when the stream has done what it has now."""
+        self._travelling.append((stream.record_event(), address, block))
+
+    def _map(self, size: int) -> int:
+        self._device.activate()
+        return int(call("cuMemHostAlloc", size, 0))
+
+    def _unmap(self, address: int, size: int) -> None:
+        with self._device.visit():  # a finalizer may be what gave the block back
+            call("cuMemFreeHost", address)
 
 
-def _unmap(address: int, size: int) -> None:
-    call("cuMemFreeHost", address)
-
-
-pinned = Pool(_map, _unmap, limit=_LARGEST)
-_travelling: deque[tuple[Event, int, int]] = deque()  # blocks that a copy still reads
-
-
-def staging(nbytes: int) -> tuple[int, int]:
-    """A pinned block, after taking back those whose copies are done."""
-    while _travelling and _travelling[0][0].query():
-        _, address, size = _travelling.popleft()
-        pinned.give_back(address, size)
-    return pinned.take(nbytes)
+@lru_cache(maxsize=64)
+def staging(device: Device) -> Staging:
+    """The pinned memory of a device."""
+    return Staging(device)
 
 
 def upload(array: Array, memory: DeviceBuffer, stream: Stream) -> None:
     """Copy a contiguous array to the device, in the stream's order."""
-    stream.device.activate()
     start = array.__array_interface__["data"][0]
     for offset in range(0, array.nbytes, CHUNK):
         size = min(CHUNK, array.nbytes - offset)
-        address, block = staging(size)
-        ctypes.memmove(address, start + offset, size)
-        call("cuMemcpyHtoDAsync", memory.address + offset, address, size, stream.handle)
-        _travelling.append((stream.record_event(), address, block))
+        _upload(start + offset, memory.address + offset, size, stream)
 
 
 def upload_small(data: bytes, address: int, stream: Stream) -> None:
     """Copy a few bytes to the device, in the stream's order."""
-    staged, block = staging(len(data))
-    ctypes.memmove(staged, data, len(data))
-    call("cuMemcpyHtoDAsync", address, staged, len(data), stream.handle)
-    _travelling.append((stream.record_event(), staged, block))
+    _upload(data, address, len(data), stream)
+
+
+def _upload(source: int | bytes, target: int, size: int, stream: Stream) -> None:
+    stream.device.activate()
+    pinned = staging(stream.device)
+    address, block = pinned.take(size)
+    ctypes.memmove(address, source, size)
+    call("cuMemcpyHtoDAsync", target, address, size, stream.handle)
+    pinned.give_back_after(stream, address, block)
 
 
 def download(memory: DeviceBuffer, array: Array) -> None:
@@ -70,16 +93,17 @@ def download(memory: DeviceBuffer, array: Array) -> None:
     from ridgeline.runtime.cuda.flags import raise_pending
 
     stream = memory.stream.device.stream
-    stream.device.activate()
     memory.used_on(stream)
+    stream.device.activate()
     start = array.__array_interface__["data"][0]
     if array.nbytes <= CHUNK:
-        address, block = staging(array.nbytes)
+        pinned = staging(stream.device)
+        address, block = pinned.take(array.nbytes)
         if array.nbytes:
             call("cuMemcpyDtoHAsync", address, memory.address, array.nbytes, stream.handle)
         stream.synchronize()
         ctypes.memmove(start, address, array.nbytes)
-        pinned.give_back(address, block)
+        pinned.pool.give_back(address, block)
     else:
         call("cuMemcpyDtoHAsync", start, memory.address, array.nbytes, stream.handle)
         stream.synchronize()
@@ -87,23 +111,55 @@ def download(memory: DeviceBuffer, array: Array) -> None:
 
 
 def copy_within(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> None:
-    """Copy device memory, also between devices, in the stream's order."""
-    stream.device.activate()
+    """Copy device memory, also from another device, in the order of a stream of the target's."""
     source.used_on(stream)
-    if source.nbytes:
+    here, there = stream.device, source.stream.device
+    here.activate()
+    if not source.nbytes:
+        return
+    if here is there:
         call("cuMemcpyAsync", target.address, source.address, source.nbytes, stream.handle)
+        return
+    reach(here, there)
+    call(
+        "cuMemcpyPeerAsync", target.address, here.context, source.address, there.context,
+        source.nbytes, stream.handle,
+    )  # fmt: skip
 
 
-def pinned_array(nbytes: int) -> Any:
+@lru_cache(maxsize=4096)
+def reach(here: Device, there: Device) -> bool:
+    """Let copies of one device read another's memory where the two are connected.
+
+    Where they are not, the driver copies through the host.
+    """
+    connected = bool(call("cuDeviceCanAccessPeer", here.handle, there.handle))
+    if connected:
+        let_read(here, there)
+    return connected
+
+
+def let_read(here: Device, there: Device) -> None:
+    """Map the memory of one device for another's copies."""
+    names = bindings()
+    access = names.CUmemAccessDesc()
+    access.location.type = names.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    access.location.id = int(here.handle)
+    access.flags = names.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    call("cuMemPoolSetAccess", call("cuDeviceGetDefaultMemPool", there.handle), [access], 1)
+
+
+def pinned_array(nbytes: int, device: Device) -> Any:
     """Pinned host memory as bytes, given back when the array is let go."""
-    return np.asarray(_Pinned(nbytes))
+    return np.asarray(_Pinned(nbytes, staging(device)))
 
 
 class _Pinned:
     """A pinned block behind a NumPy array."""
 
-    def __init__(self, nbytes: int) -> None:
-        self._address, self._block = staging(nbytes)
+    def __init__(self, nbytes: int, pinned: Staging) -> None:
+        self._pool = pinned.pool
+        self._address, self._block = pinned.take(nbytes)
         self.__array_interface__ = {
             "version": 3,
             "typestr": "|u1",
@@ -112,4 +168,4 @@ class _Pinned:
         }
 
     def __del__(self) -> None:
-        pinned.give_back(self._address, self._block)
+        self._pool.give_back(self._address, self._block)
