@@ -1,4 +1,7 @@
-"""The guides in docs/: their Python runs as printed, and so does what they say they print."""
+"""The documents: their Python runs as printed, what it prints is so, and links lead somewhere.
+
+Not run: the blocks of docs/diagnose.md, which need a trace of the reader's own program.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,21 @@ import pytest
 
 import ridgeline as rl
 
-DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = ("jit.md", "loops.md", "gpu.md")
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+GUIDES = ("README.md", "docs/jit.md", "docs/loops.md", "docs/gpu.md")
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted(DOCS.glob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+]
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_code_of_a_guide_runs(guide: str, tmp_path: Path) -> None:
-    text = (DOCS / guide).read_text()
-    blocks = list(re.finditer(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
+    text = (ROOT / guide).read_text()
+    blocks = list(_BLOCK.finditer(text))
     assert blocks
     # one file with the blocks on their own lines, since tracing reads source
     lines = [""] * (text.count("\n") + 1)
@@ -25,7 +35,7 @@ def test_the_code_of_a_guide_runs(guide: str, tmp_path: Path) -> None:
         first = text[: block.start(1)].count("\n")
         code = block[1].splitlines()
         lines[first : first + len(code)] = code
-    program = tmp_path / f"{guide}.py"
+    program = tmp_path / f"{Path(guide).stem}.py"
     program.write_text("\n".join(lines))
     names: dict[str, Any] = {"__name__": "guide", "__file__": str(program)}
     exec(compile(program.read_text(), str(program), "exec"), names)
@@ -36,3 +46,17 @@ def test_the_printed_loops_are_those_that_are_printed() -> None:
     assert shown is not None
     x, w, b = rl.zeros(48, 64), rl.zeros(64, 32), rl.zeros(32)
     assert str(rl.loops(lambda x, w, b: rl.relu(x @ w + b), x, w, b)).strip() == shown[1].strip()
+
+
+def test_code_that_contributors_are_shown_is_in_the_package() -> None:
+    shown = [line for block in _BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text())
+             for line in block.splitlines() if line and not line.startswith("#")]  # fmt: skip
+    files = ("scalars.py", "ops/elementwise.py", "functions/pointwise.py")
+    there = {line.strip() for f in files for line in (ROOT / "ridgeline" / f).open()}
+    assert shown and [line for line in shown if line.strip() not in there] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files(document: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text())
+    assert [t for t in targets if not (document.parent / t).exists() and "://" not in t] == []
