@@ -28,6 +28,7 @@ from ridgeline.compiler.matmul import (
 )
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
+from ridgeline.errors import OutOfMemoryError
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.attention_calls import with_attention_calls
@@ -52,6 +53,8 @@ from ridgeline.runtime.cuda import (
 )
 from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
 from ridgeline.runtime.cuda.cudnn_plans import GraphStep, Plan as CudnnPlan
+from ridgeline.runtime.cuda.driver import DeviceFailure
+from ridgeline.runtime.cuda.faults import blamed, places
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
@@ -334,11 +337,20 @@ class CudaExecutable:
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue everything; every output is memory that nobody else has."""
-        held = self.plan.run(inputs, reused)
+        device = self._target.device
+        device.recent.append(self._graph.outputs)
+        try:
+            held = self.plan.run(inputs, reused)
+        except DeviceFailure as error:
+            raise blamed(error, device.recent) from None
+        except OutOfMemoryError as error:
+            lines = ", ".join(places(self._graph.outputs)) or "an unknown line"
+            error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
+            raise
         if self.layout.checked:
             kept = [(self._graph.inputs[n], inputs[n]) for n in self._watched]
             flag = held[self.layout.returns[-1]]
-            watch(flag, self._target.device.stream, lambda: self._report(kept))
+            watch(flag, device.stream, lambda: self._report(kept))
         results = [held[slot] for slot in self._results]
         for place in self._copied:
             results[place] = self._space.copy(results[place])

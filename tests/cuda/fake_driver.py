@@ -19,9 +19,11 @@ from types import SimpleNamespace
 from typing import Any
 
 OUT_OF_MEMORY, INVALID_VALUE, INVALID_CONTEXT, NO_BINARY, INVALID_HANDLE = 2, 1, 201, 209, 400
+ILLEGAL_ADDRESS = 700
+MEANT = (OUT_OF_MEMORY, ILLEGAL_ADDRESS)  # statuses that tests provoke
 _NAMES = {0: "CUDA_SUCCESS", 2: "CUDA_ERROR_OUT_OF_MEMORY", 1: "CUDA_ERROR_INVALID_VALUE",
           201: "CUDA_ERROR_INVALID_CONTEXT", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
-          400: "CUDA_ERROR_INVALID_HANDLE"}  # fmt: skip
+          400: "CUDA_ERROR_INVALID_HANDLE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS"}  # fmt: skip
 
 
 class Status(int):
@@ -108,6 +110,7 @@ class FakeDriver:
         self.gpus = [Gpu(0, 9, 132, memory), Gpu(1, 8, 60, memory)]
         self.contexts = [Context(gpu) for gpu in self.gpus]
         self.refused: list[str] = []
+        self.failing: dict[str, list[int]] = {}  # statuses of the next calls, where a test says so
         self.launches: list[tuple[str, tuple[int, ...]]] = []  # kernel, the words it was given
         self.launched_on: list[int] = []  # the device of each
         self.calls: dict[str, int] = {}
@@ -135,9 +138,11 @@ class FakeDriver:
         def run(*arguments: Any) -> Any:
             self.calls[name] = self.calls.get(name, 0) + 1
             try:
+                if self.failing.get(name):
+                    raise Refused(self.failing[name].pop(0))
                 answer = found(self, *arguments)
             except Refused as error:
-                if error.status != OUT_OF_MEMORY:
+                if error.status not in MEANT:
                     self.refused.append(f"{name}: {error.status.name}")
                 returns = found.__annotations__["return"]  # as many values as on success
                 return (error.status,) if returns == "None" else (error.status, None)

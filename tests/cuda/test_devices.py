@@ -25,7 +25,7 @@ from ridgeline.runtime.cuda.steps import KernelStep, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 from .fake_code import FakeCode
-from .fake_driver import FakeDriver
+from .fake_driver import ILLEGAL_ADDRESS, FakeDriver
 from .two_devices import BOTH, Split, batch, in_threads, trained, training
 
 PLACES = ("cpu", *BOTH)
@@ -285,11 +285,9 @@ def test_events(fake: FakeDriver) -> None:
 
 def test_an_event_that_failed_is_not_done(fake: FakeDriver) -> None:
     event = devices.device(0).stream.record_event()
-    event.handle.context = fake.contexts[1]
+    fake.failing["cuEventQuery"] = [ILLEGAL_ADDRESS]
     with pytest.raises(rl.RidgelineError, match="cuEventQuery failed"):
         event.query()
-    fake.refused.clear()
-    event.handle.context = fake.contexts[0]
 
 
 def test_plans_on_one_stream_do_not_interleave(fake: FakeDriver) -> None:

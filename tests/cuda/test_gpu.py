@@ -210,6 +210,29 @@ def test_work_on_two_streams() -> None:
     assert (x + y).sum().item() == 4 * (1 << 20)
 
 
+def test_copies_overlap_kernels_of_another_stream() -> None:
+    """Copies there and back are done while the kernels that were enqueued before still run."""
+    a = rl.ones(4096, 4096, device="cuda") / 4096
+    values = RNG.normal(size=1 << 20)
+    side = rl.cuda.Stream()
+
+    def back_and_forth() -> Any:
+        with rl.cuda.stream(side):
+            return (rl.tensor(values, device="cuda") * 2).cpu().numpy()
+
+    def long() -> rl.Tensor:
+        x = a
+        for _ in range(100):
+            x = x @ a
+        return x
+
+    back_and_forth(), long().sum().item()  # what is compiled and taken from the driver is there
+    x = long()  # begins when work goes to another stream
+    np.testing.assert_array_equal(back_and_forth(), values * 2)
+    assert not rl.cuda.current_stream().query()
+    np.testing.assert_allclose(x[0, 0].item(), 1 / 4096, rtol=1e-3)
+
+
 def test_a_step_on_another_stream_than_its_state() -> None:
     state = rl.ones(64, device="cuda")
     state.sum().item()

@@ -9,6 +9,7 @@ leaves everything as it was.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from typing import Any
 
 from ridgeline.errors import DeviceError
 from ridgeline.runtime.cuda.driver import bindings, call, missing
-from ridgeline.runtime.cuda.stream import Stream
+from ridgeline.runtime.cuda.faults import MOST_PROGRAMS, Results
+from ridgeline.runtime.cuda.stream import Stream, wait
 
 _here = threading.local()  # the device whose context this thread uses, and its chosen streams
 
@@ -87,6 +89,7 @@ class Device:
         self._only = count() == 1
         # a plan is enqueued whole before the next: they use the same scratch memory in turn
         self.enqueuing = threading.RLock()
+        self.recent: deque[Results] = deque(maxlen=MOST_PROGRAMS)
         self.main_stream = Stream(self)
 
     def activate(self) -> None:
@@ -150,8 +153,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until all work on the device is done."""
-        self.activate()
-        call("cuCtxSynchronize")
+        wait(self, "cuCtxSynchronize")
 
     def free_memory(self) -> tuple[int, int]:
         """Bytes that the driver has left, and all bytes of the device."""

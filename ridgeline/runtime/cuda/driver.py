@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from ridgeline.errors import DeviceError, RidgelineError
+from ridgeline.errors import DeviceError, OutOfMemoryError, RidgelineError
 
 
 class DeviceFailure(RidgelineError):
@@ -16,8 +16,8 @@ class DeviceFailure(RidgelineError):
     code = "RL0109"
 
 
-class DriverOutOfMemory(Exception):
-    """The driver has no memory left; the pool turns it into an error for users."""
+class DriverOutOfMemory(OutOfMemoryError):
+    """The driver has no memory left; the pool says more in an error of its own."""
 
 
 @lru_cache(maxsize=1)
@@ -67,7 +67,10 @@ def failure(name: str, status: Any) -> Exception:
     """The error for a status that is not success."""
     title = getattr(status, "name", str(status))
     if title == "CUDA_ERROR_OUT_OF_MEMORY":
-        return DriverOutOfMemory(title)
+        return DriverOutOfMemory(
+            f"{name} found no memory left",
+            help="let go of tensors you no longer need, or leave other programs more of the device",
+        )
     return DeviceFailure(
         f"{name} failed on the device: {title}",
         note="an earlier kernel may be the cause: work on the device is asynchronous",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import bindings, call, failure, function
+from ridgeline.runtime.cuda.memory import with_room
 from ridgeline.runtime.cuda.steps import KernelStep, Step
 from ridgeline.runtime.cuda.stream import Stream
 
@@ -36,7 +37,9 @@ class Graph:
                 self._nodes.append(_last_node(capturing))
         finally:
             self._graph = call("cuStreamEndCapture", capturing.handle)
-        self._executable = call("cuGraphInstantiate", self._graph, 0)
+        self._executable = with_room(
+            stream.device, lambda: call("cuGraphInstantiate", self._graph, 0)
+        )
         self._launch = function("cuGraphLaunch")
 
     def launch(self, stream: Stream) -> None:

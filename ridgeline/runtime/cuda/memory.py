@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,10 @@ from ridgeline.runtime.cuda.stream import Stream
 from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
 
+if TYPE_CHECKING:
+    from ridgeline.runtime.cuda.device import Device
+
+T = TypeVar("T")
 _EVERYTHING = (1 << 64) - 1
 
 
@@ -35,10 +39,10 @@ class DevicePool:
         self.stream.device.activate()
         try:
             return int(call("cuMemAllocAsync", size, self.stream.handle))
-        except DriverOutOfMemory as error:
+        except DriverOutOfMemory:
             # what the driver took while it tried is of no use
             call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
-            raise MemoryError(str(error)) from None
+            raise
 
     def _unmap(self, address: int, size: int) -> None:
         self.stream.device.activate()
@@ -54,6 +58,10 @@ class DevicePool:
         """A block, from the cache if there is one; an error that says who holds what if not."""
         try:
             return self.blocks.take(nbytes)
+        except MemoryError:
+            pass  # other streams' pools may keep what is needed
+        try:
+            return with_room(self.stream.device, lambda: self.blocks.take(nbytes))
         except MemoryError:
             raise shortage(self.stream.device, nbytes, self.blocks) from None
 
@@ -82,6 +90,17 @@ def pool_of(stream: Stream) -> DevicePool:
 def pools(number: int) -> list[DevicePool]:
     """The pools of all streams of a device."""
     return [p for p in list(_pools.values()) if p.stream.device.number == number]
+
+
+def with_room(device: Device, take: Callable[[], T]) -> T:
+    """What a call gives that needs memory; if there is none, without what all pools keep."""
+    try:
+        return take()
+    except MemoryError:
+        for pool in pools(device.number):
+            pool.trim()
+        device.activate()
+        return take()
 
 
 class DeviceBuffer:

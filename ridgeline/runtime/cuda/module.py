@@ -6,6 +6,7 @@ from typing import Any
 
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.driver import bindings, call
+from ridgeline.runtime.cuda.memory import with_room
 
 _PLAIN_SHARED = 48 << 10  # more shared memory than this has to be asked for
 
@@ -27,7 +28,7 @@ class Modules:
     def load(self, image: bytes, launches: list[tuple[str, int]]) -> None:
         """Load an image; for each of its functions the symbol and the shared memory it uses."""
         self._device.activate()
-        module = call("cuModuleLoadData", image)
+        module = with_room(self._device, lambda: call("cuModuleLoadData", image))
         self._images.append(module)
         attribute = bindings().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         for symbol, shared in launches:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import DeviceError
-from ridgeline.runtime.cuda.driver import call, failure, function
+from ridgeline.runtime.cuda.driver import DeviceFailure, call, failure, function
+from ridgeline.runtime.cuda.faults import blamed
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device
@@ -32,13 +33,11 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until everything enqueued so far is done."""
-        self.device.activate()
-        call("cuStreamSynchronize", self.handle)
+        wait(self.device, "cuStreamSynchronize", self.handle)
 
     def query(self) -> bool:
         """True if everything enqueued so far is done."""
-        self.device.activate()
-        return _is_done("cuStreamQuery", self.handle)
+        return _is_done(self.device, "cuStreamQuery", self.handle)
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event that happens when everything enqueued so far is done."""
@@ -88,16 +87,12 @@ class Event:
 
     def query(self) -> bool:
         """True if the event has happened, or was never recorded."""
-        if self.device is None:
-            return True
-        self.device.activate()
-        return _is_done("cuEventQuery", self.handle)
+        return self.device is None or _is_done(self.device, "cuEventQuery", self.handle)
 
     def synchronize(self) -> None:
         """Wait for the event, if it was recorded."""
         if self.device is not None:
-            self.device.activate()
-            call("cuEventSynchronize", self.handle)
+            wait(self.device, "cuEventSynchronize", self.handle)
 
     def wait(self, stream: Stream) -> None:
         """Let later work of a stream wait for the event."""
@@ -121,9 +116,20 @@ class Event:
             self._let_go()
 
 
-def _is_done(name: str, handle: Any) -> bool:
+def wait(device: Device, name: str, *arguments: Any) -> None:
+    """Call a function of the driver that waits; what failed meanwhile names the last lines."""
+    device.activate()
+    try:
+        call(name, *arguments)
+    except DeviceFailure as error:
+        raise blamed(error, device.recent) from None
+
+
+def _is_done(device: Device, name: str, handle: Any) -> bool:
     """Whether what is asked about has happened; an error where it never will."""
+    device.activate()
     (status,) = function(name)(handle)
     if status and int(status) != _NOT_READY:
-        raise failure(name, status)
+        error = failure(name, status)
+        raise blamed(error, device.recent) if isinstance(error, DeviceFailure) else error
     return not status

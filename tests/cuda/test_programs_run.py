@@ -1,0 +1,123 @@
+"""Whole programs over a driver that only pretends: what graphs read anew, faults, and shortages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+from ridgeline.errors import OutOfMemoryError
+from ridgeline.runtime.cuda import device as devices
+from ridgeline.runtime.cuda.driver import DeviceFailure
+from ridgeline.runtime.cuda.memory import allocate
+from ridgeline.runtime.cuda.stream import Stream
+
+from .fake_code import FakeCode
+from .fake_driver import ILLEGAL_ADDRESS, OUT_OF_MEMORY, FakeDriver
+
+
+def captures(code: FakeCode) -> int:
+    return code.driver.calls.get("cuStreamBeginCapture", 0)
+
+
+def test_a_replayed_graph_reads_numbers_counters_and_positions_anew(fake_code: FakeCode) -> None:
+    """A lifted float, a random stream's place, and a position are memory of the device."""
+    found: dict[str, list[Any]] = {}
+    for place in ("cpu", "cuda:0"):
+        rl.manual_seed(3)
+        cache = rl.zeros(8, 4, device=place)
+
+        @rl.jit
+        def step(x: rl.Tensor, at: rl.Tensor, rate: float, cache: Any = cache) -> rl.Tensor:
+            noisy = x * rate + rl.rand(4, device=x.device)
+            cache.index_copy_(0, at.reshape(1), noisy.softmax(0).unsqueeze(0))
+            return cache.sum(0)
+
+        results = []
+        for n in range(6):
+            x = rl.tensor([1.0, 2.0, 3.0, 4.0], device=place)
+            results.append(step(x, rl.tensor(n), 0.5 + n / 8).tolist())
+        found[place] = [results, cache.tolist()]
+        if place != "cpu":
+            assert fake_code.driver.calls["cuGraphLaunch"] >= 4 and captures(fake_code) <= 2
+            assert step.traces == 2  # the float is lifted when it is seen to change
+    for wanted, got in zip(found["cpu"], found["cuda:0"]):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_sizes_that_come_again_find_their_graph(fake_code: FakeCode) -> None:
+    """`dynamic=True`: traced once, and every tuple of sizes has a plan with graphs of its own."""
+    function = rl.jit(lambda x: (x.exp().sum(1, keepdim=True) + x).cumsum(0), dynamic=True)
+    counts = []
+    for _ in range(6):
+        for rows in (2, 3, 5):
+            x = np.random.default_rng(rows).normal(size=(rows, 4)).astype(np.float32)
+            got = function(rl.tensor(x, device="cuda:0")).cpu().numpy()
+            wanted = np.cumsum(np.exp(x).sum(1, keepdims=True) + x, 0)
+            np.testing.assert_allclose(got, wanted, rtol=1e-5)
+        counts.append(captures(fake_code))
+    # the pool hands out a few sets of addresses in turn, and then no new graph is made
+    assert 0 < counts[2] == counts[-1] <= 6
+    assert function.traces <= 2  # the first size, then all
+
+
+@pytest.mark.parametrize("call", ["cuStreamSynchronize", "cuLaunchKernel"])
+def test_a_failure_names_the_lines_that_were_enqueued_last(fake_code: FakeCode, call: str) -> None:
+    x = rl.tensor([1.0, 2.0], device="cuda:0")
+    y = x.exp() * 2  # the line
+    fake_code.driver.failing[call] = [ILLEGAL_ADDRESS]
+    with pytest.raises(DeviceFailure, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
+        y.tolist()
+    line = next(n for n, text in enumerate(open(__file__), 1) if "# the line" in text)
+    assert f"test_programs_run.py:{line}" in str(caught.value)
+    assert str(caught.value).count("enqueued last") == 1
+
+
+def test_a_program_without_room_names_its_line_and_who_holds_what(fake_code: FakeCode) -> None:
+    kept = rl.tensor(np.zeros(1 << 18, np.float32), device="cuda:0")
+    small = rl.tensor([1.0, 2.0], device="cuda:0")
+    large = small.reshape(2, 1).expand(2, 1 << 22).exp()  # asked for
+    fake_code.driver.gpus[0].memory = fake_code.driver.used + (1 << 20)
+    with pytest.raises(OutOfMemoryError, match="cuda:0 has no room for 32 MiB") as caught:
+        large.sum(0).tolist()
+        large.tolist()
+    text = str(caught.value)
+    assert "1 MiB in 1 values made at" in text and "needed for what was recorded at" in text
+    assert kept.device == "cuda:0"
+
+
+def test_memory_that_other_streams_keep_is_used_before_giving_up(fake: FakeDriver) -> None:
+    first = devices.device(0)
+    side = Stream(first)
+    fake.gpus[0].memory = 40 << 20
+    allocate(first.stream, 30 << 20)  # let go at once, and kept for reuse
+    assert allocate(side, 30 << 20).nbytes == 30 << 20
+    with pytest.raises(OutOfMemoryError, match="no room for 50 MiB"):
+        allocate(side, 50 << 20)
+
+
+def test_code_finds_room_when_pools_keep_all_of_it(fake_code: FakeCode) -> None:
+    allocate(devices.device(0).stream, 1 << 20)
+    fake_code.driver.failing["cuModuleLoadData"] = [OUT_OF_MEMORY]
+    assert (rl.tensor([3.0], device="cuda:0") * 2).tolist() == [6.0]
+    fake_code.driver.failing["cuModuleLoadData"] = [OUT_OF_MEMORY] * 2
+    with pytest.raises(OutOfMemoryError, match="cuModuleLoadData found no memory left"):
+        (rl.tensor([3.0], device="cuda:0") - 2).tolist()
+
+
+def test_copies_on_another_stream_wait_for_nothing(fake_code: FakeCode) -> None:
+    """Work and a copy on two streams meet only where the program says so."""
+    driver = fake_code.driver
+    x = rl.tensor(np.ones(100, np.float32), device="cuda:0")
+    y = x * 2
+    rl.cuda.synchronize()
+    side = rl.cuda.Stream()
+    with rl.cuda.stream(side):
+        batch = rl.tensor(np.full(100, 3.0, np.float32)).to("cuda:0")
+        batch.exp().cpu()
+    assert not driver.waits
+    rl.cuda.current_stream().wait_stream(side)
+    assert [stream for stream, _ in driver.waits] == [rl.cuda.current_stream().handle]
+    assert (batch + y).tolist() == [5.0] * 100
