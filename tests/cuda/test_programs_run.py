@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def test_a_failure_names_the_lines_that_were_enqueued_last(fake_code: FakeCode, 
     fake_code.driver.failing[call] = [ILLEGAL_ADDRESS]
     with pytest.raises(DeviceFailure, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
         y.tolist()
-    line = next(n for n, text in enumerate(open(__file__), 1) if "# the line" in text)
+    texts = Path(__file__).read_text().splitlines()
+    line = 1 + next(n for n, text in enumerate(texts) if text.endswith("# the line"))
     assert f"test_programs_run.py:{line}" in str(caught.value)
     assert str(caught.value).count("enqueued last") == 1
 
