@@ -7,7 +7,7 @@ into the shared memory of all the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -103,15 +103,8 @@ class Joining:
             return
         with self._each(site):
             f = "f" if site.elements > 1 else "0"
-            at = f"((g * {inner} + (threadIdx.x & {inner - 1})) * {site.elements} + {f})"
-            for array, value in zip(arrays, site.values):
-                self.lines.line(f"{value} = {array}[{at.replace('g *', '0 *')}];")
-            self.lines.line("#pragma unroll")
-            with self.lines.block(f"for (int g = 1; g < {groups}; ++g)"):
-                others = [f"other{i}" for i in range(len(site.values))]
-                for other, kind, array in zip(others, site.types, arrays):
-                    self.lines.line(f"const {kind} {other} = {array}[{at}];")
-                join(site.values, others)
+            at = f"[(({{g}} * {inner} + (threadIdx.x & {inner - 1})) * {site.elements} + {f})]"
+            self._one_by_one(site, [array + at for array in arrays], groups, join)
 
     def _across_blocks(self, site: Site, join: Join) -> None:
         blocks = self.threads.cluster
@@ -120,13 +113,17 @@ class Joining:
             for array, value in zip(arrays, site.values):
                 self.lines.line(f"rl_cluster_put(&{array}[rank].value, threadIdx.x, {value});")
         self.lines.line("rl_cluster_sync();")
-        for array, value in zip(arrays, site.values):
-            self.lines.line(f"{value} = {array}[0].value;")
+        self._one_by_one(site, [array + "[{g}].value" for array in arrays], blocks, join)
+
+    def _one_by_one(self, site: Site, places: Sequence[str], count: int, join: Join) -> None:
+        """Join what lies at places, texts with a `{g}` that runs from 0 to the count."""
+        for place, value in zip(places, site.values):
+            self.lines.line(f"{value} = {place.format(g=0)};")
         self.lines.line("#pragma unroll")
-        with self.lines.block(f"for (int g = 1; g < {blocks}; ++g)"):
+        with self.lines.block(f"for (int g = 1; g < {count}; ++g)"):
             others = [f"other{i}" for i in range(len(site.values))]
-            for other, kind, array in zip(others, site.types, arrays):
-                self.lines.line(f"const {kind} {other} = {array}[g].value;")
+            for other, kind, place in zip(others, site.types, places):
+                self.lines.line(f"const {kind} {other} = {place.format(g='g')};")
             join(site.values, others)
 
     def _array(self, kind: str, size: int) -> str:
