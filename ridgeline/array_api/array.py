@@ -111,9 +111,9 @@ class Array(Tensor):
         return as_array(self.transpose(-2, -1))
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
-        """This array on another device; there is one, the CPU."""
+        """This array on another device."""
         if stream is not None:
-            raise RidgelineError(f"the CPU has no streams, got stream={stream!r}")
+            raise RidgelineError(f"copies take the current stream, got stream={stream!r}")
         return as_array(self.to(device=device))
 
     def __getitem__(self, key: Any, /) -> Array:

@@ -20,7 +20,6 @@ from ridgeline.array_api.types import (
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
 from ridgeline.interop import arrays, dlpack
-from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors.tensor import Tensor
 
 Shape = int | tuple[int, ...]
@@ -79,11 +78,10 @@ def full(
     shape: Shape, fill_value: complex, *, dtype: DType | None = None, device: Any = None
 ) -> Array:
     """One value everywhere."""
-    check_device(device)
     wanted = dtype or default_for(fill_value)
     if not isinstance(fill_value, Tensor):
         _check_fill(fill_value, wanted)
-    return call("full", _sizes(shape), fill_value, dtype=wanted)
+    return call("full", _sizes(shape), fill_value, dtype=wanted, device=device)
 
 
 def empty_like(x: Tensor, /, *, dtype: DType | None = None, device: Any = None) -> Array:
@@ -106,7 +104,8 @@ def full_like(
 ) -> Array:
     """One value in the shape of another array."""
     need_array("full_like", x)
-    return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=device)
+    place = x.device if device is None else device
+    return full(tuple(x.shape), fill_value, dtype=dtype or x.dtype, device=place)
 
 
 def arange(
@@ -119,7 +118,6 @@ def arange(
     device: Any = None,
 ) -> Array:
     """Numbers from `start` (0 if only the end is given) up to `stop`, `step` apart."""
-    check_device(device)
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise SizeError("arange never ends with a step of 0")
@@ -131,8 +129,8 @@ def arange(
     else:
         count = max(math.ceil((last - first) / step), 0)
     if count == 0:
-        return zeros(0, dtype=wanted)
-    return call("arange", first, last, step, dtype=wanted)
+        return zeros(0, dtype=wanted, device=device)
+    return call("arange", first, last, step, dtype=wanted, device=device)
 
 
 def linspace(
@@ -146,28 +144,27 @@ def linspace(
     endpoint: bool = True,
 ) -> Array:
     """`num` numbers from `start` to `stop`, evenly apart."""
-    check_device(device)
     if num < 0:
         raise SizeError(f"linspace needs a number of at least 0, not {num}")
     if isinstance(start, complex) or isinstance(stop, complex):
-        return _complex_linspace(complex(start), complex(stop), num, dtype, endpoint)
+        return _complex_linspace(complex(start), complex(stop), num, dtype, device, endpoint)
     wanted = dtype or defaults.dtype
     require("linspace", wanted, FLOATING)
     first, last = float(start), float(stop)
     if endpoint or num == 0:
-        return call("linspace", first, last, num, dtype=wanted)
-    return call("linspace", first, last, num + 1, dtype=wanted)[:-1]
+        return call("linspace", first, last, num, dtype=wanted, device=device)
+    return call("linspace", first, last, num + 1, dtype=wanted, device=device)[:-1]
 
 
 def _complex_linspace(
-    start: complex, stop: complex, num: int, dtype: DType | None, endpoint: bool
+    start: complex, stop: complex, num: int, dtype: DType | None, device: Any, endpoint: bool
 ) -> Array:
     wanted = dtype or default_complex()
     if wanted.kind != "complex":
         raise KindError(f"linspace between complex numbers does not fit {wanted.name}")
     part = dtypes.float64 if wanted is dtypes.complex128 else dtypes.float32
-    real = linspace(start.real, stop.real, num, dtype=part, endpoint=endpoint)
-    imag = linspace(start.imag, stop.imag, num, dtype=part, endpoint=endpoint)
+    real = linspace(start.real, stop.real, num, dtype=part, device=device, endpoint=endpoint)
+    imag = linspace(start.imag, stop.imag, num, dtype=part, device=device, endpoint=endpoint)
     return call("complex", real, imag)
 
 
@@ -181,10 +178,9 @@ def eye(
     device: Any = None,
 ) -> Array:
     """Ones on the diagonal `k` above the main one, zeros elsewhere."""
-    check_device(device)
     columns = n_rows if n_cols is None else n_cols
-    rows = call("arange", n_rows).reshape((n_rows, 1))
-    ramp = call("arange", columns).reshape((1, columns))
+    rows = call("arange", n_rows, device=device).reshape((n_rows, 1))
+    ramp = call("arange", columns, device=device).reshape((1, columns))
     return as_array((rows + k == ramp).to(dtype or defaults.dtype))
 
 
@@ -227,9 +223,10 @@ def triu(x: Tensor, /, *, k: int = 0) -> Array:
 
 
 def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None) -> Array:
-    """The values in another element type."""
-    check_device(device)
+    """The values in another element type, and on another device if one is named."""
     need_array("astype", x)
+    if device is not None:
+        x = x.to(device=device)
     if dtype is x.dtype:
         return as_array(x.clone() if copy else x)
     if x.dtype.kind == "complex" and dtype.kind not in ("complex", "bool"):

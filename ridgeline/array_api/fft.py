@@ -9,7 +9,6 @@ from ridgeline.array_api.array import Array, SizeError, as_array, need_array
 from ridgeline.array_api.types import ANY, FLOATING, REAL_FLOATING, require
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import defaults
-from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors import dispatch
 from ridgeline.tensors.tensor import Tensor
 
@@ -122,10 +121,9 @@ def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 
 
 def _frequencies(name: str, n: int, d: float, dtype: DType | None, device: Any) -> Array:
-    check_device(device)
     wanted = dtype or defaults.dtype
     require(name, wanted, REAL_FLOATING)
-    return as_array(_LIBRARY[name](n, d, dtype=wanted))
+    return as_array(_LIBRARY[name](n, d, dtype=wanted, device=device))
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: DType | None = None, device: Any = None) -> Array:

@@ -8,6 +8,7 @@ from ridgeline import dtypes as rows
 from ridgeline.array_api.types import STANDARD, isdtype
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
+from ridgeline.runtime.cuda.device import count
 from ridgeline.runtime.spaces import check_device
 
 
@@ -24,7 +25,7 @@ class Info:
 
     def devices(self) -> tuple[str, ...]:
         """All devices."""
-        return ("cpu",)
+        return ("cpu", *(f"cuda:{number}" for number in range(count())))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The element types of new arrays, by what they hold."""

@@ -110,6 +110,11 @@ def export(
             "a tensor that requires gradients cannot be handed to another library",
             help="hand over x.detach()",
         )
+    if source.device != "cpu":
+        raise ExchangeError(
+            f"memory of {source.device} is not handed to other libraries",
+            help="hand over x.cpu()",
+        )
     if stream is not None:
         raise ExchangeError(f"memory of the host has no streams, got stream={stream!r}")
     wanted = None if dl_device is None else tuple(int(part) for part in dl_device)
@@ -195,13 +200,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     `copy=True` gives memory of its own, `copy=False` refuses to copy. Read-only memory is
     respected: writing to such a tensor raises.
     """
-    from ridgeline.runtime.spaces import check_device
     from ridgeline.tensors.making import from_numpy, tensor
 
-    check_device(device)
     check_producer(x)
     producer = _Relabelled(x)
     array = np.from_dlpack(producer)
     if producer.dtype is not None:
         array = array.view(producer.dtype.numpy)
-    return tensor(array) if copy else from_numpy(array)
+    made = tensor(array) if copy else from_numpy(array)
+    return made if device is None else made.to(device=device)

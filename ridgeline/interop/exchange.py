@@ -46,11 +46,12 @@ class Exchange:
         return export(cast("Tensor", self), stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self, /) -> tuple[int, int]:
-        """DLPack's name for the device: (1, 0), the CPU."""
-        return (1, 0)
+        """DLPack's name for the device: (1, 0) for the CPU, (2, n) for a GPU."""
+        place = cast("Tensor", self).device
+        return (1, 0) if place.index is None else (2, place.index)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """This tensor on another device; there is one, the CPU."""
+        """This tensor on another device."""
         return cast("Tensor", self).to(device=device)
 
     if sys.version_info >= (3, 12):

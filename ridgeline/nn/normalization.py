@@ -156,7 +156,7 @@ class _RunningNorm(Module):
             memory = np.zeros(num_features, (dtype or defaults.dtype).numpy)
             tracked = tensor(memory, dtype=dtype, device=device)
             self.register_buffer(name, tracked if track_running_stats else None)
-        count = tensor(0, dtype=dtypes.int64) if track_running_stats else None
+        count = tensor(0, dtype=dtypes.int64, device=device) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.functions.operands import defaults
-from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors.making import as_tensor, tensor
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.public import zeros
@@ -56,8 +55,7 @@ class Buffer(Tensor):
 
 def empty_parameter(shape: tuple[int, ...], dtype: dtypes.DType | None, device: Any) -> Parameter:
     """A parameter to be filled by an initial distribution."""
-    check_device(device)
-    return Parameter(zeros(shape, dtype=dtype or defaults.dtype))
+    return Parameter(zeros(shape, dtype=dtype or defaults.dtype, device=device))
 
 
 @contextmanager

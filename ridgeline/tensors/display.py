@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.functions.operands import default_complex, defaults
 from ridgeline.tensors import execute
 from ridgeline.tensors.modes import modes
@@ -57,8 +58,8 @@ def html(source: Tensor) -> str:
 
 
 def _notes(source: Tensor) -> list[str]:
-    """What stands behind the numbers: element type where it is not plain, gradients."""
-    notes = []
+    """What stands behind the numbers: device and element type where not plain, gradients."""
+    notes = [] if source.device == CPU else [f"device='{source.device}'"]
     quiet: tuple[dtypes.DType, ...] = (
         defaults.dtype, default_complex(), dtypes.int64, dtypes.bool_,
     )  # fmt: skip

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -221,6 +223,57 @@ def test_tensors_are_stored_and_loaded_where_they_are(fake_code: FakeCode) -> No
     second.load_state_dict(first.state_dict())
     assert second.weight.device == "cuda:1"
     assert second.weight.tolist() == first.weight.tolist()
+
+
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "linear": partial(nn.Linear, 2, 3),
+    "bilinear": partial(nn.Bilinear, 2, 3, 2),
+    "convolution": partial(nn.Conv2d, 2, 3, 1),
+    "transposed": partial(nn.ConvTranspose1d, 2, 3, 1),
+    "batch norm": partial(nn.BatchNorm2d, 3),
+    "layer norm": partial(nn.LayerNorm, 3),
+    "group norm": partial(nn.GroupNorm, 1, 3),
+    "embedding": partial(nn.Embedding, 4, 2, 0),
+    "prelu": nn.PReLU,
+    "lstm": partial(nn.LSTM, 2, 3, 2),
+    "cell": partial(nn.GRUCell, 2, 3),
+    "attention": partial(nn.MultiheadAttention, 4, 2),
+    "transformer": partial(nn.TransformerEncoderLayer, 4, 2, 8),
+    "adaptive": partial(nn.AdaptiveLogSoftmaxWithLoss, 16, 6, [2, 4]),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_made_where_they_are_asked_for(fake: FakeDriver, name: str) -> None:
+    with rl.config.override(tier="interpreter"):
+        made = []
+        for place in ("cpu", "cuda:1"):
+            rl.manual_seed(5)
+            made.append(LAYERS[name](device=place))
+        for here, there in zip(*(layer.state_dict().values() for layer in made)):
+            assert there.device == "cuda:1"
+            np.testing.assert_allclose(there.cpu().numpy(), here.numpy(), rtol=1e-6)
+
+
+def test_the_array_api_names_devices(fake: FakeDriver) -> None:
+    xp = rl.array_api
+    assert xp.__array_namespace_info__().devices() == PLACES
+    with rl.config.override(tier="interpreter"):
+        for make in (
+            partial(xp.zeros, 3), partial(xp.full, 3, 2.0), partial(xp.arange, 3), xp.eye,
+            partial(xp.linspace, 0, 1, 5), partial(xp.linspace, 0j, 1j, 5), partial(xp.arange, 0),
+            partial(xp.asarray, [1]), partial(xp.fft.fftfreq, 4),
+        ):  # fmt: skip
+            given = (3,) if make is xp.eye else ()
+            there = make(*given, device="cuda:1")
+            assert there.device == "cuda:1" and xp.ones_like(there).device == "cuda:1"
+            assert there.tolist() == make(*given).tolist()
+            assert xp.astype(there, xp.complex128, device="cuda:0").device == "cuda:0"
+        x = rl.tensor([1.0], device="cuda:1")
+        assert repr(x) == "tensor([1.], device='cuda:1')" and x.__dlpack_device__() == (2, 1)
+        assert rl.from_dlpack(np.ones(2), device="cuda:1").device == "cuda:1"
+        with pytest.raises(rl.RidgelineError, match="memory of cuda:1 is not handed"):
+            x.__dlpack__()
 
 
 def test_finalizers_leave_the_device_as_it_is(fake: FakeDriver) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -98,20 +98,9 @@ class Device:
             call("cuCtxSetCurrent", self.context)
             _here.device = self
 
-    @contextmanager
-    def visit(self) -> Iterator[None]:
+    def visit(self) -> AbstractContextManager[None]:
         """Make the calls of a block go to this device, and later ones where they went before."""
-        if self._is_current():
-            yield
-            return
-        before = getattr(_here, "device", None)
-        call("cuCtxPushCurrent", self.context)
-        _here.device = self
-        try:
-            yield
-        finally:
-            call("cuCtxPopCurrent")
-            _here.device = before
+        return _STAYING if self._is_current() else _visiting(self)
 
     def _is_current(self) -> bool:
         return self._only and getattr(_here, "device", None) is self
@@ -160,6 +149,21 @@ class Device:
         self.activate()
         free, total = call("cuMemGetInfo")
         return int(free), int(total)
+
+
+_STAYING = nullcontext()
+
+
+@contextmanager
+def _visiting(device: Device) -> Iterator[None]:
+    before = getattr(_here, "device", None)
+    call("cuCtxPushCurrent", device.context)
+    _here.device = device
+    try:
+        yield
+    finally:
+        call("cuCtxPopCurrent")
+        _here.device = before
 
 
 _devices: dict[int, Device] = {}
