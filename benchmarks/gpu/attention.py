@@ -1,5 +1,5 @@
 """Attention alone, `python -m benchmarks.gpu.attention`: ours as it is chosen and by kernels of our
-own, beside torch's flash and cuDNN kernels, forward and with its gradients.
+own, beside torch as it chooses and its flash and cuDNN kernels, forward and with its gradients.
 
 Every candidate is compared with float64 on one batch and two heads, then all are timed in turn.
 """
@@ -27,56 +27,100 @@ LIMIT = 1e-2  # relative, in the Euclidean norm
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Queries [batch, heads, length, width]; keys and values have heads of their own number."""
+    """Queries [batch, heads, length, width]; keys and values have heads of their own number, and
+    a length of their own where `columns` is not 0. `seen` is the name of a mask."""
 
     batch: int
     heads: int
     keys: int
     length: int
     width: int
-    causal: bool = True
+    seen: str = "causal"
+    columns: int = 0
 
     @property
     def name(self) -> str:
         """As it is printed and stored."""
         shared = f" of {self.keys} shared" if self.keys != self.heads else ""
-        mask = "causal" if self.causal else "full"
-        return f"{self.batch}x{self.heads}{shared}x{self.length}x{self.width} {mask}"
+        length = f"{self.length} by {self.columns}" if self.columns else f"{self.length}"
+        return f"{self.batch}x{self.heads}{shared}x{length}x{self.width} {self.seen}"
+
+    @property
+    def causal(self) -> bool:
+        """True where no mask says it."""
+        return self.seen == "causal"
 
     def flops(self, backward: bool) -> float:
-        """Operations that have to be done."""
-        pairs = self.batch * self.heads * self.length**2 / (2 if self.causal else 1)
-        return (7 if backward else 2) * 2.0 * pairs * self.width
+        """Operations of all pairs that are seen, but for masks, which count as if all were."""
+        pairs = self.batch * self.heads * self.length * (self.columns or self.length)
+        return (7 if backward else 2) * 2.0 * pairs / (2 if self.causal else 1) * self.width
 
 
 CASES = (
     Case(32, 12, 12, 1024, 64),
     Case(4, 32, 32, 4096, 128),
-    Case(16, 16, 16, 512, 64, False),
+    Case(16, 16, 16, 512, 64, "full"),
     Case(4, 32, 8, 4096, 128),
+    Case(16, 12, 12, 1024, 64, "padding"),
+    Case(32, 12, 12, 512, 64, "padding"),
+    Case(4, 16, 16, 4096, 128, "padding"),
+    Case(16, 12, 12, 1024, 64, "padding added"),
+    Case(16, 12, 12, 1024, 64, "window"),
+    Case(4, 16, 16, 4096, 128, "window"),
+    Case(16, 12, 12, 1024, 64, "bias"),
+    Case(4, 16, 16, 2048, 128, "bias"),
+    Case(8, 32, 8, 1024, 128, "padding"),
+    Case(16, 12, 12, 512, 64, "full", 1500),
+    Case(16, 12, 12, 1021, 64, "full"),
+    Case(16, 16, 16, 1024, 80),
+    Case(16, 16, 16, 1024, 96),
 )
 
 
+def mask(case: Case) -> list[Any]:
+    """Keys of texts of half the length to all of it, a band, or numbers that are added."""
+    columns = case.columns or case.length
+    generator = torch.Generator().manual_seed(4)
+    if case.seen in ("padding", "padding added"):
+        lengths = torch.randint(
+            columns // 2, columns + 1, (case.batch, 1, 1, 1), generator=generator
+        )
+        kept = torch.arange(columns) < lengths
+        if case.seen == "padding":
+            return [kept]
+        return [torch.zeros(kept.shape).masked_fill(~kept, -torch.inf)]
+    if case.seen == "window":
+        apart = torch.arange(case.length)[:, None] - torch.arange(columns)
+        return [(apart.abs() < columns // 4)[None, None]]
+    if case.seen == "bias":
+        return [torch.randn(1, 1, case.length, columns, generator=generator)]
+    return []
+
+
 def function(lib: Any, case: Case, backward: bool) -> Callable[..., Any]:
-    """Attention written once for torch and for us; the last operand is the cotangent."""
+    """Attention written once for torch and for us; behind the operands are the cotangent and a mask
+    if there is one."""
     attend = lib.nn.functional.scaled_dot_product_attention
 
-    def run(q: Any, k: Any, v: Any, ct: Any) -> Any:
+    def run(q: Any, k: Any, v: Any, ct: Any, seen: Any = None) -> Any:
+        how = {"attn_mask": seen, "is_causal": case.causal, "enable_gqa": case.keys != case.heads}
         if not backward:
-            return [attend(q, k, v, is_causal=case.causal, enable_gqa=True)]
+            return [attend(q, k, v, **how)]
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        out = attend(*leaves, is_causal=case.causal, enable_gqa=True)
+        out = attend(*leaves, **how)
         return [out, *lib.autograd.grad(out, leaves, ct)]
 
     return run
 
 
 def operands(case: Case) -> list[Any]:
-    """q, k, v and a cotangent."""
+    """q, k, v, a cotangent, and a mask if there is one."""
     torch.manual_seed(0)
-    heads = (case.heads, case.keys, case.keys, case.heads)
-    shapes = [(case.batch, of, case.length, case.width) for of in heads]
-    return [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
+    rows = (case.batch, case.heads, case.length, case.width)
+    columns = (case.batch, case.keys, case.columns or case.length, case.width)
+    shapes = (rows, columns, columns, rows)
+    made = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
+    return [*made, *(one.cuda() for one in mask(case))]
 
 
 @contextmanager
@@ -105,11 +149,14 @@ def ours(case: Case, backward: bool, given: list[Any], library: bool) -> Candida
     )
 
 
-def theirs(case: Case, backward: bool, given: list[Any], backend: SDPBackend) -> Candidate:
-    """torch with one of its kernels."""
+def theirs(case: Case, backward: bool, given: list[Any], backend: SDPBackend | None) -> Candidate:
+    """torch with one of its kernels or the one it chooses; masks have the type of operands."""
     run = function(torch, case, backward)
+    given = [t.bfloat16() if t.is_floating_point() else t for t in given]
 
     def call() -> Any:
+        if backend is None:
+            return run(*given)
         with sdpa_kernel(backend):
             return run(*given)
 
@@ -119,9 +166,12 @@ def theirs(case: Case, backward: bool, given: list[Any], backend: SDPBackend) ->
 def reference(case: Case, backward: bool, given: list[Any]) -> list[Any]:
     """The first batch of the first heads in float64, of all that is computed."""
     group = case.heads // case.keys
-    few = [t[:1, : 2 * group if place in (0, 3) else 2].double() for place, t in enumerate(given)]
+    few = [
+        t[:1, : 2 * group if place in (0, 3) else 2].double() for place, t in enumerate(given[:4])
+    ]
+    seen = [t[:1] if t.dtype is torch.bool else t[:1].double() for t in given[4:]]
     with sdpa_kernel(SDPBackend.MATH):
-        return [t.detach() for t in function(torch, case, backward)(*few)]
+        return [t.detach() for t in function(torch, case, backward)(*few, *seen)]
 
 
 def error(found: list[Any], wanted: list[Any]) -> float:
@@ -140,6 +190,7 @@ def measure(case: Case, backward: bool, rounds: int) -> dict[str, Timing]:
     makers = {
         "ridgeline": lambda: ours(case, backward, given, True),
         "kernels": lambda: ours(case, backward, given, False),
+        "torch": lambda: theirs(case, backward, given, None),
         "torch flash": lambda: theirs(case, backward, given, SDPBackend.FLASH_ATTENTION),
         "torch cuDNN": lambda: theirs(case, backward, given, SDPBackend.CUDNN_ATTENTION),
     }
@@ -164,10 +215,11 @@ def main() -> int:
     """Measure, print a table, store the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.attention", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds to measure (5)")
+    parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--out", type=Path, help="where to store the figures")
     arguments = parser.parse_args()
     found: dict[str, Any] = {}
-    for case in CASES:
+    for case in (case for case in CASES if arguments.only in case.name):
         for backward in (False, True):
             name = f"{case.name}{' with gradients' if backward else ''}"
             timings = measure(case, backward, arguments.rounds)

@@ -9,7 +9,7 @@ dv = pᵀ ct and dk = dsᵀ q; heads that share keys come in turn.
 from __future__ import annotations
 
 from ridgeline.codegen.cuda.attention.forward import Tiles, with_tiles
-from ridgeline.codegen.cuda.attention.masks import BY_COLUMNS, BY_ROWS, with_mask
+from ridgeline.codegen.cuda.attention.masking import by_columns, by_rows, bytes_by_rows
 from ridgeline.codegen.cuda.attention.problem import Attention, symbol_of
 from ridgeline.codegen.cuda.attention.tensor_cores import prelude
 from ridgeline.codegen.cuda.source import KernelSource, Launch
@@ -21,6 +21,7 @@ SYMBOL_rows(const element* q, const element* k, const element* v, GIVEN_MASK,
             const float* lse, const float* delta, const element* ct, RESULTS) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int STAGE = 2 * TILE_COLUMNS * TILE_ROW;  // keys, then values
+  constexpr int TILE_BYTES = 2 * TILE_ROWS * TILE_ROW + 2 * STAGE;
   constexpr int TILES = TILE_ROWS / (THREADS / 2), N = TILE_COLUMNS / 8;
   constexpr int COUNT = (ROWS + TILE_ROWS - 1) / TILE_ROWS;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -36,11 +37,18 @@ SYMBOL_rows(const element* q, const element* k, const element* v, GIVEN_MASK,
   const u32 queries = shared_address(memory), cotangents = queries + TILE_ROWS * TILE_ROW;
   const u32 stages = cotangents + TILE_ROWS * TILE_ROW;
 
+  auto fetch_step = [&](int step, int turn) {
+    const u32 stage = stages + turn % 2 * STAGE;
+    fetch<TILE_COLUMNS, THREADS>(stage, k, K.row, step * TILE_COLUMNS, COLUMNS);
+    fetch<TILE_COLUMNS, THREADS>(stage + STAGE / 2, v, V.row, step * TILE_COLUMNS, COLUMNS);
+    copies_issued();
+  };
   fetch<TILE_ROWS, THREADS>(queries, begin(q, Q, batch, head), Q.row, first, ROWS);
   fetch<TILE_ROWS, THREADS>(cotangents, begin(ct, CT, batch, head), CT.row, first, ROWS);
-  fetch<TILE_COLUMNS, THREADS>(stages, k, K.row, 0, COLUMNS);
-  fetch<TILE_COLUMNS, THREADS>(stages + STAGE / 2, v, V.row, 0, COLUMNS);
   copies_issued();
+  WALK
+  int step = min(step_from(0), steps - 1), turn = 0, after;
+  fetch_step(step, 0);
   float base[TILES][2], less[TILES][2], sum[TILES][WIDTH / 8][4];
   clear(sum);
   copies_done();
@@ -55,18 +63,15 @@ SYMBOL_rows(const element* q, const element* k, const element* v, GIVEN_MASK,
     }
   KEEP
 
-  for (int step = 0; step < steps; ++step) {
+  do {
     const int column = step * TILE_COLUMNS;
-    const u32 keys = stages + step % 2 * STAGE, values = keys + STAGE / 2;
+    const u32 keys = stages + turn % 2 * STAGE, values = keys + STAGE / 2;
+    after = step_from(step + 1);
     copies_done();
     __syncthreads();  // this stage is there, and nobody reads the other any more
-    if (step + 1 < steps) {
-      const u32 next = stages + (step + 1) % 2 * STAGE;
-      fetch<TILE_COLUMNS, THREADS>(next, k, K.row, column + TILE_COLUMNS, COLUMNS);
-      fetch<TILE_COLUMNS, THREADS>(next + STAGE / 2, v, V.row, column + TILE_COLUMNS, COLUMNS);
-      copies_issued();
-    }
+    if (after < steps) fetch_step(after, turn + 1);
     if (CAUSAL && column > first + own + TILES * 16 - 1) continue;  // no row sees these
+    GLANCE
     float p[TILES][N][4], ds[TILES][N][4];
     clear(p);
     clear(ds);
@@ -90,7 +95,7 @@ SYMBOL_rows(const element* q, const element* k, const element* v, GIVEN_MASK,
           ds[m][n][i] = kept * (ds[m][n][i] - less[m][half]);
         }
     times_tile(sum, ds, keys);
-  }
+  } while (++turn, (step = after) < steps);
 
   float factor[TILES][2];
 #pragma unroll
@@ -115,7 +120,8 @@ SYMBOL_columns(const element* q, const element* k, const element* v, GIVEN_MASK,
   const int first = tile * TILE_COLUMNS, own = warp * TILES * 16;
   constexpr int ALL = (ROWS + TILE_ROWS - 1) / TILE_ROWS;
   const int unseen = CAUSAL ? min(first / TILE_ROWS, ALL) : 0;  // tiles of rows before the first
-  const int each = ALL - unseen, steps = each * GROUP;
+  const int each = ALL - unseen;
+  int steps = each * GROUP;
   const u32 keys = shared_address(memory), values = keys + TILE_COLUMNS * TILE_ROW;
   const u32 stages = values + TILE_COLUMNS * TILE_ROW;
   const int stages_at = 2 * TILE_COLUMNS * TILE_ROW;
@@ -134,6 +140,7 @@ SYMBOL_columns(const element* q, const element* k, const element* v, GIVEN_MASK,
     }
   };
 
+  WALK
   fetch<TILE_COLUMNS, THREADS>(keys, begin(k, K, batch, head), K.row, first, COLUMNS);
   fetch<TILE_COLUMNS, THREADS>(values, begin(v, V, batch, head), V.row, first, COLUMNS);
   if (steps) fetch_step(0);
@@ -157,6 +164,7 @@ SYMBOL_columns(const element* q, const element* k, const element* v, GIVEN_MASK,
       copies_issued();
     }
     if (CAUSAL && first + own > row + TILE_ROWS - 1) continue;  // no row sees these
+    GLANCE
     float p[TILES][N][4], ds[TILES][N][4];
     clear(p);
     SCORES
@@ -226,10 +234,10 @@ def backward(
 
     Gradients that are joined are one result.
     """
-    by_rows, by_columns = rows or _row_tiles(attention), columns or _column_tiles(attention)
+    of_rows, of_columns = rows or _row_tiles(attention), columns or _column_tiles(attention)
     text = prelude(attention, _OPERANDS, _OPERANDS[-3:])
-    text += with_mask(_row_text(by_rows), attention.mask, BY_ROWS.replace("SCORE", "p"))
-    text += with_mask(_column_text(by_columns), attention.mask, BY_COLUMNS)
+    text += _row_text(attention, of_rows)
+    text += _column_text(attention, of_columns)
     results = "element* dq, element* dk, element* dv"
     if attention.joined:
         results = "element* all"
@@ -237,36 +245,38 @@ def backward(
     text = text.replace("RESULTS", results)
     symbol = symbol_of("backward", text)
     width = attention.width * 2
-    counts = -(-attention.rows // by_rows.rows), -(-attention.columns // by_columns.columns)
+    counts = -(-attention.rows // of_rows.rows), -(-attention.columns // of_columns.columns)
     first = Launch(
         f"{symbol}_rows",
         (index(counts[0] * attention.heads * attention.batch),),
-        by_rows.warps * 32,
-        (2 * by_rows.rows + 4 * by_rows.columns) * width,
+        of_rows.warps * 32,
+        (2 * of_rows.rows + 4 * of_rows.columns) * width
+        + bytes_by_rows(attention, of_rows.columns),
     )
     second = Launch(
         f"{symbol}_columns",
         (index(counts[1] * attention.shared_heads * attention.batch),),
-        by_columns.warps * 32,
-        (2 * by_columns.columns + 4 * by_columns.rows) * width + 16 * by_columns.rows,
+        of_columns.warps * 32,
+        (2 * of_columns.columns + 4 * of_columns.rows) * width + 16 * of_columns.rows,
     )
     of_queries, *others = attention.written
     launches = (*((first,) if of_queries else ()), *((second,) if any(others) else ()))
     return KernelSource(symbol, text.replace("SYMBOL", symbol), launches)
 
 
-def _row_text(tiles: Tiles) -> str:
+def _row_text(attention: Attention, tiles: Tiles) -> str:
     left = (
         ("kept_queries", "kept_cotangents") if tiles.kept else ("queries, own", "cotangents, own")
     )
     products = f"times_rows(p, {left[0]}, keys);\n    times_rows(ds, {left[1]}, values);"
     keep = _kept("queries", "cotangents") if tiles.kept else ""
-    return with_tiles(_ROWS, tiles).replace("PRODUCTS", products).replace("KEEP", keep)
+    text = with_tiles(by_rows(_ROWS, attention, "p"), tiles)
+    return text.replace("PRODUCTS", products).replace("KEEP", keep)
 
 
-def _column_text(tiles: Tiles) -> str:
+def _column_text(attention: Attention, tiles: Tiles) -> str:
     left = ("kept_keys", "kept_values") if tiles.kept else ("keys, own", "values, own")
-    text = with_tiles(_COLUMNS, tiles)
+    text = with_tiles(by_columns(_COLUMNS, attention), tiles)
     text = text.replace("SCORES", f"times_rows(p, {left[0]}, queries);")
     text = text.replace("WEIGHTS", f"times_rows(ds, {left[1]}, cotangents);")
     return text.replace("KEEP", _kept("keys", "values") if tiles.kept else "")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ridgeline.codegen.cuda.attention.masks import BY_ROWS, with_mask
+from ridgeline.codegen.cuda.attention.masking import by_rows, bytes_by_rows
+from ridgeline.codegen.cuda.attention.masks import filled
 from ridgeline.codegen.cuda.attention.problem import Attention, symbol_of
 from ridgeline.codegen.cuda.attention.tensor_cores import prelude
 from ridgeline.codegen.cuda.source import KernelSource, Launch
@@ -20,6 +21,7 @@ SYMBOL(const element* q, const element* k, const element* v, GIVEN_MASK, element
        float* lse) {
   extern __shared__ __align__(128) unsigned char memory[];
   constexpr int STAGE = 2 * TILE_COLUMNS * TILE_ROW;  // keys, then values
+  constexpr int TILE_BYTES = TILE_ROWS * TILE_ROW + 2 * STAGE;
   constexpr int TILES = TILE_ROWS / (THREADS / 2), N = TILE_COLUMNS / 8;
   constexpr int COUNT = (ROWS + TILE_ROWS - 1) / TILE_ROWS;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -34,35 +36,35 @@ SYMBOL(const element* q, const element* k, const element* v, GIVEN_MASK, element
   OWN_MASK
   const u32 queries = shared_address(memory), stages = queries + TILE_ROWS * TILE_ROW;
 
+  auto fetch_step = [&](int step, int turn) {
+    const u32 stage = stages + turn % 2 * STAGE;
+    fetch<TILE_COLUMNS, THREADS>(stage, k, K.row, step * TILE_COLUMNS, COLUMNS);
+    fetch<TILE_COLUMNS, THREADS>(stage + STAGE / 2, v, V.row, step * TILE_COLUMNS, COLUMNS);
+    copies_issued();
+  };
   fetch<TILE_ROWS, THREADS>(queries, q, Q.row, first, ROWS);
-  fetch<TILE_COLUMNS, THREADS>(stages, k, K.row, 0, COLUMNS);
-  fetch<TILE_COLUMNS, THREADS>(stages + STAGE / 2, v, V.row, 0, COLUMNS);
   copies_issued();
-  u32 kept[KEPT ? TILES : 1][WIDTH / 16][4];
+  WALK
+  int step = min(step_from(0), steps - 1), turn = 0, after;
+  fetch_step(step, 0);
   float sum[TILES][WIDTH / 8][4], most[TILES][2], total[TILES][2];
   clear(sum);
   clear(total);
 #pragma unroll
   for (int m = 0; m < TILES; ++m) most[m][0] = most[m][1] = minus_infinity();
+  copies_done();
+  __syncthreads();
+  KEEP
 
-  for (int step = 0; step < steps; ++step) {
+  do {
     const int column = step * TILE_COLUMNS;
-    const u32 keys = stages + step % 2 * STAGE, values = keys + STAGE / 2;
+    const u32 keys = stages + turn % 2 * STAGE, values = keys + STAGE / 2;
+    after = step_from(step + 1);
     copies_done();
     __syncthreads();  // this stage is there, and nobody reads the other any more
-    if (KEPT && step == 0) {
-#pragma unroll
-      for (int m = 0; m < (KEPT ? TILES : 0); ++m)
-#pragma unroll
-        for (int n = 0; n < WIDTH / 16; ++n) load_left(kept[m][n], queries, own + m * 16, n * 16);
-    }
-    if (step + 1 < steps) {
-      const u32 next = stages + (step + 1) % 2 * STAGE;
-      fetch<TILE_COLUMNS, THREADS>(next, k, K.row, column + TILE_COLUMNS, COLUMNS);
-      fetch<TILE_COLUMNS, THREADS>(next + STAGE / 2, v, V.row, column + TILE_COLUMNS, COLUMNS);
-      copies_issued();
-    }
+    if (after < steps) fetch_step(after, turn + 1);
     if (CAUSAL && column > first + own + TILES * 16 - 1) continue;  // no row sees these
+    GLANCE
     float score[TILES][N][4];
     clear(score);
     SCORES
@@ -76,17 +78,15 @@ SYMBOL(const element* q, const element* k, const element* v, GIVEN_MASK, element
         for (int n = 0; n < N; ++n)
           top = fmaxf(top, fmaxf(score[m][n][2 * half], score[m][n][2 * half + 1]));
         top = quad_max(top);
-        const float seen = MASKED && top == minus_infinity() ? 0 : top;  // perhaps nothing is
-        const float shrink = exp2_fast((most[m][half] - seen) * UNIT_LOG2E);
-        const float base = -top * UNIT_LOG2E;
+        const float base = MASKED && top == minus_infinity() ? 0 : top;  // perhaps none is seen
+        const float shrink = exp2_fast((most[m][half] - base) * UNIT_LOG2E);
         most[m][half] = top;
         float added = 0;
 #pragma unroll
         for (int n = 0; n < N; ++n)
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i) {
-            score[m][n][i] = exp2_fast(MASKED ? (score[m][n][i] - seen) * LOG2E
-                                              : __fmaf_rn(score[m][n][i], UNIT_LOG2E, base));
+            score[m][n][i] = exponential(score[m][n][i], base);
             added += score[m][n][i];
           }
         total[m][half] = __fmaf_rn(total[m][half], shrink, added);
@@ -97,7 +97,7 @@ SYMBOL(const element* q, const element* k, const element* v, GIVEN_MASK, element
         }
       }
     times_tile(sum, score, values);
-  }
+  } while (++turn, (step = after) < steps);
 
   float factor[TILES][2];
 #pragma unroll
@@ -116,6 +116,14 @@ SYMBOL(const element* q, const element* k, const element* v, GIVEN_MASK, element
   if (WRITES_OUT)
     store_rows(begin(out, OUT, batch, head), OUT.row, first, ROWS, memory, own, sum, factor);
 }
+"""
+
+_KEEP = r"""
+  u32 kept[TILES][WIDTH / 16][4];
+#pragma unroll
+  for (int m = 0; m < TILES; ++m)
+#pragma unroll
+    for (int n = 0; n < WIDTH / 16; ++n) load_left(kept[m][n], queries, own + m * 16, n * 16);
 """
 
 # where a tile reaches beyond what its rows see
@@ -152,18 +160,18 @@ def forward(attention: Attention, tiles: Tiles | None = None) -> KernelSource:
     """The kernel of q, k, v, a mask if there is one, out and lse."""
     chosen = tiles or _tiles(attention)
     text = prelude(attention, ("Q", "K", "V", "OUT"), ("OUT", "LSE"))
-    scores = "times_rows(score, kept, keys);"
-    if not chosen.kept:
-        scores = "times_rows(score, queries, own, keys);"
-    kernel = with_mask(_TEXT, attention.mask, BY_ROWS.replace("SCORE", "score"), _HIDDEN)
-    text += with_tiles(kernel, chosen).replace("SCORES", scores)
+    kernel = by_rows(_TEXT, attention, "score", _HIDDEN)
+    left = "kept" if chosen.kept else "queries, own"
+    words = {"SCORES": f"times_rows(score, {left}, keys);", "KEEP": _KEEP if chosen.kept else ""}
+    text += with_tiles(filled(kernel, **words), chosen)
     symbol = symbol_of("forward", text)
     count = -(-attention.rows // chosen.rows)
     launch = Launch(
         symbol,
         (index(count * attention.heads * attention.batch),),
         chosen.warps * 32,
-        (chosen.rows + 4 * chosen.columns) * attention.width * 2,
+        (chosen.rows + 4 * chosen.columns) * attention.width * 2
+        + bytes_by_rows(attention, chosen.columns),
     )
     return KernelSource(symbol, text.replace("SYMBOL", symbol), (launch,))
 
@@ -172,11 +180,9 @@ def with_tiles(text: str, tiles: Tiles) -> str:
     """A kernel's text with the sizes of its tiles."""
     words = {
         "TILE_ROWS": tiles.rows, "TILE_COLUMNS": tiles.columns, "THREADS": 32 * tiles.warps,
-        "BLOCKS": tiles.blocks, "KEPT": "true" if tiles.kept else "false",
+        "BLOCKS": tiles.blocks,
     }  # fmt: skip
-    for word, value in words.items():
-        text = text.replace(word, str(value))
-    return text
+    return filled(text, **words)
 
 
 def _tiles(attention: Attention) -> Tiles:

@@ -1,66 +1,91 @@
-"""Masks in attention kernels: what a score becomes before its row is normalised.
+"""Masks of attention kernels: where they lie, and the functions that read them.
 
-Without a mask, scores stay as they are and their factor is part of the exponent. With one they are
-multiplied by it first, since what is added to them is not. A mask may be as large as numbers get:
-differences are formed before they are scaled for base 2. A boolean mask hides where it is false.
+Without a mask, and under a boolean one, scores stay as they are and their factor is part of the
+exponent; a boolean mask hides where it is false. What a floating mask adds has no such factor, so
+scores are multiplied first. It may be as large as numbers get: differences are formed before they
+are scaled for base 2.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from math import gcd
 
 _ELEMENTS = {"bool": "unsigned char", "float32": "float"}
-_VALUES = {
-    "bool": "given ? score * SCALE : minus_infinity()",
-    "float32": "__fmaf_rn(score, SCALE, given)",
+_SEEN = {"bool": "given != 0", "float32": "given != minus_infinity()"}
+_MOST_KEYS = 1 << 14  # whose bits a block keeps
+_VECTORS = {16: "uint4", 8: "uint2", 4: "u32"}
+
+_EXPONENTS = r"""
+constexpr bool MASKED = IS_MASKED, ADDED = IS_ADDED;  // whether numbers are added to scores
+constexpr float UNIT_LOG2E = ADDED ? LOG2E : SCALE_LOG2E, UNIT = ADDED ? 1 : SCALE;  // of a score
+DEVICE float exponential(float score, float top) {
+  return exp2_fast(ADDED ? (score - top) * LOG2E
+                         : __fmaf_rn(score, UNIT_LOG2E, top * -UNIT_LOG2E));
 }
-
-_PLAIN = r"""
-constexpr bool MASKED = false;
-constexpr float UNIT_LOG2E = SCALE_LOG2E, UNIT = SCALE;  // of a score
-"""
-
-_MASKED = r"""
-constexpr bool MASKED = true;
-constexpr float UNIT_LOG2E = LOG2E, UNIT = 1;  // of a score with its mask
-constexpr Place MASK = {BATCHLL, HEADLL, ROWLL, OFFSETLL};
-
-// A score with its mask; nothing is seen outside.
-DEVICE float masked(float score, const MASK_ELEMENT* mask, int row, int column) {
-  if (row >= ROWS || column >= COLUMNS) return minus_infinity();
-  const MASK_ELEMENT given = mask[row * MASK.row + column * COLUMNLL];
-  return VALUE;
-}
-"""
-
-_WEIGHT = r"""
 DEVICE float weight(float score, float lse) {
-  return exp2_fast(MASKED ? (score - lse) * LOG2E : __fmaf_rn(score, UNIT_LOG2E, lse * -LOG2E));
+  return exp2_fast(ADDED ? (score - lse) * LOG2E : __fmaf_rn(score, UNIT_LOG2E, lse * -LOG2E));
 }
 """
 
-# in kernels that keep rows, and in the one that keeps columns
-BY_ROWS = r"""
-#pragma unroll
-    for (int m = 0; m < TILES; ++m)
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          SCORE[m][n][i] = masked(SCORE[m][n][i], mask, first + own + m * 16 + lane / 4 + i / 2 * 8,
-                                  column + n * 8 + lane % 4 * 2 + i % 2);
+_PLACE = r"""
+typedef ELEMENT mask_element;
+constexpr Place MASK = {STRIDES};
+constexpr long long MASK_COLUMN = COLUMN_STRIDE;
+DEVICE bool is_seen(const mask_element* row, int column) {
+  if (column >= COLUMNS) return false;
+  const mask_element given = row[column * MASK_COLUMN];
+  return GIVEN_IS_SEEN;
+}
 """
-BY_COLUMNS = r"""
-    const MASK_ELEMENT* shown = begin(mask, MASK, batch, head * GROUP + step / each);
-#pragma unroll
-    for (int m = 0; m < TILES; ++m)
-#pragma unroll
-      for (int n = 0; n < N; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          p[m][n][i] = masked(p[m][n][i], shown, row + n * 8 + lane % 4 * 2 + i % 2,
-                              first + own + m * 16 + lane / 4 + i / 2 * 8);
+
+_NUMBERS = r"""
+// What is added to two neighbouring columns; nothing is seen outside.
+DEVICE float2 pair(const float* row, int column) {
+  float2 y = {minus_infinity(), minus_infinity()};
+  if (TOGETHER == 2) {
+    if (column < COLUMNS) y = *(const float2*)(row + column);
+  } else {
+    if (column < COLUMNS) y.x = row[column * MASK_COLUMN];
+    if (column + 1 < COLUMNS) y.y = row[(column + 1) * MASK_COLUMN];
+  }
+  return y;
+}
 """
+
+_BITS = r"""
+// The bytes of some columns of a row; nothing is seen outside.
+template <int WORDS>
+DEVICE void read_bytes(u32 (&y)[WORDS], const mask_element* row, bool there, int column) {
+READ
+}
+// Bytes of 0 or 1 as bits, 32 of them or as many as there are.
+template <int WORDS> DEVICE u32 bits_of(const u32 (&bytes)[WORDS], int group) {
+  u32 y = 0;
+#pragma unroll
+  for (int n = 0; n < (WORDS < 8 ? WORDS : 8); ++n)
+    y |= (bytes[group * 8 + n] * 0x01020408u >> 24) << n * 4;
+  return y;
+}
+"""
+
+_READ_VECTORS = r"""#pragma unroll
+  for (int n = 0; n < WORDS; n += TOGETHER / 4) {
+    VECTOR given = {};
+    if (there && column + n * 4 < COLUMNS) given = *(const VECTOR*)(row + column + n * 4);
+    *(VECTOR*)(y + n) = given;
+  }"""
+
+_READ_BYTES = r"""#pragma unroll
+  for (int n = 0; n < WORDS; ++n) {
+    y[n] = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int at = column + n * 4 + i;
+      if (there && at < COLUMNS) y[n] |= (u32)row[at * MASK_COLUMN] << i * 8;
+    }
+  }"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +99,46 @@ class Mask:
     column: int
     offset: int
 
+    @property
+    def added(self) -> bool:
+        """True where it holds numbers."""
+        return self.dtype != "bool"
 
-def functions(mask: Mask | None) -> str:
+    def of_keys(self, columns: int) -> bool:
+        """True where all rows see the same columns, whose bits a block can keep."""
+        return self.row == 0 and columns <= _MOST_KEYS
+
+    def together(self, columns: int, most: int) -> int:
+        """How many neighbours, a power of two, always begin at a multiple of their number."""
+        if self.column != 1:
+            return 1
+        return gcd(self.batch, self.head, self.row, self.offset, columns, most)
+
+
+def functions(mask: Mask | None, columns: int) -> str:
     """The constants and functions of scores, with or without a mask."""
     if mask is None:
-        return _PLAIN + _WEIGHT
-    words = {
-        "BATCHLL": f"{mask.batch}LL", "HEADLL": f"{mask.head}LL", "ROWLL": f"{mask.row}LL",
-        "COLUMNLL": f"{mask.column}LL", "OFFSETLL": f"{mask.offset}LL",
-        "VALUE": _VALUES[mask.dtype], "MASK_ELEMENT": _ELEMENTS[mask.dtype],
-    }  # fmt: skip
-    text = _MASKED
-    for word, value in words.items():
-        text = text.replace(word, value)
-    return text + _WEIGHT
+        return filled(_EXPONENTS, IS_MASKED="false", IS_ADDED="false")
+    text = filled(_EXPONENTS, IS_MASKED="true", IS_ADDED="true" if mask.added else "false")
+    strides = (mask.batch, mask.head, mask.row, mask.offset)
+    text += filled(
+        _PLACE,
+        ELEMENT=_ELEMENTS[mask.dtype],
+        STRIDES=", ".join(f"{stride}LL" for stride in strides),
+        COLUMN_STRIDE=f"{mask.column}LL",
+        GIVEN_IS_SEEN=_SEEN[mask.dtype],
+    )
+    if mask.added:
+        return text + filled(_NUMBERS, TOGETHER=mask.together(columns, 2))
+    if mask.of_keys(columns):
+        return text
+    together = mask.together(columns, 16)
+    read = _READ_BYTES
+    if together in _VECTORS:
+        read = filled(_READ_VECTORS, TOGETHER=together, VECTOR=_VECTORS[together])
+    return text + filled(_BITS, READ=read)
 
 
-def with_mask(text: str, mask: Mask | None, masking: str, otherwise: str = "") -> str:
-    """A kernel with its parameter for a mask, and what is done to scores in the place for it."""
-    given = "" if mask is None else "const MASK_ELEMENT* mask,"
-    own = "" if mask is None else "mask = begin(mask, MASK, batch, head);"
-    text = text.replace("GIVEN_MASK,", given).replace("OWN_MASK", own)
-    text = text.replace("MASKING", masking if mask else otherwise)
-    return text.replace("MASK_ELEMENT", _ELEMENTS[mask.dtype]) if mask else text
+def filled(text: str, **words: object) -> str:
+    """A text with words in the place of others."""
+    return re.sub(rf"\b({'|'.join(words)})\b", lambda found: str(words[found[0]]), text)

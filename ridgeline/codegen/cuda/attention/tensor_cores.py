@@ -228,5 +228,5 @@ def prelude(attention: Attention, operands: tuple[str, ...], results: tuple[str,
     """The text that every attention kernel begins with."""
     pair, one = _NAMES[attention.dtype]
     text = _TEXT.replace("CONSTANTS", constants(attention, operands, results))
-    text = text.replace("SCORES_AND_WEIGHTS", functions(attention.mask))
+    text = text.replace("SCORES_AND_WEIGHTS", functions(attention.mask, attention.columns))
     return text.replace("PAIR", pair).replace("TYPE", one)
