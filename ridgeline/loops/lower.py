@@ -181,6 +181,8 @@ class GroupLowering(Reading):
             if not isinstance(axis.extent, int):
                 return
             elements *= axis.extent
+        if elements == 0:
+            return  # nothing to keep
         uses: dict[Node, int] = {}
         for stage in stages:
             for node in self._cone(stage):

@@ -44,6 +44,7 @@ def rounds(
 
 def word(key: Array, counter: Array, place: Array) -> Array:
     """One word of each block, all in uint64: the first to the fourth, by the place modulo four."""
+    key, counter, place = np.broadcast_arrays(key, counter, place)
     found = blocks(key, counter).astype(np.uint64)
     at = (place % np.uint64(WORDS)).astype(np.int64)
     return np.asarray(np.take_along_axis(found, at[..., None], axis=-1)[..., 0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.values.philox import rounds
+from ridgeline.values.philox import rounds, word
 
 # philox4x32-10 in the known answers that Random123 publishes: counter, key, result
 KNOWN = [
@@ -28,6 +28,14 @@ def test_philox_gives_the_published_words(counter: str, key: str, wanted: str) -
     low, high = (int(w, 16) for w in key.split())
     found = rounds(np.array(low | high << 32, np.uint64), words)  # type: ignore[arg-type]
     assert " ".join(f"{int(w):08x}" for w in found) == wanted
+
+
+def test_words_of_one_block_and_of_many() -> None:
+    key, counter = (np.array(n, np.uint64) for n in (7, 3))
+    places = np.arange(6, dtype=np.uint64)
+    wanted = [word(key, counter, place) for place in places]
+    np.testing.assert_array_equal(word(key, counter, places), wanted)
+    np.testing.assert_array_equal(word(key, np.full(6, 3, np.uint64), places[2]), [wanted[2]] * 6)
 
 
 # every way to draw, at small sizes

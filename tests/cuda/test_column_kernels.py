@@ -34,6 +34,19 @@ def test_a_stored_value_and_its_column_sums(width: int) -> None:
     np.testing.assert_array_equal(memories[3], expected.sum((0, 1)))
 
 
+def test_a_row_of_no_elements_keeps_none() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    from ridgeline.codegen.cuda import compile_all
+
+    def total(x: rl.Tensor) -> rl.Tensor:
+        kept = rl.tanh(x)
+        return (kept - kept.sum(1, keepdim=True)).exp().sum(1)
+
+    lowered = rl.loops(total, rl.zeros(3, 0)).lowered
+    kernel = replay(lowered.kernel, steps(lowered, H200))
+    compile_all([generate(kernel).text], H200.arch)
+
+
 def test_an_outer_product_sums_nothing() -> None:
     from ridgeline import dtypes
     from ridgeline.compiler.cpu import CpuBackend

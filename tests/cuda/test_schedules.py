@@ -16,10 +16,11 @@ from ridgeline.dtypes import DType
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.printer import print_kernel
+from ridgeline.ops import reduce as R
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from tests.compiler.programs import catalogue, evaluate, inputs_for
 from tests.cuda.lowering import SMALL_GPU, closed, random_inputs, schedule
-from tests.cuda.programs import FAMILIES
+from tests.cuda.programs import FAMILIES, call, given
 
 TOLERANCE = {dtypes.float32: 3e-5, dtypes.bfloat16: 3e-2, dtypes.float64: 1e-9}
 
@@ -93,6 +94,19 @@ def test_families_compile(name: str, gpu: GpuMachine) -> None:
             assert all(launch.shared_bytes <= gpu.shared_bytes for launch in source.launches)
             texts.append(source.text)
     assert all(code.startswith(b"\x7fELF") for code in compile_all(texts, gpu.arch))
+
+
+@pytest.mark.parametrize("gpu", [H200, T4], ids=lambda g: g.arch)
+def test_many_column_sums_meet_in_the_shared_memory_there_is(gpu: GpuMachine) -> None:
+    from ridgeline.codegen.cuda import generate
+
+    x = given(dtypes.bfloat16, 128, 256)
+    sums = [R.sum_(call("tanh", call("mul", x, 1.0 + n / 16)), (0,)) for n in range(20)]
+    outputs, inputs, held = closed(sums, [x])
+    check(outputs, inputs, [*random_inputs([x], 1), *held], 3e-2, gpu)
+    sources = [generate(scheduled.kernel) for scheduled in schedule(outputs, inputs, gpu)]
+    used = [launch.shared_bytes for source in sources for launch in source.launches]
+    assert 0 < max(used) <= gpu.shared_bytes
 
 
 def test_every_family_compiles_for_the_oldest_gpus() -> None:

@@ -16,6 +16,7 @@ from ridgeline.codegen.cuda.threads import CodegenError, Place, Threads
 
 Join = Callable[[list[str], list[str]], None]  # left := left join right
 _WARP = 32
+_WIDE = ("double", "long long", "unsigned long long")  # of 8 bytes; all others have 4 or fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,7 @@ class Joining:
         if groups <= 1:
             return
         inner = low  # places side by side that are not joined with one another
-        sizes = [8 * groups * inner * site.elements for _ in site.values]
-        arrays = [self._array(kind, size) for kind, size in zip(site.types, sizes)]
+        arrays = [self._array(kind, groups * inner * site.elements) for kind in site.types]
         shift = width.bit_length() - 1
         group = f"((threadIdx.x >> {shift}) & {groups - 1})"
         slot = f"(({group} * {inner} + (threadIdx.x & {inner - 1})) * {site.elements} + {{f}})"
@@ -126,9 +126,10 @@ class Joining:
                 self.lines.line(f"const {kind} {other} = {place.format(g='g')};")
             join(site.values, others)
 
-    def _array(self, kind: str, size: int) -> str:
+    def _array(self, kind: str, count: int) -> str:
         name = self.lines.fresh("part")
-        self.lines.line(f"{kind} *{name} = ({kind} *){self.scratch(size)};")
+        start = self.scratch(count * (8 if kind in _WIDE else 4))
+        self.lines.line(f"{kind} *{name} = ({kind} *){start};")
         return name
 
     def _slots(self, kind: str, count: int) -> str:

@@ -90,7 +90,7 @@ def _tiled(
         rows_of = [*grid, m, n]
         draft.do(Partials(k, pieces, tuple(rows_of)))
         result = draft.fuse([f"{axis}.j" for axis in rows_of])
-        rows.join_pieces(draft, f"{k}.q", result, [], pieces)
+        rows.join_pieces(draft, f"{k}.q", result, [], pieces, gpu)
         grid = [f"{k}.p", *grid, f"{result}.0"]
     draft.do(Pad(m, tile.block), Pad(n, tile.block), Pad(k, tile.depth))
     for axis in (m, n):

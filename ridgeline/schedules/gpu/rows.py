@@ -13,7 +13,7 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.ir import Alloc, Buffer, For, Load, Stmt, Store
+from ridgeline.loops.ir import Alloc, Buffer, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import (
     Bind,
@@ -55,6 +55,7 @@ _COLUMN_BLOCK = 256
 _COLUMN_LANES = 32  # threads side by side: a warp reads 512 bytes in a row
 _JOINED_LANES = 4  # the same where pieces are joined
 _SHORT_COLUMNS = 16  # elements of a column that one thread folds without a loop
+_LEAST_BYTES = 4  # of an accumulator in shared memory
 _WAVES = 4  # blocks for each multiprocessor when a reduction is cut into pieces
 _COLUMN_WAVES = 8  # the same where rows lie side by side
 _MOST_PIECES = 512
@@ -367,26 +368,44 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
         return
     count, depth = draft.length(over) or 1, draft.length(columns) or 1
     threads = _even_threads(count)
+    lanes = [lane] if lane else []
     helpers = min(_COLUMN_BLOCK // threads, power_at_most(depth)) if count % threads == 0 else 1
+    helpers = _helpers(draft, helpers, threads, lanes, gpu)
     blocks = -(-count // threads)
     for axis in outer:
         blocks *= draft.length(axis) or 1
     pieces = _even_pieces(blocks, depth // helpers, gpu)
-    lanes = [lane] if lane else []
     cut = pieces > 1 and _attempt(draft, Partials(columns, pieces, (over,)))
     draft.do(Split(over, threads, "guard"), Split(columns, helpers, "guard"))
     draft.do(Reorder((f"{columns}.1", f"{columns}.0", f"{over}.1", *lanes)))
     if cut:
-        join_pieces(draft, f"{columns}.q", f"{over}.j", lanes, pieces)
+        join_pieces(draft, f"{columns}.q", f"{over}.j", lanes, pieces, gpu)
     if lane:
         draft.do(SetKind(lane, "vector"))
     draft.do(Bind(f"{over}.1", "thread"), Bind(f"{columns}.1", "thread"))
     draft.grid([*[f"{columns}.p"] * cut, *outer, f"{over}.0", *[f"{over}.j.0"] * cut])
 
 
-def join_pieces(draft: Draft, turn: str, over: str, lanes: list[str], pieces: int) -> None:
+def _helpers(draft: Draft, most: int, threads: int, lanes: list[str], gpu: GpuMachine) -> int:
+    """Threads that help with each of so many rows; those of a block meet in its shared memory."""
+    folded = {
+        buffer.name: max(buffer.dtype.itemsize, _LEAST_BYTES)
+        for s in ir.statements(draft.kernel.body) if isinstance(s, Reduce)
+        for buffer in s.buffers
+    }  # fmt: skip
+    row = sum(folded.values()) * prod(draft.length(lane) or 1 for lane in lanes)
+    width = max(threads, _WARP)
+    while most > 1 and most * threads // width * threads * row > gpu.shared_bytes:
+        most //= 2
+    return most
+
+
+def join_pieces(
+    draft: Draft, turn: str, over: str, lanes: list[str], pieces: int, gpu: GpuMachine
+) -> None:
     """Few rows to a block, and many threads to a row: pieces are many, and rows may be few."""
     helpers = min(_COLUMN_BLOCK // _JOINED_LANES, power_at_most(pieces))
+    helpers = _helpers(draft, helpers, _JOINED_LANES, lanes, gpu)
     draft.do(Split(over, _JOINED_LANES, "guard"), Split(turn, helpers, "guard"))
     draft.do(Reorder((f"{turn}.1", f"{turn}.0", f"{over}.1", *lanes)))
     draft.do(Bind(f"{over}.1", "thread"), Bind(f"{turn}.1", "thread"))
