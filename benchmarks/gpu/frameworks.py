@@ -35,10 +35,16 @@ def torch_candidate(
         return run(*tensors)
 
     return Candidate(
-        call,
+        call if mode else lambda: run(*tensors),
         torch.cuda.synchronize,
-        lambda result: _flat(result, lambda t: t.detach().double().cpu().numpy()),
+        lambda result: _flat(result, _from_torch),
         torch.cuda.max_memory_allocated,
+    )
+
+
+def _from_torch(result: Any) -> Any:
+    return (
+        np.float64(result) if isinstance(result, float) else result.detach().double().cpu().numpy()
     )
 
 
@@ -48,20 +54,26 @@ def _torch_tensor(torch: Any, array: Any, dtype: str) -> Any:
 
 
 def ridgeline_candidate(
-    make: Callable[[Any], Function], inputs: Sequence[Any], dtype: str
+    make: Callable[[Any], Function], inputs: Sequence[Any], dtype: str, jit: bool = True
 ) -> Candidate:
-    """A function of ridgeline tensors under jit."""
+    """A function of ridgeline tensors, under jit or as it is."""
     import ridgeline as rl
 
     rl.cuda.empty_cache()
     rl.cuda.reset_peak_memory_stats()
     tensors = [_own_tensor(rl, array, dtype) for array in inputs]
-    run = rl.jit(make(rl))
+    run = rl.jit(make(rl)) if jit else make(rl)
     return Candidate(
         lambda: run(*tensors),
         rl.cuda.synchronize,
-        lambda result: _flat(result, lambda t: t.detach().double().cpu().numpy()),
+        lambda result: _flat(result, _from_own),
         rl.cuda.max_memory_allocated,
+    )
+
+
+def _from_own(result: Any) -> Any:
+    return np.asarray(
+        result if isinstance(result, float) else result.detach().cpu().numpy(), np.float64
     )
 
 

@@ -43,7 +43,9 @@ class Timing:
         return statistics.median(self.rounds) if self.rounds else 0.0
 
 
-def first(make: Callable[[], Candidate], timing: Timing) -> tuple[Candidate, Any]:
+def first(
+    make: Callable[[], Candidate], timing: Timing, warm_up: int = WARM_UP
+) -> tuple[Candidate, Any]:
     """Build a candidate and make its first call, which compiles."""
     gc.collect()
     made = make()
@@ -53,7 +55,7 @@ def first(make: Callable[[], Candidate], timing: Timing) -> tuple[Candidate, Any
     timing.first_call = time.perf_counter() - begin
     value = made.read(result)
     del result
-    for _ in range(WARM_UP):
+    for _ in range(warm_up):
         made.call()
     made.wait()
     timing.peak_memory = made.peak()
@@ -66,6 +68,8 @@ def block(candidate: Candidate, seconds: float = BLOCK_SECONDS) -> float:
     candidate.call()
     candidate.wait()
     once = time.perf_counter() - begin
+    if once > seconds:
+        return once
     count = max(1, min(int(seconds / once), 2000))
     begin = time.perf_counter()
     for _ in range(count):

@@ -1,0 +1,130 @@
+"""Time the breadth of operations on a GPU: `python -m benchmarks.gpu.ops [FAMILIES…]`.
+
+Ours under jit and torch eager, on the same inputs, results compared first, then timed in turn in
+short rounds. The table begins with what we are slowest at; `--compile` adds torch.compile, which
+takes seconds for each operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.frameworks import ridgeline_candidate, torch_candidate
+from benchmarks.gpu.measure import Candidate, Timing, block, first
+from benchmarks.gpu.operations import FAMILIES, Operation
+from benchmarks.gpu.store import store
+
+OURS, TORCH, COMPILED = "ridgeline", "torch", "torch.compile"
+BLOCK_SECONDS, ROUNDS = 0.02, 3
+SLOW = 0.1  # seconds of a call of which one is enough
+
+
+def measure(operation: Operation, compiled: bool) -> dict[str, Timing]:
+    """The candidates of an operation, in interleaved rounds."""
+    make, dtype, inputs = operation.make, operation.dtype, operation.inputs()
+    candidates = {
+        TORCH: lambda: torch_candidate(make, inputs, dtype),
+        OURS: lambda: ridgeline_candidate(make, inputs, dtype, operation.jit),
+    }
+    if compiled and operation.jit:
+        candidates[COMPILED] = lambda: torch_candidate(make, inputs, dtype, "default")
+    timings: dict[str, Timing] = {}
+    ready: dict[str, Candidate] = {}
+    truth: list[Any] = []
+    for name, build in candidates.items():
+        timing = timings[name] = Timing()
+        try:
+            made, values = first(build, timing, warm_up=0)
+            truth = truth or values
+            timing.difference = difference(operation, values, truth)
+            if not timing.difference <= operation.allowed:
+                raise ArithmeticError(f"wrong result: error {timing.difference:.2g}")
+            once = block(made, 0.0)
+            if once > SLOW:
+                timing.rounds.append(once)
+            else:
+                ready[name] = made
+        except Exception as error:  # a candidate that cannot do the work is reported, not fatal
+            timing.error = f"{type(error).__name__}: {error}"[:200]
+    for _ in range(ROUNDS):
+        for name, made in ready.items():
+            timings[name].rounds.append(block(made, BLOCK_SECONDS))
+    return timings
+
+
+def difference(operation: Operation, values: list[Any], truth: list[Any]) -> float:
+    """The largest relative error of a result in the Euclidean norm; NaN counts as infinite."""
+    worst = 0.0
+    for value, true in zip(values, truth, strict=True):
+        got, wanted = operation.shown(value), operation.shown(true)
+        error = float(np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30))
+        worst = max(worst, error if np.isfinite(error) else np.inf)
+    return worst
+
+
+def ratio(timings: dict[str, Timing]) -> float:
+    """Our time over that of torch eager; infinite where we have none."""
+    ours, peer = timings[OURS].median, timings[TORCH].median
+    return ours / peer if ours and peer else float("inf")
+
+
+def row(name: str, timings: dict[str, Timing]) -> str:
+    """One line of the table."""
+    parts = [f"{name:<34}"]
+    for candidate in (OURS, TORCH, COMPILED):
+        timing = timings.get(candidate)
+        parts.append(f"{timing.median * 1e3:>9.4f}" if timing and timing.median else f"{'–':>9}")
+    notes = [f"{candidate}: {t.error}" for candidate, t in timings.items() if t.error]
+    return " ".join([*parts, f"{ratio(timings):>7.2f}", *notes])
+
+
+def as_data(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
+    """The results as plain data."""
+    return {
+        "operations": {
+            name: {
+                candidate: {
+                    "median_ms": timing.median * 1e3,
+                    "first_call_s": timing.first_call,
+                    "difference": timing.difference,
+                    "error": timing.error,
+                }
+                for candidate, timing in timings.items()
+            }
+            for name, timings in outcomes.items()
+        },
+    }
+
+
+def main() -> int:
+    """Measure the chosen families, print a table, store the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.ops", description=__doc__)
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}")
+    parser.add_argument("--only", action="append", metavar="NAME", help="operations by name")
+    parser.add_argument("--compile", action="store_true", help="torch.compile too")
+    parser.add_argument("--seconds", type=float, default=600, help="begin no operation after (600)")
+    parser.add_argument("--out", type=Path, help="where to store the figures")
+    arguments = parser.parse_args()
+    end = time.perf_counter() + arguments.seconds
+    outcomes: dict[str, dict[str, Timing]] = {}
+    for family in arguments.families or FAMILIES:
+        for operation in FAMILIES[family]():
+            wanted = not arguments.only or operation.name in arguments.only
+            if wanted and time.perf_counter() < end:
+                outcomes[operation.name] = measure(operation, arguments.compile)
+                print(row(operation.name, outcomes[operation.name]), flush=True)
+    print(f"\n{'ms':<34} {OURS:>9} {TORCH:>9} {'compile':>9} {'ratio':>7}")
+    for name in sorted(outcomes, key=lambda name: -ratio(outcomes[name])):
+        print(row(name, outcomes[name]))
+    print(f"stored in {store(as_data(outcomes), 'ops', arguments.out)}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
