@@ -35,6 +35,7 @@ from ridgeline.graph.passes.attention_calls import with_attention_calls
 from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.layout import convolutions_last, is_product
 from ridgeline.graph.passes.moments import one_reading
+from ridgeline.graph.passes.tiled_sorts import tiled_sorts
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
@@ -111,9 +112,9 @@ class CudaBackend:
         return gpu_steps(lowered, facts)
 
     def arrange(self, roots: Sequence[Node]) -> list[Node]:
-        """Statistics in one reading; convolutions that cuDNN has, with channels last between;
-        attention that it has; products that take up the vector added to them."""
-        made = one_reading(roots)
+        """Statistics in one reading; sorts by tiles; convolutions that cuDNN has, with channels
+        last between; attention that it has; products that take up the vector added to them."""
+        made = tiled_sorts(one_reading(roots), self._facts.shared_bytes)
         if cudnn_api.library() is not None:
             made = convolutions_last(made, self._convolves)
         if cudnn_api.version() >= cudnn_attention.SINCE:

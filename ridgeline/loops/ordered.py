@@ -21,14 +21,17 @@ from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.sorting import (
+    Index,
     key,
     radix_body,
     rank_body,
     results,
     search_body,
     smallest_body,
+    within,
 )
 from ridgeline.loops.spaces import Axis, Space
+from ridgeline.loops.tiles_of_digits import RUN, SortedTile, Tile, counts_body
 from ridgeline.loops.views import size_expr
 from ridgeline.ops.elementwise import IOTA
 from ridgeline.ops.gather import SCATTER
@@ -36,8 +39,11 @@ from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried
 from ridgeline.ops.search import SEARCH
+from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED, tiles_of
 
-ORDERED = (SCAN, EXTREME_SCAN, LINEAR_SCAN, SCATTER, RANK, RADIX, SMALLEST, SEARCH)
+ORDERED = (
+    SCAN, EXTREME_SCAN, LINEAR_SCAN, SCATTER, RANK, RADIX, SMALLEST, SEARCH, DIGIT_COUNTS, TILED
+)  # fmt: skip
 _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
 
 
@@ -56,7 +62,7 @@ def lower_ordered(
     """The kernel of one node; `stored` are those of its results that are wanted."""
     lowering = GroupLowering(folds=(), stored=stored, external=external, name=name)
     rules = {SCATTER: _scatter, EXTREME_SCAN: _extreme_scan, RANK: _rank, RADIX: _radix}
-    rules |= {SMALLEST: _smallest, SEARCH: _search}
+    rules |= {SMALLEST: _smallest, SEARCH: _search, DIGIT_COUNTS: _counts, TILED: _tiled}
     return rules.get(node.op, _scan)(node, lowering)
 
 
@@ -146,6 +152,57 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     ]
     body = radix_body(outputs, at, keys.shape[-1], digit, bits)
     return _finished(node, lowering, body, space)
+
+
+def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, Tile, Space]:
+    """The loops over rows and tiles, and the tile at hand."""
+    keys = node.inputs[0]
+    length = keys.shape[-1]
+    assert isinstance(length, int), "rows are cut into tiles when their length is known"
+    rows = _named("r", list(keys.shape[:-1]))
+    number = Axis("p", tiles_of(length, node.attrs))
+    tile = Tile(node.attrs.tile, number.var, length)
+    _register(lowering, *rows, number, Axis("t", tile.threads), Axis("v", RUN))
+    space = Space((*rows, number), (), (), (), ())
+    return tuple(r.var for r in rows), tile, space
+
+
+def _counts(node: Node, lowering: GroupLowering) -> Lowered:
+    at, tile, space = _tile(node, lowering)
+    attrs, out = node.attrs, lowering.view(node, node.shape)
+    kind = node.inputs[0].dtype
+
+    def digit(place: Expr) -> Expr:
+        own = lowering.read(node.inputs[0], (*at, place), space)
+        moved = op("shr", own, ir.const(attrs.shift, kind))
+        return cast(op("and", moved, ir.const((1 << attrs.bits) - 1, kind)), dtypes.int64)
+
+    def store(d: Expr, count: Expr) -> Stmt:
+        return Store(out, (*at, d, tile.number), count)
+
+    return _finished(node, lowering, counts_body(tile, 1 << attrs.bits, digit, store), space)
+
+
+def _tiled(node: Node, lowering: GroupLowering) -> Lowered:
+    at, tile, space = _tile(node, lowering)
+    keys, order, *starts = node.inputs
+    outputs = [
+        (number, lowering.view(result, result.shape))
+        for number, result in results(node, lowering.stored)
+    ]
+
+    def read(place: Expr) -> tuple[Expr, Expr]:
+        key, before = (lowering.read(given, (*at, place), space) for given in (keys, order))
+        return key, before
+
+    def move(place: Expr, own: Sequence[Expr], digit: Expr, first: Expr) -> Stmt:
+        for start in starts:
+            begin = cast(lowering.read(start, (*at, digit, tile.number), space), dtypes.int64)
+            place = within(add(begin, sub(place, first)), tile.length)
+        return sequence(*(Store(buffer, (*at, place), own[number]) for number, buffer in outputs))
+
+    sorted_ = SortedTile(tile, keys.dtype, node.attrs.shift, node.attrs.bits)
+    return _finished(node, lowering, sorted_.body(read, move, bool(starts)), space)
 
 
 def _smallest(node: Node, lowering: GroupLowering) -> Lowered:

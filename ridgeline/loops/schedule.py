@@ -28,7 +28,9 @@ from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
 from ridgeline.loops.steps.pick import Pick
 from ridgeline.loops.steps.pipeline import Pipeline
+from ridgeline.loops.steps.prefix import Prefix
 from ridgeline.loops.steps.reorder import Reorder
+from ridgeline.loops.steps.resume import Resume
 from ridgeline.loops.steps.rfactor import Rfactor
 from ridgeline.loops.steps.share import Share
 from ridgeline.loops.steps.skip import Skip
@@ -55,7 +57,9 @@ __all__ = [
     "Partials",
     "Pick",
     "Pipeline",
+    "Prefix",
     "Reorder",
+    "Resume",
     "Rfactor",
     "ScheduleError",
     "SetKind",
@@ -83,6 +87,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
     "pick": Pick, "streamed": Streamed, "jam": Jam, "skip": Skip,
+    "prefix": Prefix, "resume": Resume,
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds
@@ -28,6 +29,7 @@ from ridgeline.scalars import Array
 
 SHORT_ROW = 256  # below, comparing all pairs in vector lanes is quicker than moving elements
 _FEW = 4  # a part of a row this many times smaller than it is worth finding before sorting
+_PASSES = ("radix_pass", "tiled_pass")  # ops by which an order becomes another
 _LONG_ROW = 8192  # above, fewer passes pay for more counters
 _ZERO_BITS = {dtypes.float16: 13, dtypes.bfloat16: 16}  # that every value has as a float32
 _UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
@@ -82,7 +84,8 @@ def _rank_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (np.argsort(inputs[0], axis=-1, kind="stable").astype(np.int32),)
 
 
-def _radix_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+def radix_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    """Keys and order after a pass."""
     keys, order = inputs
     attrs = current.attrs
     digits = (keys >> keys.dtype.type(attrs.shift)) & keys.dtype.type((1 << attrs.bits) - 1)
@@ -117,7 +120,7 @@ RANK = Op(
     _rank_value,
     batch=leading,
 )
-RADIX = Op("radix_pass", "opaque", lambda types, attrs: tuple(types), _radix_value, batch=leading)
+RADIX = Op("radix_pass", "opaque", lambda types, attrs: tuple(types), radix_value, batch=leading)
 SMALLEST = Op("smallest", "opaque", _infer_smallest, _smallest_value, batch=leading)
 
 
@@ -132,8 +135,9 @@ def expand(current: Node, source: Node) -> tuple[Node, Node]:
     keys = node(SORT_KEY, (rows,), KeyAttrs(attrs.descending))
     low = _ZERO_BITS.get(source.dtype, 0)
     length = bounds(rows.shape[-1])[0]
-    if attrs.count is not None and 0 < _FEW * attrs.count <= length and length > SHORT_ROW:
-        both = node(SMALLEST, (keys,), CountAttrs(attrs.count))
+    few = attrs.count is not None and 0 < _FEW * attrs.count <= length and length > SHORT_ROW
+    if few and source.type.device == CPU:  # the threads of a GPU sort a row before one finds them
+        both = node(SMALLEST, (keys,), CountAttrs(attrs.count or 0))
         among = _sorting_order(proj(both, 0), low)
         order = gather_along(proj(both, 1), cast(among, dtypes.int64), last)
     else:
@@ -170,7 +174,7 @@ def source_length(index: Node) -> Size | None:
 
 
 def _is_permutation(index: Node) -> bool:
-    while index.op is PROJ and index.inputs[0].op is RADIX and index.attrs.output == 1:
+    while index.op is PROJ and index.inputs[0].op.name in _PASSES and index.attrs.output == 1:
         index = index.inputs[0].inputs[1]
         if index.op is not PROJ:
             return True

@@ -7,13 +7,22 @@ from math import prod
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Reduce
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.schedule import Bind, Reorder, Split, Step
+from ridgeline.loops.schedule import Bind, Prefix, Reorder, Resume, SetKind, Split, Step
 from ridgeline.ops.gather import SCATTER
+from ridgeline.ops.radix import RANK
+from ridgeline.ops.scan import SCAN
+from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED
+from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.gpu.common import Draft, power_at_least
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _THREADS = 128
 _FEW_ROWS = 32
+_WARP = 32
+_SHORT_SCAN = 64  # elements that one thread scans
+_SCAN_THREADS, _RUN = 256, 16  # of a block that scans a tile, and the elements of each
+_SCAN_WAVES = 8  # blocks for each multiprocessor when rows are cut into pieces
+_MOST_PIECES = 512
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -25,9 +34,79 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     joins = any(isinstance(s, Reduce) for s in ir.statements(draft.kernel.body))
     if lowered.anchor is SCATTER and joins:
         _scatter(draft, rows, inner)
+    elif lowered.anchor is SCAN and joins and len(inner) == 1 and _known(draft, [*rows, *inner]):
+        _scan(draft, rows, inner[0], gpu)
+    elif lowered.anchor in (DIGIT_COUNTS, TILED):
+        _tile(draft, rows, inner)
+    elif lowered.anchor is RANK and _known(draft, [*rows, *inner]):
+        _rank(draft, rows, inner[0])
     elif rows:
         _to_threads(draft, rows)
     return draft.steps
+
+
+def _tile(draft: Draft, rows: list[str], inner: list[str]) -> None:
+    """A block sorts a tile; its loops are made for threads."""
+    for name in inner:
+        if name == "d":
+            draft.do(Split(name, draft.length("t") or 1, "guard"), Bind(f"{name}.1", "thread"))
+        else:
+            draft.do(Bind(name, "thread") if name in "tw" else SetKind(name, "unroll"))
+    draft.grid(rows)
+
+
+def _rank(draft: Draft, rows: list[str], element: str) -> None:
+    """A thread counts for one element; short rows share a block."""
+    threads = min(_THREADS, power_at_least(draft.length(element) or 1))
+    draft.do(Split(element, threads, "guard"), Bind(f"{element}.1", "thread"))
+    several = _THREADS // threads
+    if rows and several > 1:
+        last = rows[-1]
+        draft.do(Split(last, min(several, power_at_least(draft.length(last) or 1)), "guard"))
+        draft.do(Reorder((f"{element}.0", f"{last}.1")), Bind(f"{last}.1", "thread"))
+        rows = [*rows[:-1], f"{last}.0"]
+    draft.grid([*rows, f"{element}.0"])
+
+
+def _known(draft: Draft, axes: list[str]) -> bool:
+    return all(draft.length(axis) is not None for axis in axes)
+
+
+def _scan(draft: Draft, rows: list[str], axis: str, gpu: GpuMachine) -> None:
+    """A row is scanned by a block, or by one thread where rows lie side by side or are short; too
+    few blocks scan pieces of rows."""
+    length, count = draft.length(axis) or 1, prod(draft.length(row) or 1 for row in rows)
+    touched = accesses(draft.kernel)
+    aside = bool(rows) and any(a.stride(rows[-1]) == 1 for a in touched)
+    alone = aside or length <= _SHORT_SCAN
+    blocks = -(-count // _THREADS) if alone else count
+    least = _SHORT_SCAN if alone else _SCAN_THREADS * _RUN
+    pieces = min(gpu.multiprocessors * _SCAN_WAVES // blocks, length // least, _MOST_PIECES)
+    cut = pieces > 1
+    if cut:
+        draft.do(Resume(axis, pieces))
+    if alone:
+        if rows:
+            last = rows[-1]
+            threads = min(_THREADS, power_at_least(draft.length(last) or 1))
+            draft.do(Split(last, threads, "guard"), Bind(f"{last}.1", "thread"))
+            rows = [*rows[:-1], f"{last}.0"]
+    else:
+        _by_block(draft, axis, cut)
+    draft.grid([*[f"{axis}.p"] * cut, *rows])
+
+
+def _by_block(draft: Draft, axis: str, cut: bool) -> None:
+    length = draft.length(axis) or 1
+    threads = min(max(power_at_least(-(-length // _RUN)), _WARP), _SCAN_THREADS)
+    draft.do(Prefix(axis, threads, min(_RUN, -(-length // threads))))
+    for name in ("h", "i", "2", "u"):
+        draft.do(SetKind(f"{axis}.{name}", "unroll"))
+    for name in ("1", "g"):
+        draft.do(Bind(f"{axis}.{name}", "thread"))
+    for name in (f"{axis}.f", f"{axis}.q") if cut else ():
+        draft.do(Split(name, threads, "guard"), Reorder((f"{name}.1", f"{name}.0")))
+        draft.do(Bind(f"{name}.1", "thread"))
 
 
 def _to_threads(draft: Draft, rows: list[str]) -> None:
@@ -39,15 +118,20 @@ def _to_threads(draft: Draft, rows: list[str]) -> None:
 
 def _scatter(draft: Draft, rows: list[str], inner: list[str]) -> None:
     """One launch copies the base, the next joins the updates in, both over all their elements."""
-    if rows:
+    known = _known(draft, rows)
+    aside = bool(rows) and any(a.stride(rows[-1]) == 1 for a in accesses(draft.kernel))
+    count = prod(draft.length(row) or _FEW_ROWS for row in rows)
+    if rows and (not known or (aside and count >= _FEW_ROWS)):
         draft.do(Reorder((*inner, *rows)))
-    lengths = [draft.length(row) for row in rows]
-    known = [length for length in lengths if length is not None]
-    if rows and (len(known) < len(rows) or prod(known) >= _FEW_ROWS):
         draft.grid(inner)
-        _to_threads(draft, [draft.fuse(rows)] if len(known) == len(rows) else rows)
+        _to_threads(draft, [draft.fuse(rows)] if known else rows)
         return
     last = {axis[0]: axis for axis in inner}  # of the copies, and of the updates
     for axis in last.values():
-        draft.do(Split(axis, _THREADS, "guard"), Bind(f"{axis}.1", "thread"))
-    draft.grid([f"{a}.0" if a in last.values() else a for a in inner])
+        draft.do(Split(axis, _THREADS, "guard"))
+    outer = [f"{a}.0" if a in last.values() else a for a in inner]
+    lanes = [f"{axis}.1" for axis in last.values()]
+    if rows:
+        draft.do(Reorder((*outer, *lanes, *rows) if aside else (*outer, *rows)))
+    draft.do(*(Bind(lane, "thread") for lane in lanes))
+    draft.grid([*outer, *([] if aside else rows)])

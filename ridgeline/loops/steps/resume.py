@@ -1,0 +1,60 @@
+"""Resume: a scan in pieces that run side by side, each beginning where those before it end.
+
+One launch leaves the total of every piece in a workspace; in a second one each piece joins the
+totals of those before it and scans on from there. What is scanned is read twice and written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, lt, mul, select
+from ridgeline.loops.ir import Buffer, For, If, Kernel, Load, Stmt, Store, Var
+from ridgeline.loops.rewrite import replace_variables, sequence
+from ridgeline.loops.steps.prefix import Scan, scan_of, wrapped
+from ridgeline.loops.steps.step import ScheduleError, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Resume(Step):
+    """Cut the axis of a scan into `pieces`, which `axis.p` counts; `axis.f` folds a piece in the
+    first launch, `axis.q` joins the pieces before one in the second."""
+
+    axis: str
+    pieces: int
+    name: ClassVar[str] = "resume"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Two nests over the same pieces and rows."""
+        scan = scan_of(kernel, self.axis)
+        if scan.inside:
+            raise ScheduleError(f"the scan along {self.axis!r} is cut already")
+        index = tuple(Var.make(row.name) for row in scan.rows)
+        piece, turn = Var.make(f"{self.axis}.p"), Var.make(f"{self.axis}.q")
+        pieces = ir.index(self.pieces)
+        shape = (pieces, *(row.extent for row in scan.rows))
+        total = scan.total
+        parts = Buffer(f"{total.name}_parts", shape, total.dtype, "global")
+        begin = Store(total, (), scan.neutral)
+        fold = self._piece(scan, f"{self.axis}.f", scan.join, "reduce")
+        leave = Store(parts, (piece, *index), Load.make(total, ()))
+        earlier = select(lt(turn, piece), Load.make(parts, (turn, *index)), scan.neutral)
+        joins = For(turn.name, pieces, replace(scan.join, values=(earlier,)), "reduce")
+        step = sequence(scan.join, *scan.stores)
+        rest = self._piece(scan, self.axis, step, "carried")
+        body: Stmt = sequence(
+            For(piece.name, pieces, wrapped(scan, sequence(begin, fold, leave))),
+            For(piece.name, pieces, wrapped(scan, sequence(begin, joins, rest))),
+        )
+        return replace(kernel, body=ir.Alloc(parts, body))
+
+    def _piece(self, scan: Scan, name: str, body: Stmt, kind: ir.AxisKind) -> For:
+        """A loop over the elements of a piece."""
+        length = -(-scan.length // self.pieces)
+        place = add(mul(Var.make(f"{self.axis}.p"), ir.index(length)), Var.make(name))
+        body = replace_variables(body, {self.axis: place})
+        if length * self.pieces != scan.length:
+            body = If(lt(place, ir.index(scan.length)), body)
+        return For(name, ir.index(length), body, kind)
