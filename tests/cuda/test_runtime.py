@@ -119,6 +119,31 @@ def test_the_oldest_graph_is_changed_for_new_addresses(fake: FakeDriver) -> None
     assert written == [result.address for result in kept]
 
 
+class LibraryCall:
+    """A step that is not a kernel of our own."""
+
+    slots = frozenset((0, 1))
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def enqueue(self, stream: object) -> None:
+        self.calls += 1
+
+
+def test_a_library_call_is_captured_when_its_addresses_come_again(fake: FakeDriver) -> None:
+    call = LibraryCall()
+    slots = Slots(inputs=1, made=(64,), arena=(), arena_bytes=0, workspace_bytes=0)
+    plan = Plan(device.device(0), slots, lambda words: [call])
+    given = DeviceSpace(0).take_in(np.ones(4, np.float32))
+    for _ in range(20):
+        plan.run([given])
+    assert call.calls <= 5 and fake.calls["cuGraphLaunch"] >= 15
+    held = [plan.run([DeviceSpace(0).take_in(np.ones(4, np.float32))]) for _ in range(10)]
+    (graphs,) = plan.graphs.values()
+    assert graphs.captured <= 2 and len(held) == 10  # other addresses every time: just called
+
+
 def test_numbers_from_the_host_travel_together(fake: FakeDriver) -> None:
     plan = plan_of(fake)
     there = DeviceSpace(0).take_in(np.ones(4, np.float32))

@@ -86,6 +86,8 @@ class Graphs:
         self._steps = steps
         self._graphs: OrderedDict[tuple[int, ...], tuple[Graph, tuple[int, ...]]] = OrderedDict()
         self._last: tuple[tuple[int, ...], Graph] | None = None
+        self._call = len(steps) == 1 and not isinstance(steps[0], KernelStep)
+        self._met: OrderedDict[tuple[int, ...], None] = OrderedDict()
         self.captured = self.updated = 0
 
     def find(self, key: tuple[int, ...]) -> Graph | None:
@@ -99,6 +101,19 @@ class Graphs:
         self._graphs.move_to_end(key)
         self._last = (key, found[0])
         return found[0]
+
+    def worth_making(self, key: tuple[int, ...]) -> bool:
+        """False for a single library call over addresses that it has not met before.
+
+        A product of a few lines runs over those of every layer in turn, and capturing it takes
+        longer than calling the library.
+        """
+        if not self._call or key in self._met:
+            return True
+        self._met[key] = None
+        if len(self._met) > MOST_GRAPHS:
+            self._met.popitem(last=False)
+        return False
 
     def make(self, key: tuple[int, ...], addresses: tuple[int, ...], stream: Stream) -> Graph:
         """A graph over the addresses of all slots, which the plan's words hold already."""

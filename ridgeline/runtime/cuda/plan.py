@@ -18,7 +18,7 @@ from ridgeline.runtime.cuda.arena import arena
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.graphs import Graph, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
-from ridgeline.runtime.cuda.steps import Step, Words
+from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
 
 NUMBER = 16  # bytes that a number from the host takes
@@ -67,7 +67,10 @@ class Plan:
         self.device, self._slots = device, slots
         self._words = Words(slots.workspace + 1)
         self.steps = list(steps(self._words))
-        self._captures = len(self.steps) >= _WORTH_A_GRAPH and not any(
+        # a library's call takes Python longer to start than a graph does
+        several = len(self.steps) >= _WORTH_A_GRAPH
+        calls = not all(isinstance(step, KernelStep) for step in self.steps)
+        self._captures = (several or calls) and not any(
             isinstance(step, HostStep) for step in self.steps
         )
         self.graphs: dict[int, Graphs] = {}
@@ -83,13 +86,15 @@ class Plan:
         self.device.activate()
         with self.device.enqueuing:
             held, addresses, scratch = self._bind(inputs, reused, stream)
+            graph = None
             if self._captures and self._ran:
                 graphs = self._graphs(stream)
                 key = (*addresses, scratch.address)
                 graph = graphs.find(key)
-                if graph is None:
+                if graph is None and graphs.worth_making(key):
                     self._fill(addresses, scratch)
                     graph = graphs.make(key, self._words.all(), stream)
+            if graph is not None:
                 graph.launch(stream)
             else:
                 self._fill(addresses, scratch)
