@@ -1,4 +1,4 @@
-"""Time the breadth of operations on a GPU: `python -m benchmarks.gpu.ops [FAMILIES…]`.
+"""Time the breadth of operations on a GPU: `python -m benchmarks.gpu.ops [NAMES…]`.
 
 Ours under jit and torch eager, on the same inputs, results compared first, then timed in turn in
 short rounds. The table begins with what we are slowest at; `--compile` adds torch.compile, which
@@ -11,6 +11,7 @@ import argparse
 import gc
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,18 @@ def as_data(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
     }
 
 
+def chosen(names: list[str]) -> Iterator[Operation]:
+    """The operations of families or under names, in the order of these; all without any."""
+    for name in names or FAMILIES:
+        for family, operations in FAMILIES.items():
+            yield from (o for o in operations() if name in (family, o.name))
+
+
 def main() -> int:
     """Measure the chosen families, print a table, store the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.ops", description=__doc__)
-    parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}")
-    parser.add_argument("--only", action="append", metavar="NAME", help="operations by name")
+    families = ", ".join(FAMILIES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"operations, or {families}")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--seconds", type=float, default=600, help="begin no operation after (600)")
     parser.add_argument("--out", type=Path, help="where to store the figures")
@@ -117,16 +125,18 @@ def main() -> int:
     gc.freeze()  # collecting what imports made takes longer than most operations
     end = time.perf_counter() + arguments.seconds
     outcomes: dict[str, dict[str, Timing]] = {}
-    for family in arguments.families or FAMILIES:
-        for operation in FAMILIES[family]():
-            wanted = not arguments.only or operation.name in arguments.only
-            if wanted and time.perf_counter() < end:
-                outcomes[operation.name] = measure(operation, arguments.compile)
-                print(row(operation.name, outcomes[operation.name]), flush=True)
+    path = None
+    for operation in chosen(arguments.names):
+        if time.perf_counter() > end:
+            break
+        outcomes[operation.name] = measure(operation, arguments.compile)
+        print(row(operation.name, outcomes[operation.name]), flush=True)
+        # stored after each, so that what was measured is kept
+        path = store(as_data(outcomes), "ops", arguments.out)
     print(f"\n{'ms':<34} {OURS:>9} {TORCH:>9} {'compile':>9} {'ratio':>7}")
     for name in sorted(outcomes, key=lambda name: -ratio(outcomes[name])):
         print(row(name, outcomes[name]))
-    print(f"stored in {store(as_data(outcomes), 'ops', arguments.out)}", file=sys.stderr)
+    print(f"stored in {path}", file=sys.stderr)
     return 0
 
 
