@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.arithmetic import truth
 from ridgeline.functions.concrete import concrete, given
@@ -30,6 +31,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast
+from ridgeline.ops.reduce import reduce
 from ridgeline.ops.scan import scan
 from ridgeline.scalars import Array
 from ridgeline.tensors.cells import known
@@ -172,13 +174,21 @@ def _distinct(
     return results[0] if len(results) == 1 else tuple(results)
 
 
+def _ends(places: Node) -> Node:
+    """What of a vector tells its smallest and largest element: of one on a GPU only these two."""
+    if places.types[0].device == CPU or places.shape[0] == 0:
+        return places
+    ends = [movement.reshape(reduce(places, monoid, (0,)), (1,)) for monoid in ("min", "max")]
+    return movement.concat(ends, 0)
+
+
 @public()
 def bincount(input: Node, weights: Node | None = None, minlength: int = 0) -> Node:
     """How often each non-negative integer occurs, or the sum of its weights."""
     places = as_index(input, "bincount")
     if len(places.shape) != 1:
         raise ShapeError(f"bincount needs a vector, got shape {list(places.shape)}")
-    values = concrete(places, "bincount")
+    values = concrete(_ends(places), "bincount")
     if values.size and int(values.min()) < 0:
         raise RidgelineError(f"bincount needs integers of at least 0, got {int(values.min())}")
     size = max(int(values.max()) + 1 if values.size else 0, minlength)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from ridgeline import dtypes
+from ridgeline.devices import device
 from ridgeline.dtypes import DType
+from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, node
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.tiled_sorts import tiled_sorts
@@ -160,3 +162,17 @@ def test_scatters_along_either_axis(shape: tuple[int, int], axis: int) -> None:
     where[axis] = places
     np.add.at(base, tuple(where), added)
     np.testing.assert_array_equal(result, base)
+
+
+def test_counting_on_a_gpu_reads_two_numbers() -> None:
+    from ridgeline.functions.counting import _ends
+    from ridgeline.graph.node import TensorType, leaf
+
+    places = leaf(TensorType((1000,), dtypes.int64, device("cuda")))
+    values = RNG.integers(3, 500, 1000)
+    ends = _ends(places)
+    assert ends.shape == (2,)
+    (result,) = evaluate([ends], {places: values})
+    assert result.tolist() == [values.min(), values.max()]
+    empty = leaf(TensorType((0,), dtypes.int64, device("cuda")))
+    assert _ends(empty) is empty

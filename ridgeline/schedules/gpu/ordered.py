@@ -23,6 +23,7 @@ _SHORT_SCAN = 64  # elements that one thread scans
 _SCAN_THREADS, _RUN = 256, 16  # of a block that scans a tile, and the elements of each
 _SCAN_WAVES = 8  # blocks for each multiprocessor when rows are cut into pieces
 _MOST_PIECES = 512
+_RANKED = 4  # elements of a thread
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -39,7 +40,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     elif lowered.anchor in (DIGIT_COUNTS, TILED):
         _tile(draft, rows, inner)
     elif lowered.anchor is RANK and _known(draft, [*rows, *inner]):
-        _rank(draft, rows, inner[0])
+        _rank(draft, rows, *inner)
     elif rows:
         _to_threads(draft, rows)
     return draft.steps
@@ -55,8 +56,14 @@ def _tile(draft: Draft, rows: list[str], inner: list[str]) -> None:
     draft.grid(rows)
 
 
-def _rank(draft: Draft, rows: list[str], element: str) -> None:
-    """A thread counts for one element; short rows share a block."""
+def _rank(draft: Draft, rows: list[str], element: str, other: str) -> None:
+    """A thread counts for a few elements, which it compares with each in turn; short rows share a
+    block."""
+    if (draft.length(element) or 1) % _RANKED == 0:
+        draft.do(Split(element, _RANKED))
+        over, lane = f"{element}.0", f"{element}.1"
+        draft.do(Reorder((over, other, lane)), SetKind(lane, "unroll"))
+        element = over
     threads = min(_THREADS, power_at_least(draft.length(element) or 1))
     draft.do(Split(element, threads, "guard"), Bind(f"{element}.1", "thread"))
     several = _THREADS // threads
