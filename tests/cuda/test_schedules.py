@@ -71,6 +71,14 @@ def test_catalogue_in_the_interpreter(name: str) -> None:
     check(outputs, inputs, inputs_for(inputs, seed=2), 3e-5)
 
 
+def test_rows_of_gathered_elements() -> None:
+    x, at = given(dtypes.float32, 9, 8), given(dtypes.int64, 6, 8)
+    found = call("gather", x, 0, at)
+    outputs = [call("sub", found, call("amax", found, 1, True))]
+    assert any("held" in print_kernel(s.kernel) for s in schedule(outputs, [x, at], SMALL_GPU))
+    check(outputs, [x, at], random_inputs([x, at], 1), 0.0)
+
+
 SHAPES = {  # small rows, rows of a block, of a cluster, too long to be held; and of odd length
     "small": (64, 96), "block": (300, 8192), "cluster": (200, 65536), "long": (200, 128256),
     "odd": (33, 1001),

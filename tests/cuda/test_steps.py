@@ -176,6 +176,28 @@ def test_a_held_row_is_read_once() -> None:
     assert print_kernel(kernel).count("x[r, c.0 * 8 + c.1]") == 1
 
 
+GATHERED = """kernel gathered(x: float32[9] @0, at: int64[5, 8] @1, y: float32[5, 8] @2)
+for r < 5:
+  alloc top: float32[] reg
+  top[] = -inf
+  for c < 8 reduce:
+    top[] max= x[at[r, c]]
+  for c < 8:
+    y[r, c] = x[at[r, c]] - top[]
+"""
+
+
+def test_elements_are_held_before_the_memory_that_says_which_they_are() -> None:
+    with pytest.raises(ScheduleError, match="not known in front of its row"):
+        rewritten(GATHERED, Hold("at", "r"), Hold("x", "r"))
+    kernel = rewritten(GATHERED, Hold("x", "r"), Hold("at", "r"))
+    rng = np.random.default_rng(3)
+    x, at = rng.integers(-4, 5, 9).astype(np.float32), rng.integers(0, 9, (5, 8))
+    y = np.zeros((5, 8), np.float32)
+    interpret(kernel, {0: x, 1: at, 2: y})
+    np.testing.assert_array_equal(y, x[at] - x[at].max(1, keepdims=True))
+
+
 def test_padded_tiles_through_shared_memory() -> None:
     kernel = rewritten(
         PRODUCT, Pad("m", 4), Pad("n", 4), Pad("k", 4), Split("m", 4), Split("n", 4), Split("k", 4),

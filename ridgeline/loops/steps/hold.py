@@ -55,6 +55,8 @@ class Hold(Step):
         axes = [c for c in chain if isinstance(c, For)]
         if {a.name for a in axes} - {n for i in load.index for n in free_vars(i)}:
             raise ScheduleError(f"{self.buffer!r} is read again and again in one stage")
+        if _own(loop.body) & _needed(load, chain):
+            raise ScheduleError(f"where {self.buffer!r} is read is not known in front of its row")
         place = tuple(Var.make(a.name) for a in axes)
         shape = tuple(ir.index(known_extent(a)) for a in axes)
         held = Buffer(f"{self.buffer}_held", shape, load.dtype, "reg")
@@ -88,6 +90,18 @@ def _reads(body: Stmt, name: str) -> list[tuple[Load, Chain]]:
 
     visit(body, ())
     return found
+
+
+def _own(body: Stmt) -> set[Buffer]:
+    """The scratch that a loop's body has."""
+    return {s.buffer for s in ir.statements(body) if isinstance(s, Alloc)}
+
+
+def _needed(load: Load, chain: Chain) -> set[Buffer]:
+    """What must be known to find an element, or whether there is one."""
+    tests = [part.guard for part in chain if isinstance(part, If)]
+    parts = ir.subexpressions(*load.index, *tests)
+    return {part.buffer for part in parts if isinstance(part, Load)}
 
 
 def _is_loop(part: For | If) -> bool:

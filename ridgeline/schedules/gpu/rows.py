@@ -173,7 +173,7 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
     if per_block > 1:
         draft.do(Split(row[0], per_block, "guard"))
         inside = f"{row[0]}.1"
-    for name, _ in held:
+    for name, _ in reversed(held):  # elements before the memory that says which they are
         _attempt(draft, Hold(name, inside))
     axes = (thread, turn, lane) if lane else (thread, turn)
     for buffer in scratch:
