@@ -33,6 +33,7 @@ class Staging:
         self._device = device
         self.pool = Pool(self._map, self._unmap, limit=_LARGEST)
         self._travelling: deque[tuple[Event, int, int]] = deque()  # blocks that a copy still reads
+        self._events: list[Event] = []  # to be recorded again
 
     def take(self, nbytes: int) -> tuple[int, int]:
         """A block, after taking back those whose copies are done."""
@@ -41,15 +42,22 @@ class Staging:
                 oldest = self._travelling.popleft()
             except IndexError:  # another thread took it
                 break
-            if not oldest[0].query():
+            event, address, block = oldest
+            if not event.query():
                 self._travelling.appendleft(oldest)
                 break
-            self.pool.give_back(*oldest[1:])
+            self._events.append(event)
+            self.pool.give_back(address, block)
         return self.pool.take(nbytes)
 
     def give_back_after(self, stream: Stream, address: int, block: int) -> None:
         """Take a block back when the stream has done what it has now."""
-        self._travelling.append((stream.record_event(), address, block))
+        try:
+            event = self._events.pop()
+        except IndexError:
+            event = Event()
+        event.record(stream)
+        self._travelling.append((event, address, block))
 
     def _map(self, size: int) -> int:
         self._device.activate()
