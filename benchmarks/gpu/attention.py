@@ -88,12 +88,12 @@ def mask(case: Case) -> list[Any]:
         kept = torch.arange(columns) < lengths
         if case.seen == "padding":
             return [kept]
-        return [torch.zeros(kept.shape).masked_fill(~kept, -torch.inf)]
+        return [torch.zeros(kept.shape, dtype=torch.bfloat16).masked_fill(~kept, -torch.inf)]
     if case.seen == "window":
         apart = torch.arange(case.length)[:, None] - torch.arange(columns)
         return [(apart.abs() < columns // 4)[None, None]]
     if case.seen == "bias":
-        return [torch.randn(1, 1, case.length, columns, generator=generator)]
+        return [torch.randn(1, 1, case.length, columns, generator=generator).bfloat16()]
     return []
 
 
@@ -150,9 +150,8 @@ def ours(case: Case, backward: bool, given: list[Any], library: bool) -> Candida
 
 
 def theirs(case: Case, backward: bool, given: list[Any], backend: SDPBackend | None) -> Candidate:
-    """torch with one of its kernels or the one it chooses; masks have the type of operands."""
+    """torch with one of its kernels, or the one it chooses."""
     run = function(torch, case, backward)
-    given = [t.bfloat16() if t.is_floating_point() else t for t in given]
 
     def call() -> Any:
         if backend is None:

@@ -31,8 +31,8 @@ def attention(
 
 
 def _mask_type(mask: Node, q: TensorType) -> TensorType:
-    """A mask with all axes of the scores, a narrow one widened."""
+    """A mask with all axes of the scores; a narrow one is widened unless it is as operands are."""
     narrow = mask.dtype.is_floating_point and mask.dtype.itemsize < 4
-    dtype = dtypes.float32 if narrow else mask.dtype
+    dtype = dtypes.float32 if narrow and mask.dtype is not q.dtype else mask.dtype
     missing = len(q.shape) - len(mask.shape)
     return TensorType((*(1,) * missing, *mask.shape), dtype, q.device)

@@ -108,7 +108,7 @@ def fits(q: TensorType, k: TensorType, v: TensorType) -> bool:
 def mask_fits(mask: TensorType, q: TensorType, k: TensorType) -> bool:
     """True for a mask that the op takes beside these operands."""
     full = (*q.shape[:-1], k.shape[-2])
-    if mask.dtype is not dtypes.bool_ and mask.dtype is not wide(q.dtype):
+    if mask.dtype not in (dtypes.bool_, q.dtype, wide(q.dtype)):
         return False
     return len(mask.shape) == len(full) and all(
         m == 1 or m == size for m, size in zip(mask.shape, full)

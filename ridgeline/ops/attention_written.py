@@ -80,7 +80,8 @@ def mask_gradient(current: Node, lse: Node, delta: Node, ct: Node) -> Node:
     mask, rows = current.inputs[3], current.types[1].shape
     change = reshape(change, (*rows, change.shape[-1]))
     repeated = [a for a, (m, s) in enumerate(zip(mask.shape, change.shape)) if m == 1 and s != 1]
-    return reshape(sum_(change, repeated), mask.shape) if repeated else change
+    found = reshape(sum_(change, repeated), mask.shape) if repeated else change
+    return cast(found, mask.dtype)
 
 
 def lost_factor(current: Node, lse: Node) -> Node:
@@ -89,7 +90,7 @@ def lost_factor(current: Node, lse: Node) -> Node:
     Where the largest number of a floating mask in a row is so far below 0 that sums with it leave
     no more than itself, scores and the logarithm of their number are lost in `lse`.
     """
-    mask, rows, keys = current.inputs[3], lse.shape, current.inputs[1].shape[-2]
+    mask, rows, keys = cast(current.inputs[3], lse.dtype), lse.shape, current.inputs[1].shape[-2]
     last = len(mask.shape) - 1
     top = expand_back(reduce(mask, "max", (last,)), mask.shape, (last,))
     kept = apply("eq", mask, top)
@@ -112,6 +113,8 @@ class _Form:
         self.q = self.grouped(inputs[0])
         self.k, self.v = cast(inputs[1], self.wide), cast(inputs[2], self.wide)
         self.mask = inputs[3] if is_masked(current) else None
+        if self.mask is not None and self.mask.dtype is not dtypes.bool_:
+            self.mask = cast(self.mask, self.wide)
 
     def grouped(self, a: Node, tail: int = 2) -> Node:
         """A value widened, its axis of heads cut in two where several share one of keys."""

@@ -152,7 +152,8 @@ static void multiply(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
     for (int k = 0; k < 16; ++k) {
       const u32* left = all[lane / 4 * 4 + k % 8 / 2].words;
       const u32* right = all[column * 4 + k % 8 / 2].words + 4;
-      c[i] += wide(left[k / 8 * 2 + i / 2] >> k % 2 * 16) * wide(right[k / 8] >> k % 2 * 16);
+      const uint16_t x = left[k / 8 * 2 + i / 2] >> k % 2 * 16, y = right[k / 8] >> k % 2 * 16;
+      c[i] += wide(x) * wide(y);
     }
   }
 }
@@ -197,20 +198,20 @@ struct Any { void* at; template <typename T> operator T*() const { return (T*)at
 
 _NARROW = {
     "bfloat16": r"""
-static float wide(u32 bits) { return __uint_as_float(bits << 16); }
+static float wide(uint16_t bits) { return __uint_as_float((u32)bits << 16); }
 static u32 narrow(float x) {
   u32 y; memcpy(&y, &x, 4);
   return y + 0x7fff + (y >> 16 & 1) >> 16;
 }
 """,
     "float16": r"""
-static float wide(u32 bits) { uint16_t x = bits; _Float16 y; memcpy(&y, &x, 2); return y; }
+static float wide(uint16_t bits) { _Float16 y; memcpy(&y, &bits, 2); return y; }
 static u32 narrow(float x) { _Float16 y = x; uint16_t z; memcpy(&z, &y, 2); return z; }
 """,
 }
 _OWN = (
     "exp2_fast", "log2_fast", "pack", "shared_address", "copy_async", "copy_number_async",
-    "copies_issued", "copies_done", "load", "load_transposed", "multiply",
+    "copies_issued", "copies_done", "load", "load_transposed", "multiply", "wide",
 )  # fmt: skip
 
 

@@ -28,9 +28,11 @@ def mask_of(shape: str, sizes: dict[str, int], kind: str) -> tuple[Any, Any, Mas
         kept[..., columns // 2 : columns // 2 + 130] = False
     kept[0, 0, 0] = False
     added = np.where(kept, 0, -np.inf)
-    if kind == "float32":
-        added = added + rng.standard_normal(lengths).astype(np.float32)
-    given = kept if kind == "bool" else added.astype(np.float32)
+    given = kept
+    if kind != "bool":
+        dtype = getattr(rl, kind).numpy
+        given = (added + rng.standard_normal(lengths)).astype(dtype)
+        added = given.astype(np.float64)
     steps = [stride // given.itemsize for stride in given.strides]
     batch, head, row, column = (0 if n == 1 else s for n, s in zip(lengths, steps))
     return given, added, Mask(kind, batch, head, row, column, 0)
@@ -42,6 +44,7 @@ CASES = [
     (2, 1, 40, 200, 128, "bhrc", "bool"), (2, 2, 33, 77, 80, "b1rc", "bool"),
     (2, 1, 70, 330, 64, "bh1c", "float32"), (2, 2, 40, 130, 96, "1hrc", "float32"),
     (2, 2, 65, 129, 128, "b11c", "bool"), (2, 2, 65, 70, 64, "", ""),
+    (2, 2, 70, 96, 64, "b1rc", "bfloat16"), (2, 2, 33, 77, 32, "b11c", "float16"),
 ]  # fmt: skip
 
 

@@ -114,7 +114,7 @@ MASKS = [
 
 
 @pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
-@pytest.mark.parametrize("kind", ["bool", "float", "least"])
+@pytest.mark.parametrize("kind", ["bool", "float", "narrow", "least"])
 @pytest.mark.parametrize("case", MASKS, ids=str)
 def test_masks(case: tuple[Any, int], kind: str, dtype: rl.DType) -> None:
     shape, width = case
@@ -136,6 +136,9 @@ def test_masks(case: tuple[Any, int], kind: str, dtype: rl.DType) -> None:
         ct = np.where(kept.any(-1, keepdims=True), ct, 0)
     if kind != "bool":
         given = added.astype(np.float32)
+    if kind == "narrow":
+        given = (added + rng.standard_normal(shape)).astype(dtype.numpy)
+        added = given.astype(np.float64)
 
     @rl.jit
     def run(q: rl.Tensor, k: rl.Tensor, v: rl.Tensor, ct: rl.Tensor, mask: rl.Tensor) -> Any:

@@ -98,7 +98,7 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-@pytest.mark.parametrize("dtype", ["bool", "float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["bool", "float32", "bfloat16", "float16"])
 def test_masks_are_read_where_they_lie(name: str, dtype: str) -> None:
     shape, strides = SHOWN[name]
     q, k, v = (inputs(2, 4, length, 64) for length in (40, 50, 50))
@@ -113,8 +113,8 @@ def test_masks_are_read_where_they_lie(name: str, dtype: str) -> None:
         view = operand_views(node, leaves.__contains__)[3]
         steps = tuple(0 if size == 1 else step for size, step in zip(shape, view.strides))
         assert steps == strides
-        assert view.base.dtype.name == ("bool" if dtype == "bool" else "float32")
-        assert (view.base in leaves) == (dtype != "bfloat16")  # a narrow one is widened first
+        assert view.base.dtype.name == ("float32" if dtype == "float16" else dtype)
+        assert (view.base in leaves) == (dtype != "float16")  # one unlike operands is widened first
 
 
 def test_batches_of_a_mask_that_are_no_one_stride_have_no_kernel() -> None:

@@ -14,15 +14,16 @@ torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("seen", ["full", "causal", "masked"])
 @pytest.mark.parametrize("name", ["bfloat16", "float16"])
-def test_values_and_gradients_are_as_exact_as_torchs(name: str, causal: bool) -> None:
-    arrays = [RNG.normal(size=(2, 3, 40, 16)).astype(np.float32) for _ in range(4)]
+def test_values_and_gradients_are_as_exact_as_torchs(name: str, seen: str) -> None:
+    sizes = [(2, 3, 40, 16)] * 4 + [(1, 3, 40, 40)] * (seen == "masked")
+    arrays = [RNG.normal(size=size).astype(np.float32) for size in sizes]
 
     def run(lib: Any, dtype: Any, attend: Any) -> list[np.ndarray]:
-        q, k, v, seed = (lib.tensor(a).to(dtype) for a in arrays)
-        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        result = attend(*leaves, is_causal=causal)
+        q, k, v, seed, *mask = (lib.tensor(a).to(dtype) for a in arrays)
+        leaves = [x.detach().requires_grad_() for x in (q, k, v, *mask)]
+        result = attend(*leaves, is_causal=seen == "causal")
         assert result.dtype == dtype
         found = [result.detach(), *lib.autograd.grad(result, leaves, seed.to(dtype))]
         return [part.double().numpy() for part in found]

@@ -22,7 +22,7 @@ def scores(q: Array, k: Array, mask: Array | None, scale: float, causal: bool) -
         return found
     if mask.dtype == np.bool_:
         return np.where(mask, found, -math.inf).astype(q.dtype)
-    return np.asarray(found + mask)
+    return np.asarray(found + mask.astype(q.dtype))
 
 
 def attention(found: Array, v: Array, own: np.dtype) -> tuple[Array, Array]:

@@ -182,7 +182,7 @@ _BITS_BY_COLUMNS = r"""
 """
 
 _NUMBERS_BY_COLUMNS = r"""
-    const float* shown = begin(mask, MASK, batch, head * GROUP + step / each);
+    const mask_element* shown = begin(mask, MASK, batch, head * GROUP + step / each);
 #pragma unroll
     for (int n = 0; n < N; ++n)
 #pragma unroll
@@ -192,8 +192,8 @@ _NUMBERS_BY_COLUMNS = r"""
         for (int m = 0; m < TILES; ++m) {
           const int column = first + own + m * 16 + i / 2 * 8 + lane / 4;
           const bool there = at < ROWS && column < COLUMNS;
-          const float* from = shown + at * MASK.row + column * MASK_COLUMN;
-          p[m][n][i] = __fmaf_rn(p[m][n][i], SCALE, there ? *from : minus_infinity());
+          const mask_element* from = shown + at * MASK.row + column * MASK_COLUMN;
+          p[m][n][i] = __fmaf_rn(p[m][n][i], SCALE, there ? wide(*from) : minus_infinity());
         }
       }
 """

@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass
 from math import gcd
 
-_ELEMENTS = {"bool": "unsigned char", "float32": "float"}
-_SEEN = {"bool": "given != 0", "float32": "given != minus_infinity()"}
+_ELEMENTS = {"bool": "unsigned char", "float32": "float"}  # those of operands are `element`
 _MOST_KEYS = 1 << 14  # whose bits a block keeps
 _VECTORS = {16: "uint4", 8: "uint2", 4: "u32"}
 
@@ -42,13 +41,17 @@ DEVICE bool is_seen(const mask_element* row, int column) {
 
 _NUMBERS = r"""
 // What is added to two neighbouring columns; nothing is seen outside.
-DEVICE float2 pair(const float* row, int column) {
+DEVICE float2 pair(const mask_element* row, int column) {
+  struct __align__(TOGETHER * sizeof(mask_element)) Two { mask_element x, y; };
   float2 y = {minus_infinity(), minus_infinity()};
   if (TOGETHER == 2) {
-    if (column < COLUMNS) y = *(const float2*)(row + column);
+    if (column < COLUMNS) {
+      const Two both = *(const Two*)(row + column);
+      y = {wide(both.x), wide(both.y)};
+    }
   } else {
-    if (column < COLUMNS) y.x = row[column * MASK_COLUMN];
-    if (column + 1 < COLUMNS) y.y = row[(column + 1) * MASK_COLUMN];
+    if (column < COLUMNS) y.x = wide(row[column * MASK_COLUMN]);
+    if (column + 1 < COLUMNS) y.y = wide(row[(column + 1) * MASK_COLUMN]);
   }
   return y;
 }
@@ -90,7 +93,8 @@ _READ_BYTES = r"""#pragma unroll
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """A mask of booleans or float32: its strides in elements, 0 along what it is the same for."""
+    """A mask of booleans, float32 or the operands' type: its strides in elements, 0 along what it
+    is the same for."""
 
     dtype: str
     batch: int
@@ -123,10 +127,10 @@ def functions(mask: Mask | None, columns: int) -> str:
     strides = (mask.batch, mask.head, mask.row, mask.offset)
     text += filled(
         _PLACE,
-        ELEMENT=_ELEMENTS[mask.dtype],
+        ELEMENT=_ELEMENTS.get(mask.dtype, "element"),
         STRIDES=", ".join(f"{stride}LL" for stride in strides),
         COLUMN_STRIDE=f"{mask.column}LL",
-        GIVEN_IS_SEEN=_SEEN[mask.dtype],
+        GIVEN_IS_SEEN="wide(given) != minus_infinity()" if mask.added else "given != 0",
     )
     if mask.added:
         return text + filled(_NUMBERS, TOGETHER=mask.together(columns, 2))

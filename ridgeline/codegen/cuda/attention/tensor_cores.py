@@ -11,8 +11,11 @@ from __future__ import annotations
 from ridgeline.codegen.cuda.attention.masks import functions
 from ridgeline.codegen.cuda.attention.problem import Attention, constants
 
-# The words for a pair of elements and for one in instructions.
-_NAMES = {"bfloat16": ("bf16x2", "bf16"), "float16": ("f16x2", "f16")}
+# The words for a pair of elements and for one in instructions, and an element x as float y.
+_NAMES = {
+    "bfloat16": ("bf16x2", "bf16", "y = __uint_as_float((u32)x << 16);"),
+    "float16": ("f16x2", "f16", 'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));'),
+}
 
 _TEXT = r"""
 #define DEVICE __device__ __forceinline__
@@ -38,6 +41,12 @@ DEVICE float log2_fast(float x) {
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+DEVICE float wide(element x) {
+  float y;
+  WIDEN
+  return y;
+}
+DEVICE float wide(float x) { return x; }
 DEVICE float minus_infinity() { return __uint_as_float(0xff800000u); }
 SCORES_AND_WEIGHTS
 DEVICE u32 pack(float low, float high) {
@@ -226,7 +235,8 @@ DEVICE void store_rows(element* head, long long stride, int first, int limit, un
 
 def prelude(attention: Attention, operands: tuple[str, ...], results: tuple[str, ...]) -> str:
     """The text that every attention kernel begins with."""
-    pair, one = _NAMES[attention.dtype]
+    pair, one, widen = _NAMES[attention.dtype]
     text = _TEXT.replace("CONSTANTS", constants(attention, operands, results))
     text = text.replace("SCORES_AND_WEIGHTS", functions(attention.mask, attention.columns))
+    text = text.replace("WIDEN", widen)
     return text.replace("PAIR", pair).replace("TYPE", one)
