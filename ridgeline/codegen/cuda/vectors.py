@@ -5,15 +5,14 @@ What a vector loop reads side by side is read before it, what it stores side by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from ridgeline.codegen.cuda.barriers import Memory, Touched, memory
 from ridgeline.codegen.cuda.threads import Threads
-from ridgeline.codegen.cuda.types import is_narrow_float, memory_type, packed, unpacks
+from ridgeline.codegen.cuda.types import memory_type, packed, unpacks
 from ridgeline.codegen.cuda.writes import Writes
-from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.ir import (
@@ -58,12 +57,12 @@ class VectorLoops(Writes):
         self.pending, self.written = saved, written
 
     def _vector_loop(self, loop: For) -> None:
-        """Emit a vector loop; a guard that its lanes share goes around it."""
+        """Emit a vector loop; guards that its lanes share go around it."""
         inner = loop.body
         if isinstance(inner, If) and loop.name not in free_vars(inner.guard):
             self.values.forget()
             with self.lines.block(f"if ({self.values.value(inner.guard)})"):
-                self._lanes(replace(loop, body=inner.body))
+                self._vector_loop(replace(loop, body=inner.body))
         else:
             self._lanes(loop)
 
@@ -77,7 +76,7 @@ class VectorLoops(Writes):
         with self.lines.block(""), self._untracked():
             saved = self.packs, self.pack_stores
             self.packs, self.pack_stores = dict(self.packs), dict(self.pack_stores)
-            for load, needed in _loads(writes, loop.name).items():
+            for load, needed in _loads(writes, loop.name, self.values.simplified).items():
                 if memory(load.buffer) not in changed and self._packs(load, loop.name, length):
                     self._read_pack(load, loop.name, length, needed)
             stores = []
@@ -88,7 +87,7 @@ class VectorLoops(Writes):
                     and self._packs(w, loop.name, length)
                 ]  # fmt: skip
             for store in stores:
-                self.pack_stores[id(store)] = self._declare_pack(store.buffer.dtype, length)
+                self.pack_stores[id(store)] = self._declare_pack(store, length)
             outside, self.values.lane = self.values.lane, loop.name
             self.lines.line("#pragma unroll")
             name = self._declare(loop.name)
@@ -103,17 +102,18 @@ class VectorLoops(Writes):
                 self.values.forget()
                 kind = f"Pack<{memory_type(store.buffer.dtype)}, {length}>"
                 at = self._address(store.buffer, self._first(store.index, loop.name))
-                made = packed(store.buffer.dtype, self.pack_stores[id(store)])
+                made = self.pack_stores[id(store)]
+                made = packed(store.buffer.dtype, made) if self._rounds(store) else made
                 self.lines.line(f"*({kind} *)({at}) = {made};")
             self.packs, self.pack_stores = saved
 
-    def _declare_pack(self, dtype: DType, length: int) -> str:
-        """What collects the values of a store; narrow ones in full, to be rounded together."""
+    def _declare_pack(self, store: Store, length: int) -> str:
+        """What collects the values of a store."""
         name = self.lines.fresh("out")
-        if is_narrow_float(dtype):
+        if self._rounds(store):
             self.lines.line(f"float {name}[{length}];")
         else:
-            self.lines.line(f"Pack<{memory_type(dtype)}, {length}> {name};")
+            self.lines.line(f"Pack<{memory_type(store.buffer.dtype)}, {length}> {name};")
         return name
 
     def _first(self, index: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
@@ -187,7 +187,9 @@ def _targets(statement: Stmt) -> tuple[Buffer, ...]:
     return statement.buffers if isinstance(statement, Reduce) else ()
 
 
-def _loads(writes: list[Store | Reduce], lane: str) -> dict[Load, dict[Guards, None]]:
+def _loads(
+    writes: list[Store | Reduce], lane: str, simplified: Callable[[Expr], Expr]
+) -> dict[Load, dict[Guards, None]]:
     """Loads, and where they happen: by the guards that hold there, none where it is always.
 
     Guards that differ between the lanes are left to these: what is behind them is not among them.
@@ -206,6 +208,7 @@ def _loads(writes: list[Store | Reduce], lane: str) -> dict[Load, dict[Guards, N
         elif isinstance(expr, Op) and expr.name == "guarded":
             condition, chosen, other = expr.args
             stack += [(condition, guards), (other, guards)]
+            condition = simplified(condition)
             if lane not in free_vars(condition) and len(guards) < _MOST_GUARDS:
                 stack.append((chosen, (*guards, condition)))
         elif isinstance(expr, Op):

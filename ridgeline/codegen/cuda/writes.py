@@ -40,24 +40,37 @@ class Writes(Accesses):
             name = self.pack_stores.get(id(statement))
             if name is not None and self.values.lane is not None:
                 with self._own_names():
-                    value = self.values.stored(statement.value)
-                    narrow = is_narrow_float(statement.buffer.dtype)
-                    lane = self._lane()
+                    lane, moved = self._lane(), self._moved(statement)
+                    value = self._bits(moved) if moved else self.values.stored(statement.value)
+                    full = self._rounds(statement)
                     self.lines.line(
-                        f"{name}[{lane}] = {value};" if narrow else f"{name}.set({lane}, {value});"
+                        f"{name}[{lane}] = {value};" if full else f"{name}.set({lane}, {value});"
                     )
                 return
         owner = None if registers is not None else self._owner()
         with self.lines.block(f"if ({owner})") if owner else self._own_names():
             if isinstance(statement, Store):
-                value = self.values.stored(statement.value)
+                moved = self._moved(statement)
+                if moved is None:
+                    text = stored(target.dtype, self.values.stored(statement.value))
+                else:
+                    text = self._bits(moved)
                 at = self._linear(target.shape, statement.index)
-                text = stored(target.dtype, value)
                 self.lines.line(f"{self._pointer(target)}[{at}] = {text};")
             elif registers is None and self.folded:
                 self._atomic(statement)
             else:
                 self._reduce(statement)
+
+    def _moved(self, store: Store) -> Load | None:
+        """The narrow element that a store moves as it is; None for one that computes."""
+        source, dtype = store.value, store.buffer.dtype
+        plain = isinstance(source, Load) and source.dtype is dtype and is_narrow_float(dtype)
+        return source if plain and self._is_packed(source.buffer) else None  # type: ignore[attr-defined, return-value]
+
+    def _rounds(self, store: Store) -> bool:
+        """True for narrow values that are collected in full, to be rounded together."""
+        return is_narrow_float(store.buffer.dtype) and self._moved(store) is None
 
     def _own_names(self) -> AbstractContextManager[None]:
         """A block of its own for a statement whose values the next ones cannot use."""
@@ -65,13 +78,12 @@ class Writes(Accesses):
 
     def _store_register(self, registers: Registers, statement: Store) -> None:
         with self._own_names():
-            source = statement.value
-            if registers.packed and isinstance(source, Load) and self._is_packed(source.buffer):
-                bits = self._bits(source)  # moved as it is
+            moved = self._moved(statement) if registers.packed else None
+            if moved is not None:
                 at = self._place(registers, statement.index)
-                self.lines.line(f"{registers.name}.set({at}, {bits});")
+                self.lines.line(f"{registers.name}.set({at}, {self._bits(moved)});")
                 return
-            value = self.values.value(source)
+            value = self.values.value(statement.value)
             if registers.spread.count == 1:
                 self.lines.line(f"{registers.name} = {value};")
             else:

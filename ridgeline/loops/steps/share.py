@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, floordiv, free_vars, mod, mul, substitute, substitution
-from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
+from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_expressions, sequence
 from ridgeline.loops.steps.pad import is_guarded_read
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
@@ -32,18 +32,22 @@ class Share(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Wrap every loop of that name."""
-        loops_named(kernel, self.before)
+        loops = loops_named(kernel, self.before)
+        if not any(self._meant(loop) for loop in loops):
+            used = {
+                name for loop in loops for read in self._reads(loop) for name in free_vars(read)
+            }
+            raise ScheduleError(f"{self.buffer!r} is read by the loops {', '.join(sorted(used))}")
         return replace(kernel, body=at_loops(kernel.body, self.before, self._shared))
 
     def _shared(self, loop: For) -> Stmt:
-        folds = any(isinstance(s, Reduce) for s in ir.statements(loop))
-        read = self._read(loop) if folds else None
-        if read is None:
+        found = self._meant(loop)
+        if not found:
             return loop
-        lengths = {s.name: known_extent(s) for s in ir.statements(loop) if isinstance(s, For)}
-        used = free_vars(read) & set(lengths)
-        if used != set(self.axes) or set(self.walk) != used:
-            raise ScheduleError(f"{self.buffer!r} is read by the loops {', '.join(sorted(used))}")
+        if len(found) > 1:
+            raise ScheduleError(f"{self.buffer!r} is read in {len(found)} ways, not in one")
+        (read,) = found
+        lengths = _lengths(loop)
         along = [(a, lengths[a]) for a in self.axes[1:]]
         width = prod(size for _, size in along)
         shape = (ir.index(lengths[self.axes[0]]), ir.index(width + self.pad))
@@ -65,7 +69,12 @@ class Share(Step):
         known = {read: Load.make(shared, place)}
         return Alloc(shared, sequence(copy, map_expressions(loop, substitution(known))))
 
-    def _read(self, loop: For) -> Expr | None:
+    def _meant(self, loop: For) -> set[Expr]:
+        """The reads that depend on exactly these loops."""
+        inside = set(_lengths(loop))
+        return {r for r in self._reads(loop) if free_vars(r) & inside == set(self.axes)}
+
+    def _reads(self, loop: For) -> set[Expr]:
         found: set[Expr] = set()
         for statement in ir.statements(loop):
             nodes = ir.subexpressions(*ir.expressions(statement))
@@ -75,9 +84,11 @@ class Share(Step):
                 load = ir.children(node)[1] if node in guarded else node
                 if isinstance(load, Load) and load.buffer.name == self.buffer:
                     found.add(node)
-        if len(found) > 1:
-            raise ScheduleError(f"{self.buffer!r} is read in {len(found)} ways, not in one")
-        return next(iter(found), None)
+        return found
+
+
+def _lengths(loop: For) -> dict[str, int]:
+    return {s.name: known_extent(s) for s in ir.statements(loop) if isinstance(s, For)}
 
 
 def _along(axes: list[tuple[str, int]], places: dict[str, Expr]) -> Expr:

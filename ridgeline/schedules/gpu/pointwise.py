@@ -9,6 +9,7 @@ from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, SetKind, Split, Step
 from ridgeline.schedules.gpu.common import Draft, power_at_least, vector_width
 from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.turned import turn_tiles
 from ridgeline.schedules.pointwise import collapse
 
 _THREADS = 256
@@ -24,7 +25,8 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         return []
     draft = Draft(lowered.kernel)
     draft.kernel, names = collapse(draft.kernel, names, draft.steps)
-    spread_over_threads(draft, names, gpu)
+    if not turn_tiles(draft, names, gpu):
+        spread_over_threads(draft, names, gpu)
     return draft.steps
 
 

@@ -1,0 +1,121 @@
+"""Pointwise kernels that read memory across the order in which they store: tiles are turned.
+
+A block fetches a tile of each such operand in the order in which it lies, into shared memory, and
+its threads read the tile in the order of the result: both ways memory is met in whole lines.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ridgeline.loops.schedule import Bind, Pad, Reorder, ScheduleError, SetKind, Share, Split
+from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.attempts import leave_out
+from ridgeline.schedules.gpu.common import ACCESS_BYTES, Draft
+from ridgeline.schedules.gpu.machine import GpuMachine
+
+_SIDES = (64, 32)  # of a tile: the first where that gives every multiprocessor one
+_THREADS = 256
+_FEWEST = 32  # elements along either way; fewer are read by neighbouring threads at once anyway
+_MOST_BYTES = 48 << 10  # of shared memory, so that a multiprocessor has several blocks
+
+
+def turn_tiles(draft: Draft, names: list[str], gpu: GpuMachine) -> bool:
+    """Schedule loops whose last one stores side by side, if an operand lies across it."""
+    across = names[-1]
+    lengths = {name: draft.length(name) for name in names}
+    known = {name: length for name, length in lengths.items() if length is not None}
+    read = _turned(accesses(draft.kernel), names)
+    if len(known) < len(names) or not read:
+        return False
+    down = next(name for name in names if read[0].stride(name) == 1)
+    if any(a.stride(down) != 1 for a in read) or min(known[across], known[down]) < _FEWEST:
+        return False
+    side = _side(known, across, down, read, gpu)
+    if not side:
+        return False
+    tiled = Draft(draft.kernel)
+    try:
+        _tile(tiled, names, (down, across), side, sorted({a.buffer.name for a in read}))
+    except ScheduleError as refusal:  # an operand that is read in two ways
+        leave_out("tiles that are turned", refusal)
+        return False
+    draft.kernel = tiled.kernel
+    draft.steps += tiled.steps
+    return True
+
+
+def _turned(found: list[Access], names: list[str]) -> list[Access]:
+    """The reads that do not lie along the last loop but along another; none if stores do so too."""
+    across = names[-1]
+    if any(a.stride(across) != 1 for a in found if a.is_store):
+        return []
+    return [
+        a for a in found
+        if not a.is_store and a.stride(across) not in (0, 1, None)
+        and any(a.stride(name) == 1 for name in names)
+    ]  # fmt: skip
+
+
+def _side(
+    lengths: dict[str, int], across: str, down: str, read: list[Access], gpu: GpuMachine
+) -> int:
+    """The largest tile that gives every multiprocessor one, or the smallest; 0 where none fits."""
+    width = sum(a.buffer.dtype.itemsize for a in read)
+    fitting = [side for side in _SIDES if side * side * width <= _MOST_BYTES]
+    for side in fitting:
+        tiles = prod(
+            -(-length // side) if name in (across, down) else length
+            for name, length in lengths.items()
+        )
+        if tiles >= gpu.multiprocessors:
+            return side
+    return fitting[-1] if fitting else 0
+
+
+def _tile(
+    draft: Draft, names: list[str], plane: tuple[str, str], side: int, buffers: list[str]
+) -> None:
+    """Tiles of two loops to blocks: fetched down, then computed and stored across."""
+    found = accesses(draft.kernel)
+    read = max(a.buffer.dtype.itemsize for a in found if a.buffer.name in buffers)
+    stored = min(a.buffer.dtype.itemsize for a in found if a.is_store)
+    widths = [_width(draft, axis, size) for axis, size in zip(plane, (read, stored))]
+    threads = min(_THREADS, side * side // max(widths))
+    outer = [name for name in names if name not in plane]
+    inner: list[list[str]] = []  # of either axis: the vectors of a tile, the lanes of a vector
+    for axis, width in zip(plane, widths):
+        over, lane = draft.vectors(axis, width)
+        draft.do(Pad(over, side // width), Split(over, side // width))
+        outer += [f"{over}.0"] * draft.has(f"{over}.0")
+        inner.append([f"{over}.1"] if lane is None else [f"{over}.1", lane])
+    down, across = inner
+    draft.do(Reorder((*outer, *down, *across)))
+    for name in buffers:
+        _fetch(draft, name, (*across, *down), widths[0], threads)
+    rows, lanes = draft.fuse(down), across[1:]
+    draft.do(Split(rows, threads * widths[1] // side))
+    draft.do(Reorder((f"{rows}.1", across[0], f"{rows}.0", *lanes)))
+    draft.do(SetKind(f"{rows}.0", "unroll"), *(SetKind(lane, "vector") for lane in lanes))
+    draft.do(Bind(f"{rows}.1", "thread"), Bind(across[0], "thread"))
+    draft.grid(outer)
+
+
+def _fetch(draft: Draft, buffer: str, axes: tuple[str, ...], width: int, threads: int) -> None:
+    """All threads fetch the tile of a buffer, in vectors as it lies."""
+    size = next(p.dtype.itemsize for p in draft.kernel.params if p.name == buffer)
+    before = axes[-2] if width > 1 else axes[-1]
+    draft.do(Share(buffer, before, axes, axes, max(ACCESS_BYTES // size, 1)))
+    over, lane = draft.vectors(f"{buffer}.s", width)
+    draft.do(Split(over, threads), Reorder((f"{over}.1", f"{over}.0")))
+    draft.do(SetKind(f"{over}.0", "unroll"), Bind(f"{over}.1", "thread"))
+    if lane is not None:
+        draft.do(SetKind(lane, "vector"))
+
+
+def _width(draft: Draft, axis: str, itemsize: int) -> int:
+    """Elements of one access along an axis, the same in all of its rows."""
+    length, width = draft.length(axis) or 1, max(ACCESS_BYTES // itemsize, 1)
+    while length % width:
+        width //= 2
+    return width
