@@ -44,16 +44,16 @@ def run(kernel: Kernel, arrays: list[Any], result: Any) -> Any:
     return result
 
 
-LENGTHS = st.sampled_from([32, 33, 40, 49, 64, 72, 96, 130])
+LENGTHS = st.sampled_from([17, 28, 33, 40, 49, 64, 72, 130, 300])
 DTYPES = [np.float32, np.float16, np.float64, np.int8, rl.bfloat16.numpy]
 
 
 @settings(max_examples=25, deadline=None)
-@given(LENGTHS, LENGTHS, st.sampled_from([1, 2, 3]), st.sampled_from(DTYPES))
+@given(LENGTHS, LENGTHS | st.integers(2, 16), st.sampled_from([1, 2, 3]), st.sampled_from(DTYPES))
 def test_any_plane_of_any_type(rows: int, columns: int, batch: int, dtype: Any) -> None:
     x = numbers(rows, batch, rows, columns, dtype=dtype)
     kernel = scheduled(lambda x: x.permute(0, 2, 1), x)
-    assert is_turned(kernel)
+    assert is_turned(kernel) == (rows * columns >= 512)
     result = run(kernel, [x], np.zeros((batch, columns, rows), dtype))
     np.testing.assert_array_equal(result, x.transpose(0, 2, 1))
 
@@ -96,7 +96,7 @@ def test_an_operand_read_both_ways() -> None:
     np.testing.assert_array_equal(run(kernel, [x], np.zeros((64, 64), x.dtype)), x + x.T)
 
 
-@pytest.mark.parametrize("shape", [(1, 64), (64, 1), (3, 128), (128, 3), (0, 64)])
+@pytest.mark.parametrize("shape", [(1, 64), (64, 1), (3, 128), (16, 128), (0, 64)])
 def test_thin_planes_are_not_turned(shape: tuple[int, int]) -> None:
     x = numbers(6, *shape)
     kernel = scheduled(lambda x: x.T + 1, x)

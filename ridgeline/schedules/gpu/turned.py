@@ -11,13 +11,15 @@ from math import prod
 from ridgeline.loops.schedule import Bind, Pad, Reorder, ScheduleError, SetKind, Share, Split
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.attempts import leave_out
-from ridgeline.schedules.gpu.common import ACCESS_BYTES, Draft
+from ridgeline.schedules.gpu.common import ACCESS_BYTES, Draft, power_at_least, power_at_most
 from ridgeline.schedules.gpu.machine import GpuMachine
 
-_SIDES = (64, 32)  # of a tile: the first where that gives every multiprocessor one
+_AREAS = (4096, 1024)  # elements of a tile: the first that gives every multiprocessor one
+_SIDE = 64  # of a tile, where neither length is less
 _THREADS = 256
-_FEWEST = 32  # elements along either way; fewer are read by neighbouring threads at once anyway
+_FEWEST = 16  # elements along a row; fewer are read by neighbouring threads at once anyway
 _MOST_BYTES = 48 << 10  # of shared memory, so that a multiprocessor has several blocks
+Plane = tuple[str, str]  # the loop that an operand lies along, and the one that results lie along
 
 
 def turn_tiles(draft: Draft, names: list[str], gpu: GpuMachine) -> bool:
@@ -29,14 +31,15 @@ def turn_tiles(draft: Draft, names: list[str], gpu: GpuMachine) -> bool:
     if len(known) < len(names) or not read:
         return False
     down = next(name for name in names if read[0].stride(name) == 1)
-    if any(a.stride(down) != 1 for a in read) or min(known[across], known[down]) < _FEWEST:
+    if any(a.stride(down) != 1 for a in read) or known[across] <= _FEWEST or known[down] == 1:
         return False
-    side = _side(known, across, down, read, gpu)
-    if not side:
+    plane = down, across
+    sides = _sides(known, plane, read, gpu)
+    if sides is None:
         return False
     tiled = Draft(draft.kernel)
     try:
-        _tile(tiled, names, (down, across), side, sorted({a.buffer.name for a in read}))
+        _tile(tiled, names, plane, sides, sorted({a.buffer.name for a in read}))
     except ScheduleError as refusal:  # an operand that is read in two ways
         leave_out("tiles that are turned", refusal)
         return False
@@ -57,34 +60,40 @@ def _turned(found: list[Access], names: list[str]) -> list[Access]:
     ]  # fmt: skip
 
 
-def _side(
-    lengths: dict[str, int], across: str, down: str, read: list[Access], gpu: GpuMachine
-) -> int:
-    """The largest tile that gives every multiprocessor one, or the smallest; 0 where none fits."""
-    width = sum(a.buffer.dtype.itemsize for a in read)
-    fitting = [side for side in _SIDES if side * side * width <= _MOST_BYTES]
-    for side in fitting:
-        tiles = prod(
-            -(-length // side) if name in (across, down) else length
-            for name, length in lengths.items()
-        )
+def _sides(
+    lengths: dict[str, int], plane: Plane, read: list[Access], gpu: GpuMachine
+) -> tuple[int, int] | None:
+    """The largest tile that gives every multiprocessor one, or the smallest.
+
+    None where none fits, or the smallest is larger than a plane, which then lies in a few lines.
+    """
+    size = sum(a.buffer.dtype.itemsize for a in read)
+    plane_size = prod(lengths[axis] for axis in plane)
+    fitting = [a for a in _AREAS if a * size <= _MOST_BYTES and a <= 2 * plane_size]
+    down, across = (power_at_least(lengths[axis]) for axis in plane)
+    sides = None
+    for area in fitting:
+        short = min(down, across, _SIDE, power_at_most(int(area**0.5)))
+        sides = (short, area // short) if down < across else (area // short, short)
+        cut = dict(zip(plane, sides))
+        tiles = prod(-(-length // cut.get(name, 1)) for name, length in lengths.items())
         if tiles >= gpu.multiprocessors:
-            return side
-    return fitting[-1] if fitting else 0
+            break
+    return sides
 
 
 def _tile(
-    draft: Draft, names: list[str], plane: tuple[str, str], side: int, buffers: list[str]
+    draft: Draft, names: list[str], plane: Plane, sides: tuple[int, int], buffers: list[str]
 ) -> None:
     """Tiles of two loops to blocks: fetched down, then computed and stored across."""
     found = accesses(draft.kernel)
     read = max(a.buffer.dtype.itemsize for a in found if a.buffer.name in buffers)
     stored = min(a.buffer.dtype.itemsize for a in found if a.is_store)
     widths = [_width(draft, axis, size) for axis, size in zip(plane, (read, stored))]
-    threads = min(_THREADS, side * side // max(widths))
+    threads = min(_THREADS, prod(sides) // max(widths))
     outer = [name for name in names if name not in plane]
     inner: list[list[str]] = []  # of either axis: the vectors of a tile, the lanes of a vector
-    for axis, width in zip(plane, widths):
+    for axis, side, width in zip(plane, sides, widths):
         over, lane = draft.vectors(axis, width)
         draft.do(Pad(over, side // width), Split(over, side // width))
         outer += [f"{over}.0"] * draft.has(f"{over}.0")
@@ -93,11 +102,10 @@ def _tile(
     draft.do(Reorder((*outer, *down, *across)))
     for name in buffers:
         _fetch(draft, name, (*across, *down), widths[0], threads)
-    rows, lanes = draft.fuse(down), across[1:]
-    draft.do(Split(rows, threads * widths[1] // side))
-    draft.do(Reorder((f"{rows}.1", across[0], f"{rows}.0", *lanes)))
-    draft.do(SetKind(f"{rows}.0", "unroll"), *(SetKind(lane, "vector") for lane in lanes))
-    draft.do(Bind(f"{rows}.1", "thread"), Bind(across[0], "thread"))
+    places, lanes = draft.fuse([*down, across[0]]), across[1:]
+    draft.do(Split(places, threads), Reorder((f"{places}.1", f"{places}.0", *lanes)))
+    draft.do(SetKind(f"{places}.0", "unroll"), *(SetKind(lane, "vector") for lane in lanes))
+    draft.do(Bind(f"{places}.1", "thread"))
     draft.grid(outer)
 
 
@@ -116,6 +124,6 @@ def _fetch(draft: Draft, buffer: str, axes: tuple[str, ...], width: int, threads
 def _width(draft: Draft, axis: str, itemsize: int) -> int:
     """Elements of one access along an axis, the same in all of its rows."""
     length, width = draft.length(axis) or 1, max(ACCESS_BYTES // itemsize, 1)
-    while length % width:
+    while length % width or width == length > 1:
         width //= 2
     return width
