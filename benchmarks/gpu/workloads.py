@@ -268,7 +268,9 @@ _ALL = [
     Workload(
         "convolutions_backward",
         lambda: [*_image_and_filters(), _normal(128, 128, 56, 56)],
-        _gradients(_convolutions, 3),
+        # a ReLU goes by the sign of a rounded number: where float32 has the other sign, a gradient
+        # is passed on or it is not; torch in bfloat16 differs from float32 by 0.039
+        _gradients(_convolutions, 3), limit=6e-2,
         flops=3.0 * 2 * 2 * 128 * 128 * 56 * 56 * 1152,
     ),
     Workload(

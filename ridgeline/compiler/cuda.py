@@ -35,6 +35,7 @@ from ridgeline.graph.passes.attention_calls import with_attention_calls
 from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.layout import convolutions_last, is_product
 from ridgeline.graph.passes.moments import one_reading
+from ridgeline.graph.passes.rectified import with_rectifiers
 from ridgeline.graph.passes.tiled_sorts import tiled_sorts
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
@@ -113,10 +114,11 @@ class CudaBackend:
 
     def arrange(self, roots: Sequence[Node]) -> list[Node]:
         """Statistics in one reading; sorts by tiles; convolutions that cuDNN has, with channels
-        last between; attention that it has; products that take up the vector added to them."""
+        last between, and with a ReLU after them; attention that it has; products that take up the
+        vector added to them."""
         made = tiled_sorts(one_reading(roots), self._facts.shared_bytes)
         if cudnn_api.library() is not None:
-            made = convolutions_last(made, self._convolves)
+            made = with_rectifiers(convolutions_last(made, self._convolves), self._convolves)
         if cudnn_api.version() >= cudnn_attention.SINCE:
             made = with_attention_calls(made, self._attends)
         return with_biases(made, takes_bias) if cublaslt.library() is not None else made
@@ -333,7 +335,7 @@ class CudaExecutable:
         dtype, *settings = started
         attrs = ConvolveAttrs(*settings)
         plan = self._target.planned(attrs, dtype)
-        memory = cudnn_convolution.memory_of(attrs.kind, slots)
+        memory = cudnn_convolution.memory_of(attrs, slots)
         return GraphStep(self._target.device.number, plan, memory, self._workspace, words)
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:

@@ -9,7 +9,7 @@ three kinds: each of them can be the one that is computed from the other two.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -39,6 +39,8 @@ class ConvolveAttrs(Attrs):
     margin: tuple[int, ...]  # zeros on either side of the image
     dilation: tuple[int, ...]
     groups: int
+    biased: bool = False  # a third operand is added to every point of the result
+    rectified: bool = False  # then what is below 0 becomes 0
 
     @property
     def made(self) -> tuple[int, ...]:
@@ -61,14 +63,20 @@ def convolve(first: Node, second: Node, attrs: ConvolveAttrs) -> Node:
     return node(CONVOLVE, (first, second), attrs)
 
 
+def rectified(attrs: ConvolveAttrs, *operands: Node) -> Node:
+    """A convolution, with a bias if that is the third operand, and the ReLU of it."""
+    return node(CONVOLVE, operands, replace(attrs, rectified=True, biased=len(operands) > 2))
+
+
 def _infer(types: Sequence[TensorType], attrs: ConvolveAttrs) -> tuple[TensorType, ...]:
-    first, second = types
+    first, second, *bias = types
     wanted = {
         FORWARD: (attrs.image, attrs.filters),
         DATA: (attrs.result, attrs.filters),
         FILTER: (attrs.result, attrs.image),
     }[attrs.kind]
     assert (first.shape, second.shape) == tuple(map(channels_last, wanted)), "operands do not fit"
+    assert [one.shape for one in bias] == [attrs.result[1:2]] * attrs.biased, "a bias does not fit"
     return (TensorType(channels_last(attrs.made), first.dtype, first.device),)
 
 
@@ -87,7 +95,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     kind, groups = attrs.kind, attrs.groups
     dtype = inputs[0].dtype
     wide = np.float32 if current.dtype.itemsize < 4 else dtype
-    first, second = (np.asarray(a, wide) for a in inputs)
+    first, second, *bias = (np.asarray(a, wide) for a in inputs)
     margins = [(0, 0), *((m, m) for m in attrs.margin), (0, 0)]
     shape = tuple(s + sum(m) for s, m in zip(channels_last(attrs.image), margins))
     image = np.zeros(shape, wide)
@@ -107,7 +115,12 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         else:
             found = np.einsum("...gk,...gc->gkc", result, part, optimize=True)
             filters[tap] = found.reshape(-1, filters.shape[-1])
-    made = {FORWARD: result.reshape(channels_last(attrs.result)), FILTER: filters}
+    result = result.reshape(channels_last(attrs.result))
+    for vector in bias:
+        result = result + vector
+    if attrs.rectified:
+        result = np.where(result <= 0, np.zeros((), wide), result)
+    made = {FORWARD: result, FILTER: filters}
     return ((image[inside] if kind == DATA else made[kind]).astype(dtype),)
 
 

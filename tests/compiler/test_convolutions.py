@@ -17,10 +17,11 @@ from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
 from ridgeline.graph.passes.convolutions import recognise
 from ridgeline.graph.passes.differentiate import reverse
 from ridgeline.graph.passes.layout import convolutions_last
+from ridgeline.graph.passes.rectified import with_rectifiers
 from ridgeline.graph.passes.simplify import simplify
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
-from ridgeline.ops.elementwise import add, apply, div, full_like, mul, sub
+from ridgeline.ops.elementwise import add, apply, div, full_like, mul, select, sub
 from ridgeline.ops.movement import PERMUTE, broadcast, reshape
 from ridgeline.ops.reduce import sum_
 
@@ -203,3 +204,53 @@ def test_what_does_not_pay_stays() -> None:
     y = convolution(x, w, None, 1, 1, 1, 1, 2)
     kept = simplify([y], lambda n: False, lambda r: convolutions_last(r, lambda attrs, n: False))
     assert kept == simplify([y], lambda n: False)
+
+
+def rectified(roots: list[Node]) -> list[Node]:
+    """Arranged, with every ReLU inside the convolution before it."""
+    return with_rectifiers(arranged(roots), everywhere)
+
+
+def relu(value: Node) -> Node:
+    zero = full_like(value, 0)
+    return select(apply("le", value, zero), zero, value)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_relu_is_part_of_its_convolution(biased: bool) -> None:
+    x, w, b = (leaf(TensorType(s, dtypes.float32)) for s in ((2, 3, 6, 6), (4, 3, 3, 3), (4,)))
+    before = convolution(x, w, b if biased else None, 1, 1, 1, 1, 2)
+    roots = with_gradients(relu(before), [x, w])
+    made = rectified(roots)
+    found = [n for n in topological(made) if n.op is CONVOLVE]
+    assert [n.attrs.rectified for n in found if n.attrs.kind == "forward"] == [True]
+    assert kinds(made) == {"forward": 1, "data": 1, "filter": 1}
+    forward = next(n for n in found if n.attrs.rectified)
+    assert len(forward.inputs) == 2 + biased
+    # forward, nothing but the convolution is computed; the gradient reads the sign of its result
+    signs = [n for n in topological(made) if n.op.name == "le"]
+    assert [n.inputs[0] for n in signs] == [forward]
+    for got, wanted in pairs(made, roots):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_relu_keeps_nan() -> None:
+    x, w = (leaf(TensorType(s, dtypes.float32)) for s in ((1, 2, 4, 4), (2, 2, 3, 3)))
+    made = rectified([relu(convolution(x, w, None, 1, 0, 1, 1, 2))])
+    values = [np.full(n.shape, -1.0, np.float32) for n in (x, w)]
+    values[0][0, 0, 0, 0] = np.nan
+    (result,) = evaluate(made, dict(zip((x, w), values)))
+    assert np.isnan(result[:, :, 0, 0]).all() and np.isnan(result).sum() == 2
+
+
+def test_what_is_read_before_its_relu_too_is_computed_as_it_is() -> None:
+    x, w = (leaf(TensorType(s, dtypes.float32)) for s in ((2, 3, 6, 6), (4, 3, 3, 3)))
+    before = convolution(x, w, None, 1, 0, 1, 1, 2)
+    negative = select(apply("le", before, full_like(before, 0)), before, full_like(before, 0))
+    shifted = relu(add(before, full_like(before, 1)))
+    for roots in ([relu(before), before], [relu(before), apply("exp", before)], [negative],
+                  [shifted]):  # fmt: skip
+        made = rectified(roots)
+        assert not any(n.attrs.rectified for n in topological(made) if n.op is CONVOLVE)
+        for got, wanted in pairs(made, roots):
+            np.testing.assert_array_equal(got, wanted)

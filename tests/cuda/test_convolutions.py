@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,22 +161,51 @@ class Recorder:
         return [values for (_, name), values in self.told.items() if name == attribute]
 
 
-@pytest.mark.parametrize("kind", [FORWARD, FILTER])
-def test_what_the_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """What a cuDNN that takes everything is told."""
     recorder = Recorder()
     monkeypatch.setattr(cudnn_api, "library", lambda: recorder)
-    along = ConvolveAttrs(kind, (8, 6, 50), (10, 3, 5), (8, 10, 25), (2,), (2,), (1,), 2)
-    operation = cudnn_convolution._operation(along, "bfloat16")
-    Attribute = cudnn_api.Attribute
-    assert recorder.of(Attribute.TENSOR_SIZES) == [[8, 6, 1, 50], [10, 3, 1, 5], [8, 10, 1, 25]]
-    assert recorder.of(Attribute.TENSOR_STRIDES) == [
+    return recorder
+
+
+ALONG = ConvolveAttrs(FORWARD, (8, 6, 50), (10, 3, 5), (8, 10, 25), (2,), (2,), (1,), 2)
+Attribute = cudnn_api.Attribute
+
+
+@pytest.mark.parametrize("kind", [FORWARD, FILTER])
+def test_what_the_library_is_told(told: Recorder, kind: str) -> None:
+    (operation,) = cudnn_convolution._operations(replace(ALONG, kind=kind), "bfloat16")
+    assert told.of(Attribute.TENSOR_SIZES) == [[8, 6, 1, 50], [10, 3, 1, 5], [8, 10, 1, 25]]
+    assert told.of(Attribute.TENSOR_STRIDES) == [
         [300, 1, 300, 6], [15, 1, 15, 3], [250, 1, 250, 10],
     ]  # fmt: skip
-    assert recorder.of(Attribute.TENSOR_TYPE) == [[9]] * 3
-    assert recorder.of(Attribute.CONVOLUTION_STRIDES) == [[1, 2]]
-    assert recorder.of(Attribute.CONVOLUTION_BEFORE) == [[0, 2]]
-    assert recorder.of(Attribute.CONVOLUTION_AFTER) == [[0, 2]]
+    assert told.of(Attribute.TENSOR_TYPE) == [[9]] * 3
+    assert told.of(Attribute.CONVOLUTION_STRIDES) == [[1, 2]]
+    assert told.of(Attribute.CONVOLUTION_BEFORE) == [[0, 2]]
+    assert told.of(Attribute.CONVOLUTION_AFTER) == [[0, 2]]
     assert operation.kind is cudnn_api.Kind[kind.upper()]
+
+
+def test_what_the_library_is_told_of_a_bias_and_a_relu(told: Recorder) -> None:
+    attrs = replace(ALONG, biased=True, rectified=True)
+    operations = cudnn_convolution._operations(attrs, "bfloat16")
+    pointwise = cudnn_api.Kind.OPERATION_POINTWISE
+    assert [o.kind for o in operations] == [cudnn_api.Kind.FORWARD, pointwise, pointwise]
+    found = zip(told.of(Attribute.TENSOR_SIZES), told.of(Attribute.TENSOR_IS_VIRTUAL),
+                told.of(Attribute.TENSOR_TYPE))  # fmt: skip
+    assert list(found) == [
+        ([8, 6, 1, 50], [False], [9]), ([10, 3, 1, 5], [False], [9]),
+        ([8, 10, 1, 25], [True], [0]), ([1, 10, 1, 1], [False], [9]),
+        ([8, 10, 1, 25], [True], [0]), ([8, 10, 1, 25], [False], [9]),
+    ]  # fmt: skip
+    assert told.of(Attribute.POINTWISE_MODE) == [[0], [100]]
+    assert told.of(Attribute.POINTWISE_NAN) == [[1]]
+    numbers = [tensor for (tensor,) in told.of(Attribute.TENSOR_ID)]
+    assert len(set(numbers)) == 6
+    memory = cudnn_convolution.memory_of(attrs, [20, 21, 22, 23])  # image, filters, bias, result
+    held = [numbers[place] for place in (0, 1, 3, 5)]
+    assert [memory[number].slot for number in held] == [20, 21, 22, 23]
 
 
 SHAPES = [
@@ -227,3 +257,36 @@ def test_convolutions_and_their_gradients(shape: Any, dtype: str) -> None:
     for got, wanted in zip(found, (result.detach(), *(v.grad for v in exact))):
         difference = got.detach().double().cpu().numpy() - wanted.cpu().numpy()
         assert np.linalg.norm(difference) <= limit * float(wanted.norm())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[1], SHAPES[4], SHAPES[8]], ids=str)
+def test_convolutions_with_a_relu(shape: Any, bias: bool, dtype: str) -> None:
+    """Their results, and that a NaN goes on to every point that sees it."""
+    torch = pytest.importorskip("torch")
+    image, filters, settings = shape
+    rng = np.random.default_rng(1)
+    name = f"conv{len(image) - 2}d"
+    scale = np.prod(filters[1:]) ** -0.5
+    values = [rng.standard_normal(image), rng.standard_normal(filters) * scale]
+    values += [rng.standard_normal(filters[0])] * bias
+    values = [torch.tensor(v).to(getattr(torch, dtype)).double().cuda() for v in values]
+    wanted = torch.relu(getattr(torch.nn.functional, name)(*values, **settings))
+    given = [rl.tensor(v.cpu().numpy(), device="cuda").to(getattr(rl, dtype)) for v in values]
+
+    @rl.jit
+    def run(*operands: rl.Tensor) -> rl.Tensor:
+        return nn.functional.relu(getattr(nn.functional, name)(*operands, **settings))
+
+    limit = {"bfloat16": 4e-3, "float16": 5e-4, "float32": 1e-5}[dtype]
+    for _ in range(3):
+        found = run(*given).double().cpu().numpy()
+    assert found.min() == 0
+    assert np.linalg.norm(found - wanted.cpu().numpy()) <= limit * float(wanted.norm())
+    values[0].view(-1)[0] = float("nan")
+    broken = torch.relu(getattr(torch.nn.functional, name)(*values, **settings))
+    given[0] = rl.tensor(values[0].cpu().numpy(), device="cuda").to(getattr(rl, dtype))
+    lost = np.isnan(run(*given).double().cpu().numpy())
+    np.testing.assert_array_equal(lost, torch.isnan(broken).cpu().numpy())

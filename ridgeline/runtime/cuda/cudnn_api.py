@@ -55,6 +55,7 @@ class Type(IntEnum):
     POINTER = 6
     CONVOLUTION_MODE = 7
     HEURISTIC_MODE = 8
+    NAN_PROPAGATION = 10
     NUMERICAL_NOTE = 11
     POINTWISE_MODE = 14
     DESCRIPTOR = 15
@@ -66,6 +67,7 @@ class Attribute(IntEnum):
 
     POINTWISE_MODE = 0
     POINTWISE_COMPUTE = 1
+    POINTWISE_NAN = 2
     POINTWISE_AXIS = 9
     CONVOLUTION_COMPUTE = 100
     CONVOLUTION_MODE = 101
@@ -136,6 +138,7 @@ _C_TYPES: dict[Type, Any] = {
     Type.INT64: c_int64, Type.FLOAT: c_float, Type.DATA_TYPE: c_int32,
     Type.CONVOLUTION_MODE: c_int32, Type.HEURISTIC_MODE: c_int32, Type.NUMERICAL_NOTE: c_int32,
     Type.BOOLEAN: c_bool, Type.POINTWISE_MODE: c_int32, Type.REDUCTION: c_int32,
+    Type.NAN_PROPAGATION: c_int32,
 }  # fmt: skip
 
 

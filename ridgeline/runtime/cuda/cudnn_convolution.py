@@ -1,4 +1,7 @@
-"""cuDNN: convolutions with channels last, described once, with the library's best engine."""
+"""cuDNN: convolutions with channels last, described once, with the library's best engine.
+
+What is done to every number of a result before it is stored is part of the same graph.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,33 @@ from math import prod
 
 from ridgeline.ops.convolve import DATA, FILTER, FORWARD, ConvolveAttrs
 from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Kind, Type
-from ridgeline.runtime.cuda.cudnn_graph import DTYPES, Held, Tensor, tensor_descriptor
+from ridgeline.runtime.cuda.cudnn_graph import (
+    DTYPES,
+    Described,
+    Held,
+    Operation,
+    Tensor,
+    described,
+    operation_descriptor,
+)
 from ridgeline.runtime.cuda.cudnn_plans import Place, Plan, best_plan, graph_of
 
 _CROSS_CORRELATION = 1
 _TENSOR_CORE, _DOWN_CONVERT = 0, 1  # notes on how an engine computes
 _NOTES = 16
+_IMAGE, _FILTERS, _RESULT, _BIAS, _PLAIN, _TOTAL = range(6)  # the numbers of tensors
 COMPUTED = ("float32", "float16", "bfloat16")
 
 
-def memory_of(kind: str, slots: Sequence[int]) -> Mapping[int, Place]:
-    """The tensors of a convolution, from the slots of a call: two operands, then the result."""
-    places = {FORWARD: (0, 1, 2), DATA: (2, 1, 0), FILTER: (1, 2, 0)}[kind]
-    return {number: Place(slots[place]) for number, place in enumerate(places)}
+def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Place]:
+    """The tensors of a convolution, from the slots of a call: operands, then the result."""
+    *operands, result = slots
+    tensors = {
+        FORWARD: (_IMAGE, _FILTERS, _BIAS), DATA: (_RESULT, _FILTERS), FILTER: (_RESULT, _IMAGE),
+    }[attrs.kind]  # fmt: skip
+    made = {FORWARD: _RESULT, DATA: _IMAGE, FILTER: _FILTERS}[attrs.kind]
+    places = dict(zip(tensors, operands)) | {made: result}
+    return {number: Place(slot) for number, slot in places.items()}
 
 
 @lru_cache(maxsize=1024)
@@ -30,7 +47,7 @@ def plan(device: int, attrs: ConvolveAttrs, dtype: str, shortened: bool) -> Plan
     None where there is none.
     """
     exact = dtype == "float32" and not shortened
-    graph = graph_of(device, [_operation(attrs, dtype)])
+    graph = graph_of(device, _operations(attrs, dtype))
     return best_plan(device, graph, lambda config: not (exact and _shortens(config)))
 
 
@@ -41,9 +58,35 @@ def _shortens(config: Descriptor) -> bool:
     return _TENSOR_CORE in notes or _DOWN_CONVERT in notes
 
 
-def _operation(attrs: ConvolveAttrs, dtype: str) -> Descriptor:
-    """The convolution as the library has it."""
-    missing = max(0, 2 - len(attrs.stride))  # the library has two spatial axes at least
+def _operations(attrs: ConvolveAttrs, dtype: str) -> list[Descriptor]:
+    """The convolution as the library has it, and what follows it."""
+    missing = (1,) * max(0, 2 - len(attrs.stride))  # the library has two spatial axes at least
+
+    def shown(number: int, sizes: tuple[int, ...]) -> Tensor:
+        held = Held.NOWHERE if number in (_PLAIN, _TOTAL) else Held.IN_MEMORY
+        wide = "float32" if held is Held.NOWHERE else dtype
+        return _tensor(number, (*sizes[:2], *missing, *sizes[2:]), wide, held)
+
+    tensor = described()
+    result = shown(_RESULT, attrs.result)
+    plain = shown(_PLAIN, attrs.result) if attrs.rectified else result
+    image, filters = shown(_IMAGE, attrs.image), shown(_FILTERS, attrs.filters)
+    made = [_convolution(attrs, (image, filters, plain), tensor)]
+    if attrs.biased:
+        bias = shown(_BIAS, (1, attrs.result[1], *(1,) * len(attrs.stride)))
+        total = shown(_TOTAL, attrs.result)
+        made.append(operation_descriptor(Operation("add", (plain, bias), total), tensor))
+        plain = total
+    if attrs.rectified:
+        made.append(operation_descriptor(Operation("relu", (plain,), result), tensor))
+    return made
+
+
+def _convolution(
+    attrs: ConvolveAttrs, tensors: tuple[Tensor, Tensor, Tensor], tensor: Described
+) -> Descriptor:
+    """A convolution of image and filters to a result, or a gradient of it."""
+    missing = len(tensors[0].sizes) - 2 - len(attrs.stride)
     ones, zeros = (1,) * missing, (0,) * missing
     convolution = Descriptor(Kind.CONVOLUTION)
     convolution.set(Attribute.CONVOLUTION_COMPUTE, Type.DATA_TYPE, [DTYPES["float32"]])
@@ -59,18 +102,15 @@ def _operation(attrs: ConvolveAttrs, dtype: str) -> Descriptor:
     convolution.finalize()
     kind = attrs.kind.upper()
     operation = Descriptor(Kind[kind])
-    tensors = {"IMAGE": attrs.image, "FILTERS": attrs.filters, "RESULT": attrs.result}
-    for number, (name, sizes) in enumerate(tensors.items()):
-        tensor = _tensor(number, (*sizes[:2], *ones, *sizes[2:]), dtype)
-        operation.set(Attribute[f"{kind}_{name}"], Type.DESCRIPTOR, [tensor])
+    for name, one in zip(("IMAGE", "FILTERS", "RESULT"), tensors, strict=True):
+        operation.set(Attribute[f"{kind}_{name}"], Type.DESCRIPTOR, [tensor(one)])
     operation.set(Attribute[f"{kind}_CONVOLUTION"], Type.DESCRIPTOR, [convolution])
     operation.set(Attribute[f"{kind}_ALPHA"], Type.FLOAT, [1.0])
     return operation.set(Attribute[f"{kind}_BETA"], Type.FLOAT, [0.0]).finalize()
 
 
-def _tensor(number: int, sizes: tuple[int, ...], dtype: str) -> Descriptor:
+def _tensor(number: int, sizes: tuple[int, ...], dtype: str, held: Held) -> Tensor:
     """A tensor of [n, c, …] whose channels lie side by side."""
     last = (sizes[0], *sizes[2:], sizes[1])
     dense = [prod(last[place + 1 :]) for place in range(len(last))]
-    strides = (dense[0], dense[-1], *dense[1:-1])
-    return tensor_descriptor(Tensor(number, dtype, sizes, strides, Held.IN_MEMORY))
+    return Tensor(number, dtype, sizes, (dense[0], dense[-1], *dense[1:-1]), held)

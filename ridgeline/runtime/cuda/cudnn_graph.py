@@ -15,9 +15,10 @@ from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Kind, Type
 
 DTYPES = {"float32": 0, "float16": 2, "int32": 4, "bfloat16": 9, "bool": 11}
 _ALIGNMENT = 16
+_PROPAGATE = 1
 _POINTWISE = {
     "add": 0, "mul": 1, "div": 6, "sub": 9, "exp": 13, "log": 15, "identity": 21,
-    "greater_equal": 303, "index": 501, "select": 601,
+    "relu": 100, "greater_equal": 303, "index": 501, "select": 601,
 }  # fmt: skip
 _REDUCTIONS = {"sum": 0, "max": 3}
 _MATMUL_ROLES = (
@@ -51,6 +52,9 @@ class Tensor:
     strides: Sizes
     held: Held = Held.NOWHERE
     value: float = 0.0
+
+
+Described = Callable[[Tensor], Descriptor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,18 +117,24 @@ def dense(sizes: Sizes) -> Sizes:
 
 
 def operations(network: Network) -> list[Descriptor]:
-    """The operations of a network as the library has them; equal tensors are one descriptor."""
+    """The operations of a network as the library has them."""
+    tensor = described()
+    return [operation_descriptor(one, tensor) for one in network.operations]
+
+
+def described() -> Described:
+    """What gives tensors of one graph as the library has them: one descriptor for each."""
     made: dict[int, Descriptor] = {}
 
     def tensor(one: Tensor) -> Descriptor:
         if one.number not in made:
-            made[one.number] = tensor_descriptor(one)
+            made[one.number] = _tensor_descriptor(one)
         return made[one.number]
 
-    return [_operation(one, tensor) for one in network.operations]
+    return tensor
 
 
-def tensor_descriptor(tensor: Tensor) -> Descriptor:
+def _tensor_descriptor(tensor: Tensor) -> Descriptor:
     """A tensor as the library has it."""
     made = Descriptor(Kind.TENSOR)
     made.set(Attribute.TENSOR_TYPE, Type.DATA_TYPE, [DTYPES[tensor.dtype]])
@@ -137,7 +147,8 @@ def tensor_descriptor(tensor: Tensor) -> Descriptor:
     return made.finalize()
 
 
-def _operation(operation: Operation, tensor: Callable[[Tensor], Descriptor]) -> Descriptor:
+def operation_descriptor(operation: Operation, tensor: Described) -> Descriptor:
+    """An operation as the library has it."""
     name = operation.name
     if name == "matmul":
         made, roles = _matmul()
@@ -172,6 +183,8 @@ def _pointwise(operation: Operation) -> tuple[Descriptor, Roles]:
     how = Descriptor(Kind.POINTWISE)
     how.set(Attribute.POINTWISE_MODE, Type.POINTWISE_MODE, [_POINTWISE[operation.name]])
     how.set(Attribute.POINTWISE_COMPUTE, Type.DATA_TYPE, [DTYPES[computed]])
+    if operation.name == "relu":
+        how.set(Attribute.POINTWISE_NAN, Type.NAN_PROPAGATION, [_PROPAGATE])
     if operation.axis is not None:
         how.set(Attribute.POINTWISE_AXIS, Type.INT64, [operation.axis])
     made = Descriptor(Kind.OPERATION_POINTWISE)

@@ -1,0 +1,89 @@
+"""Convolutions whose result, perhaps with a bias, goes through a ReLU, as one op for a library.
+
+%2 = convolve %0, %1                  becomes   %6 = convolve %0, %1, %3 [rectified=True]
+%4 = add %2, (broadcast %3)
+%5 = le %4, 0
+%6 = select %5, 0, %4
+
+Nothing else may read what comes before the ReLU, but for its sign: a gradient reads that, and finds
+it in the result as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ridgeline.graph.node import Node, topological
+from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.passes.uniform import number_in
+from ridgeline.ops.convolve import CONVOLVE, FORWARD, ConvolveAttrs, rectified
+from ridgeline.ops.elementwise import ROWS
+from ridgeline.ops.movement import BROADCAST
+
+_ADD, _LE, _SELECT = (ROWS[name] for name in ("add", "le", "select"))
+Readers = dict[Node, list[Node]]
+Computes = Callable[[ConvolveAttrs, Node], bool]
+
+
+def with_rectifiers(roots: Sequence[Node], computes: Computes) -> list[Node]:
+    """The graph with those convolutions that a library `computes` with their ReLU doing so."""
+    readers: Readers = {}
+    for current in topological(roots):
+        for source in current.inputs:
+            readers.setdefault(source, []).append(current)
+    for root in roots:
+        readers.setdefault(root, []).append(root)  # somebody outside
+    taken: dict[Node, Node] = {}  # what comes before a ReLU, and the convolution in it
+    rectifiers: set[Node] = set()
+    for current in list(readers):
+        before = _rectified(current)
+        if before is None or not all(r is current or _is_sign(r, before) for r in readers[before]):
+            continue
+        convolution = _biased(before, readers) if before.op is _ADD else before
+        if _is_forward(convolution) and computes(
+            replace(convolution.attrs, rectified=True, biased=before.op is _ADD), convolution
+        ):
+            taken[before] = convolution
+            rectifiers.add(current)
+    if not taken:
+        return list(roots)
+
+    def made(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current in rectifiers:
+            return inputs[2]
+        if current not in taken:
+            return None
+        if current is taken[current]:
+            return rectified(current.attrs, *inputs)
+        place = current.inputs.index(taken[current])
+        return rectified(inputs[place].attrs, *inputs[place].inputs, inputs[1 - place].inputs[0])
+
+    return rebuild(roots, made)
+
+
+def _is_forward(value: Node) -> bool:
+    return value.op is CONVOLVE and value.attrs.kind == FORWARD and not value.attrs.rectified
+
+
+def _rectified(value: Node) -> Node | None:
+    """What a ReLU is taken of; None for anything else."""
+    if value.op is not _SELECT:
+        return None
+    sign, zero, kept = value.inputs
+    return kept if _is_sign(sign, kept) and number_in(zero) == 0 else None
+
+
+def _is_sign(value: Node, of: Node) -> bool:
+    """True for the question whether something is 0 or less."""
+    return value.op is _LE and value.inputs[0] is of and number_in(value.inputs[1]) == 0
+
+
+def _biased(total: Node, readers: Readers) -> Node:
+    """The convolution to which a vector is added and that nobody else reads; else the sum."""
+    for convolution, added in (total.inputs, total.inputs[::-1]):
+        last = (len(added.shape) - 1,)
+        vector = added.op is BROADCAST and added.attrs.axes == last
+        if vector and _is_forward(convolution) and readers[convolution] == [total]:
+            return convolution
+    return total
