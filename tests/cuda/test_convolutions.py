@@ -18,11 +18,11 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import Node, topological
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
-from ridgeline.ops.convolve import FILTER, FORWARD, ConvolveAttrs
+from ridgeline.ops.convolve import CONVOLVE, FILTER, FORWARD, ConvolveAttrs
 from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_convolution
 from ridgeline.runtime.cuda.cudnn_plans import Plan
 from ridgeline.schedules.gpu.default import steps
@@ -206,6 +206,26 @@ def test_what_the_library_is_told_of_a_bias_and_a_relu(told: Recorder) -> None:
     memory = cudnn_convolution.memory_of(attrs, [20, 21, 22, 23])  # image, filters, bias, result
     held = [numbers[place] for place in (0, 1, 3, 5)]
     assert [memory[number].slot for number in held] == [20, 21, 22, 23]
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype", "joined"), [(64, "bfloat16", True), (256, "bfloat16", False),
+                                      (64, "float32", False)],
+)  # fmt: skip
+def test_a_relu_goes_with_a_convolution_where_that_pays(
+    channels: int, dtype: str, joined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = (16, channels, 32, 32), (64, channels, 3, 3)
+    x, w = (rl.zeros(*shape, dtype=getattr(rl, dtype)) for shape in shapes)
+
+    def block(x: rl.Tensor, w: rl.Tensor) -> rl.Tensor:
+        return nn.functional.relu(nn.functional.conv2d(x, w, padding=1))
+
+    outputs, _ = traced(block, (x, w), monkeypatch)
+    monkeypatch.setattr(cudnn_api, "library", object)
+    monkeypatch.setattr(cudnn_api, "version", lambda: 0)
+    (found,) = [n for n in topological(WithCudnn().arrange(outputs)) if n.op is CONVOLVE]
+    assert found.attrs.rectified == joined
 
 
 SHAPES = [
