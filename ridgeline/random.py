@@ -186,14 +186,14 @@ def _draws(dtype: DType) -> int:
     return 2 if dtype is dtypes.float64 else 1
 
 
-def _from_bits(words: Sequence[Node], dtype: DType) -> Node:
-    """Uniform in [0, 1), from random words."""
+def _from_bits(words: Sequence[Node], dtype: DType, span: float = 1.0) -> Node:
+    """Uniform in [0, span), from random words."""
     if dtype is dtypes.float64:
         high, low = (cast(apply_shift(w, n), dtype) for w, n in zip(words, (6, 5)))  # 26, 27 bits
-        return scale(apply("add", scale(high, 2.0**27), low), 2.0**-53)
+        return scale(apply("add", scale(high, 2.0**27), low), span * 2.0**-53)
     digits = {2: 11 if dtype is dtypes.float16 else 8, 1: 4}.get(dtype.itemsize, 24)
     bits = apply_shift(words[0], 32 - digits)
-    return cast(scale(cast(bits, dtypes.float32), 2.0**-digits), dtype)
+    return cast(scale(cast(bits, dtypes.float32), span * 2.0**-digits), dtype)
 
 
 def wide(dtype: DType) -> DType:
@@ -212,11 +212,12 @@ def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator 
         raise DTypeError(f"random numbers need a floating type, not {dtype.name}")
     source, inner = generator or default_generator, wide(dtype)
     streams = [source.take(blocks(shape)) for _ in range(_draws(inner))]
-    first, second = (
-        _from_bits([random_bits(*at, shape, of_two) for at in streams], inner) for of_two in (0, 1)
+    first, angle = (
+        _from_bits([random_bits(*at, shape, of_two) for at in streams], inner, span)
+        for of_two, span in enumerate((1.0, 2 * math.pi))
     )
     away = apply("log", apply("sub", full_like(first, 1), first))  # 1 - u is never 0
-    radius, angle = apply("sqrt", scale(away, -2.0)), scale(second, 2 * math.pi)
+    radius = apply("sqrt", scale(away, -2.0))
     place = iota((product(shape),), 0, dtypes.int64)
     odd = cast(apply("mod", place, full_like(place, 2)), dtypes.bool_)
     side = select(reshape(odd, shape), apply("sin", angle), apply("cos", angle))
@@ -335,10 +336,15 @@ def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
         return input
     if p == 1:
         return apply("mul", input, full_like(input, 0))
-    kept = apply(
-        "le",
-        stretch(as_node(float(p), dtypes.float32), input.shape),
-        unit(input.shape, dtypes.float32, None),
-    )
-    factor = stretch(as_node(1.0 / (1.0 - p), input.dtype), input.shape)
-    return apply("mul", apply("mul", input, cast(kept, input.dtype)), factor)
+    factor, nothing = (stretch(as_node(v, input.dtype), input.shape) for v in (1.0 / (1.0 - p), 0))
+    return apply("mul", input, select(_at_least(p, input.shape), factor, nothing))
+
+
+def _at_least(p: float, shape: tuple[Size, ...]) -> Node:
+    """True with probability 1 - p: where a uniform float32 would be at least p, for a p above 0.
+
+    Its 24 bits are the upper ones of a word, so that the words below some number are those of less.
+    """
+    below = math.ceil(float(np.float32(p)) * 2**24) * 2**8
+    last = stretch(cast(word(max(below, 1) - 1), dtypes.uint32), shape)
+    return apply("lt", last, draw(shape, None))

@@ -79,6 +79,19 @@ def _gradients(function: Callable[[Any], Function], count: int) -> Callable[[Any
     return make
 
 
+def _dropout(lib: Any) -> Function:
+    return lambda x: lib.nn.functional.dropout(x, 0.1)
+
+
+def _dropout_training(lib: Any) -> Function:
+    def run(x: Any, seed: Any) -> Any:
+        leaf = x.detach().requires_grad_()
+        result = _dropout(lib)(leaf)
+        return result, lib.autograd.grad(result, leaf, seed)[0]
+
+    return run
+
+
 def _cross_entropy(lib: Any) -> Function:
     def run(scores: Any, labels: Any) -> Any:
         leaf = scores.detach().requires_grad_()
@@ -204,8 +217,12 @@ _ALL = [
         shown=_deciles, bytes=4.0 * DRAWN,
     ),
     Workload(
-        "dropout", lambda: [_normal(ROWS // 4, COLUMNS)],
-        lambda lib: lambda x: lib.nn.functional.dropout(x, 0.1), shown=_deciles, bytes=_PLANE / 4,
+        "dropout", lambda: [_normal(ROWS // 4, COLUMNS)], _dropout, shown=_deciles,
+        bytes=_PLANE / 4,
+    ),
+    Workload(
+        "dropout_training", lambda: [_normal(ROWS // 4, COLUMNS)] * 2, _dropout_training,
+        shown=_deciles, bytes=_PLANE / 2,
     ),
     Workload(
         "softmax", lambda: [_normal(ROWS, COLUMNS)], lambda lib: lambda x: x.softmax(-1),

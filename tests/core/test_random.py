@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline.values.philox import rounds, word
@@ -279,3 +280,16 @@ def test_no_gradient_passes_through_a_draw() -> None:
 def test_wrong_arguments(call: Callable[[], object], message: str) -> None:
     with pytest.raises(rl.RidgelineError, match=message):
         call()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True), st.integers(0, 2**63))
+@example(1e-50, 0)  # no float32 is as small
+@example(1 - 2.0**-40, 0)  # and none below 1 as large
+@example(2.0**-24, 3)
+def test_dropout_keeps_where_a_uniform_number_is_at_least_p(p: float, seed: int) -> None:
+    rl.manual_seed(seed)
+    found = rl.dropout(rl.ones(4096), p).numpy()
+    rl.manual_seed(seed)
+    kept = rl.rand(4096).numpy() >= np.float32(p)
+    assert np.array_equal(found, np.where(kept, np.float32(1 / (1 - p)), np.float32(0)))

@@ -91,6 +91,27 @@ def test_normal_numbers_need_no_path_for_large_angles() -> None:
     assert "rl_cos_near(" in kernels[0] and "rl_cos(" in kernels[1]
 
 
+def test_normal_numbers_take_the_logarithm_and_the_root_of_positive_numbers() -> None:
+    from ridgeline.codegen.cuda import generate
+
+    streams = [leaf(TensorType((), dtypes.uint64)) for _ in range(2)]
+    bits = expand(random_bits(*streams, (4096,)), *streams)
+    unit = scale(cast(apply("shr", bits, full_like(bits, 8)), dtypes.float32), 2.0**-24)
+    texts = [
+        generate(schedule([apply("sqrt", scale(value, -2.0))], streams, H200)[0].kernel).text
+        for value in (
+            apply("log", apply("sub", full_like(unit, 1), unit)),
+            apply("log", unit),
+            unit,
+        )
+    ]
+    positive, maybe_zero, plain = (text.split('extern "C"')[1] for text in texts)
+    infinity = "__int_as_float(0xff800000)"  # the logarithm of 0
+    assert infinity not in positive and infinity in maybe_zero
+    assert "rl_sqrt_near(" in positive and "rl_sqrt_near(" in maybe_zero
+    assert "sqrtf(" in plain and "rl_sqrt_near(" not in plain
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(1,), (7,), (1000, 3), (1 << 20,), (33, 5, 17)])
 def test_a_gpu_draws_what_the_interpreter_draws(shape: tuple[int, ...]) -> None:
@@ -102,6 +123,7 @@ def test_a_gpu_draws_what_the_interpreter_draws(shape: tuple[int, ...]) -> None:
             rl.rand(*shape, dtype=rl.bfloat16, device=device).float(),
             rl.randint(-50, 1000, shape, device=device),
             rl.dropout(rl.ones(*shape, device=device), 0.4),
+            rl.dropout(rl.ones(*shape, device=device, dtype=rl.bfloat16) * 3, 0.1).float(),
             rl.randn(*shape, device=device),
         ]
         return [value.cpu().numpy() for value in made]

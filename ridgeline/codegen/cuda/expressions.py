@@ -10,20 +10,22 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from ridgeline import dtypes
-from ridgeline.codegen.cuda.magnitudes import largest
+from ridgeline.codegen.cuda.near import is_root_of_logarithm
 from ridgeline.codegen.cuda.scalar_ops import rounded, scalar
 from ridgeline.codegen.cuda.types import is_narrow_float, literal, register_type
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
 from ridgeline.loops.linear import Linear
-from ridgeline.loops.math import DOUBLE, expand
+from ridgeline.loops.magnitudes import largest
+from ridgeline.loops.math import DOUBLE, written_out
 from ridgeline.loops.ranges import Simplifier
+from ridgeline.scalars import TABLE
 
 _INDEX_OPS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "neg", "select"})
 # CUDA's own power is off by up to 4 ulp; of the others it has not all, and these are the same
 _EXPANDED = ("log", "pow", "copysign", "signed", "fmod", *DOUBLE)
-_COSTLY = frozenset({"sqrt", "reciprocal", "div", "exp", "log", "tanh", "erf", "pow"})
+_COSTLY = frozenset({"sqrt", "reciprocal", "div", "exp", "tanh", "erf"})
 _FAR = 1e5  # angles that need a long division by pi are larger
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
@@ -72,6 +74,7 @@ class Expressions:
         self._fits: dict[Expr, bool] = {}
         self._short: dict[Expr, bool] = {}
         self._safe: dict[Expr, bool] = {}
+        self._expansions: dict[Expr, Expr | None] = {}
 
     def forget(self) -> None:
         """Begin a new statement: memory may have changed since the last one."""
@@ -102,8 +105,7 @@ class Expressions:
 
     def value(self, expr: Expr) -> str:
         """The C++ name or literal of a value, writing what it needs first."""
-        stack = [expand(expr, _EXPANDED)]
-        root = stack[0]
+        stack = [expr]
         while stack:
             current = stack[-1]
             if self._known(current) is not None:
@@ -114,8 +116,10 @@ class Expressions:
                 stack.extend(missing)
                 continue
             stack.pop()
-            self._scopes[-1][current] = self._written(current)
-        found = self._known(root)
+            whole = self._written_out(current)
+            known = self._known(whole) if whole is not None else None
+            self._scopes[-1][current] = known or self._written(current)
+        found = self._known(expr)
         assert found is not None
         return found
 
@@ -123,7 +127,18 @@ class Expressions:
         if isinstance(expr, Op) and expr.name == "guarded":
             condition, chosen, other = expr.args  # the middle one only where the condition holds
             return (condition, other, *self._anyway(chosen))
+        whole = self._written_out(expr)
+        if whole is not None:
+            return (whole,)
         return ir.children(expr) if isinstance(expr, Op) else ()
+
+    def _written_out(self, expr: Expr) -> Expr | None:
+        """An operation that has no code of its own, made of those that have."""
+        if not isinstance(expr, Op):
+            return None
+        if expr not in self._expansions:
+            self._expansions[expr] = written_out(expr, expr.args, _EXPANDED)
+        return self._expansions[expr]
 
     def _anyway(self, expr: Expr) -> list[Expr]:
         """Costly parts of an expression that have a value whether or not it is wanted.
@@ -196,6 +211,8 @@ class Expressions:
         if expr.name in ("sin", "cos") and expr.dtype is dtypes.float32:
             far = largest(expr.args[0]) >= _FAR
             return f"rl_{expr.name}{'' if far else '_near'}({args[0]})"
+        if is_root_of_logarithm(expr):
+            return f"rl_sqrt_near({args[0]})"
         if self._divides_lanes(expr):
             return rounded(f"rl_div_by({args[0]}, rl_divisor({args[1]}))", expr.dtype)
         wide = [
@@ -217,11 +234,13 @@ class Expressions:
 
     def stored(self, expr: Expr) -> str:
         """A value that is about to be rounded to its type: the last rounding is left out."""
-        if isinstance(expr, Op) and expr.name == "cast" and is_narrow_float(expr.dtype):
-            (source,) = expr.args
-            if source.dtype is dtypes.float32:
-                return self.value(source)
-        return self.value(expr)
+        expr = self._written_out(expr) or expr
+        if not isinstance(expr, Op) or not is_narrow_float(expr.dtype):
+            return self.value(expr)
+        if expr.name == "cast" and expr.args[0].dtype is dtypes.float32:
+            return self.value(expr.args[0])
+        rounds = expr.name in TABLE and TABLE[expr.name].result == "same"
+        return self.value(Op.make(expr.args, dtypes.float32, expr.name) if rounds else expr)
 
     def _divides_lanes(self, expr: Op) -> bool:
         """True for a division of the lanes of a vector by a number that they share."""

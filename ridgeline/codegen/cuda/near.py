@@ -4,7 +4,8 @@ So it is where whatever is made of its value is rounded to 16 bits or fewer befo
 stored, and in kernels all of whose results are so, unless the value decides something. And so it is
 with exp(x - m) for 16-bit x and the maximum m of a fold over them, of which every softmax and
 cross-entropy is made: an error of |x - m| units of float32's last digit is far below what x itself
-leaves open, and what is far from the maximum counts for little in the sum.
+leaves open, and what is far from the maximum counts for little in the sum. A logarithm has an error
+of its own, of which a root of its multiple keeps half, and the root in few steps adds one like it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from ridgeline import dtypes
 from ridgeline.codegen.cuda.threads import written_slots
 from ridgeline.codegen.cuda.types import is_narrow_float
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Buffer, Expr, Kernel, Load, Op, Reduce, Stmt
+from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Stmt
 
 NAMES = ("exp", "tanh")  # that have such a form
+_LEAST_FACTOR = 2.0**-100  # that leaves the logarithm of any float32 normal
 # a small error here may become a large one
 _DECISIONS = ("lt", "le", "eq", "ne", "floor", "ceil", "round", "trunc", "sign", "mod", "floordiv")
 
@@ -66,6 +68,16 @@ def _is_below_maximum(expr: Op, tops: Set[Buffer]) -> bool:
     value, top = argument.args
     widened = isinstance(value, Op) and value.name == "cast" and _is_narrow(value.args[0])
     return widened and isinstance(top, Load) and top.buffer in tops
+
+
+def is_root_of_logarithm(expr: Expr) -> bool:
+    """True for the root of a multiple of a logarithm, which is 0 or a normal number."""
+    if not isinstance(expr, Op) or expr.name != "sqrt" or expr.dtype is not dtypes.float32:
+        return False
+    (value,) = expr.args
+    if isinstance(value, Op) and value.name == "mul" and isinstance(value.args[1], Const):
+        value = value.args[0] if abs(value.args[1].value) > _LEAST_FACTOR else value
+    return isinstance(value, Op) and value.name == "log"
 
 
 def _is_narrow(value: Expr) -> bool:

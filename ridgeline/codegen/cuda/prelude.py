@@ -116,6 +116,11 @@ DEVICE float rl_exp_near(float x) {
   const float root = rl_exp2_near(x * 0x1.715476p-1f);  // its square may be subnormal
   return root * root;
 }
+DEVICE float rl_sqrt_near(float x) {  // within an ulp, of 0 and normal numbers
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 DEVICE float rl_tanh_near(float x) {
   const float size = fabsf(x), square = x * x;
   const float grown = rl_exp2_near(size * 0x1.715476p+1f) + 1.0f;
@@ -128,19 +133,26 @@ DEVICE float rl_tanh_near(float x) {
 """
 
 # Inlined for every word that is wanted, and pure: the compiler keeps one copy of the rounds for all
-# words of a block that a thread uses.
+# words of a block that a thread uses. Words are taken apart as doubles are: of shifts the compiler
+# makes arithmetic in 64 bits, with an addition to the upper half of every product.
 RANDOM = f"""
+DEVICE unsigned int rl_low(unsigned long long x) {{
+  return (unsigned int)__double2loint(__longlong_as_double((long long)x));
+}}
+DEVICE unsigned int rl_high(unsigned long long x) {{
+  return (unsigned int)__double2hiint(__longlong_as_double((long long)x));
+}}
 DEVICE unsigned long long rl_philox(unsigned long long key, unsigned long long counter,
                                     unsigned long long place) {{
-  unsigned int x0 = (unsigned int)counter, x1 = (unsigned int)(counter >> 32), x2 = 0, x3 = 0;
-  unsigned int k0 = (unsigned int)key, k1 = (unsigned int)(key >> 32);
+  unsigned int x0 = rl_low(counter), x1 = rl_high(counter), x2 = 0, x3 = 0;
+  unsigned int k0 = rl_low(key), k1 = rl_high(key);
 #pragma unroll
   for (int i = 0; i < {ROUNDS}; ++i) {{
     const unsigned long long a = {MULTIPLIERS[0]}ull * x0, b = {MULTIPLIERS[1]}ull * x2;
-    x0 = (unsigned int)(b >> 32) ^ x1 ^ k0;
-    x1 = (unsigned int)b;
-    x2 = (unsigned int)(a >> 32) ^ x3 ^ k1;
-    x3 = (unsigned int)a;
+    x0 = rl_high(b) ^ x1 ^ k0;
+    x1 = rl_low(b);
+    x2 = rl_high(a) ^ x3 ^ k1;
+    x3 = rl_low(a);
     k0 += {GROWTH[0]}u;
     k1 += {GROWTH[1]}u;
   }}
@@ -151,21 +163,23 @@ DEVICE unsigned long long rl_philox(unsigned long long key, unsigned long long c
 
 # Within 1.6 ulp, without branches but for large angles, which take a long division by pi: behind a
 # call that stands in a kernel once, not once for every element. So a thread computes what the sine
-# and the cosine of one angle share, as normal numbers need them, once.
+# and the cosine of one angle share, as normal numbers need them, once. Added to a large number,
+# quarter turns are rounded to an integer, which is then what its low bits say.
 ANGLES = f"""
 static __device__ __noinline__ float rl_far_sin(float x) {{ return sinf(x); }}
 static __device__ __noinline__ float rl_far_cos(float x) {{ return cosf(x); }}
 DEVICE float rl_turned(float x, bool cosine) {{
-  const float size = fabsf(x), quarters = rintf(size * 0x1.45f306p-1f);
+  const float size = fabsf(x), large = 0x1.8p+23f;
+  const float shifted = fmaf(size, 0x1.45f306p-1f, large), quarters = shifted - large;
   float r = fmaf(quarters, -0x1.921fb6p+0f, size);  // less multiples of pi/2, in three parts
   r = fmaf(quarters, 0x1.ee59dap-50f, fmaf(quarters, 0x1.777a5cp-25f, r));
   const float z = r * r;
   const float sine = fmaf(r * z, {_horner(SIN32)}, r);
   const float other = fmaf(z, fmaf(z, {_horner(COS32)}, -0.5f), 1.0f);
-  const int turns = (int)quarters + (cosine ? 1 : 0);
-  const unsigned int sign = cosine ? 0u : __float_as_uint(x) & 0x80000000u;
-  const unsigned int flip = ((unsigned int)(turns & 2) << 30) ^ sign;
-  return __uint_as_float(__float_as_uint(turns & 1 ? other : sine) ^ flip);
+  const unsigned int turns = __float_as_uint(shifted), more = cosine ? 1u << 30 : 0u;
+  const unsigned int flip = ((turns << 30) + more) ^ (cosine ? 0u : __float_as_uint(x));
+  const unsigned int value = __float_as_uint(((turns & 1) != 0) == cosine ? sine : other);
+  return __uint_as_float(value ^ (flip & 0x80000000u));
 }}
 DEVICE float rl_sin_near(float x) {{ return rl_turned(x, false); }}
 DEVICE float rl_cos_near(float x) {{ return rl_turned(x, true); }}

@@ -41,6 +41,8 @@ _DOUBLE = {
     "reciprocal": "__drcp_rn", "div": "__ddiv_rn", "inverse_power": "rl_inverse_power",
 }  # fmt: skip
 _NEAR = {"exp": "rl_exp_near", "tanh": "rl_tanh_near"}  # enough for results of 16 bits
+# of values that a type holds, these give no others
+_EXACT = ("max", "min", "abs", "sign", "floor", "ceil", "round", "trunc")
 _INTEGER = {"floordiv": "rl_int_floordiv", "mod": "rl_int_mod", "shl": "rl_shl", "shr": "rl_shr"}
 
 
@@ -67,7 +69,7 @@ def scalar(name: str, dtype: DType, operand: DType, args: list[str], near: bool 
     if name == "not":
         return f"(!{args[0]})" if dtype is dtypes.bool_ else f"({register_type(dtype)})(~{args[0]})"
     if operand.kind == "float":
-        return _float(name, dtype, operand, args, near or is_narrow_float(dtype))
+        return _float(name, dtype, operand, args, near or is_narrow_float(operand))
     return _integer(name, dtype, args)
 
 
@@ -79,7 +81,8 @@ def _float(name: str, dtype: DType, operand: DType, args: list[str], near: bool)
     if name in _INFIX:
         return rounded(f"({args[0]} {_INFIX[name]} {args[1]})", dtype)
     table = _DOUBLE if operand is dtypes.float64 else {**_SINGLE, **_NEAR} if near else _SINGLE
-    return rounded(f"{table[name]}({', '.join(args)})", dtype)
+    value = f"{table[name]}({', '.join(args)})"
+    return value if name in _EXACT else rounded(value, dtype)
 
 
 def _integer(name: str, dtype: DType, args: list[str]) -> str:
@@ -136,9 +139,8 @@ def convert(value: str, source: DType, target: DType) -> str:
     kind = register_type(target)
     if target.kind == "float":
         wide = value if register_type(source) == kind else f"({kind})({value})"
-        if is_narrow_float(source) and source is target:
-            return value
-        return rounded(wide, target)
+        exact = source is dtypes.bool_ or (is_narrow_float(source) and source is target)
+        return wide if exact else rounded(wide, target)
     if source.kind != "float":
         return f"({kind})({value})"
     limits = np.iinfo(target.numpy)

@@ -84,15 +84,19 @@ def expand(expr: Expr, names: Collection[str] = _NAMES) -> Expr:
     done: dict[Expr, Expr] = {}
     for node in ir.subexpressions(expr):
         operands = tuple(done[child] for child in ir.children(node))
-        if isinstance(node, Op) and node.name in names and node.dtype.kind == "float":
-            done[node] = _expanded(node.name, operands)
-        elif isinstance(node, Op) and node.name in names and node.name == "philox":
-            done[node] = philox(*operands)
-        elif isinstance(node, Op) and node.name == "pow":
-            done[node] = integer_power(*operands)
-        else:
-            done[node] = node if operands == ir.children(node) else rebuild(node, operands)
+        made = written_out(node, operands, names) if isinstance(node, Op) else None
+        same = operands == ir.children(node)
+        done[node] = made or (node if same else rebuild(node, operands))
     return done[expr]
+
+
+def written_out(node: Op, operands: tuple[Expr, ...], names: Collection[str]) -> Expr | None:
+    """One operation on some operands written out, if it is of these names; None where it stays."""
+    if node.name in names and node.dtype.kind == "float":
+        return _expanded(node.name, operands)
+    if node.name == "philox" and node.name in names:
+        return philox(*operands)
+    return integer_power(*operands) if node.name == "pow" else None
 
 
 def _expanded(name: str, operands: tuple[Expr, ...]) -> Expr:

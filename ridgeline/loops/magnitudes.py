@@ -1,0 +1,97 @@
+"""Between which numbers a value lies, from the expression alone.
+
+An angle that is known to be small needs no path for large ones, and the logarithm of what is known
+to be positive no tests for what is not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.loops.ir import Const, Expr, Op
+
+Bounds = tuple[float, float]
+_KNOWN = ("cast", "neg", "abs", "shr", "mul", "add", "sub")
+
+
+def largest(expr: Expr) -> float:
+    """A bound on the magnitude of a number; infinite where nothing is known."""
+    low, high = bounds(expr)
+    return max(abs(low), abs(high))
+
+
+def bounds(expr: Expr) -> Bounds:
+    """The least and the most that a number can be; where both are finite it is not NaN either."""
+    found: dict[Expr, Bounds] = {}
+    stack = [expr]
+    while stack:
+        current = stack[-1]
+        operands = current.args if isinstance(current, Op) and current.name in _KNOWN else ()
+        missing = [operand for operand in operands if operand not in found]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        found[current] = _bounds(current, [found[operand] for operand in operands])
+    return found[expr]
+
+
+def _bounds(expr: Expr, operands: list[Bounds]) -> Bounds:
+    anything = _of_type(expr.dtype)
+    if isinstance(expr, Const):
+        return (expr.value, expr.value) if math.isfinite(expr.value) else anything
+    found = _of_op(expr, operands) if isinstance(expr, Op) and operands else None
+    if found is None:
+        return anything
+    low, high = found
+    if expr.dtype.kind == "float":
+        return _rounded(low, high, expr.dtype)
+    inside = anything[0] <= low and high <= anything[1]  # else it wraps around
+    return found if inside else anything
+
+
+def _of_type(dtype: DType) -> Bounds:
+    if dtype is dtypes.bool_:
+        return 0, 1
+    if not dtype.is_integer:
+        return -math.inf, math.inf
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min), int(limits.max)
+
+
+def _of_op(expr: Op, operands: list[Bounds]) -> Bounds | None:
+    """What follows from the operands, before it is rounded or wraps around."""
+    (low, high), *others = operands
+    if expr.name == "cast":
+        rounds = expr.args[0].dtype.kind == "float" or expr.dtype is dtypes.bool_
+        return None if rounds and expr.dtype.kind != "float" else (low, high)
+    if expr.name == "neg":
+        return -high, -low
+    if expr.name == "abs":
+        return max(low, -high, 0), max(-low, high)
+    if expr.name == "shr":
+        count = expr.args[1]
+        if not isinstance(count, Const) or not 0 <= count.value < expr.dtype.bits:
+            return None
+        return int(low) >> int(count.value), int(high) >> int(count.value)
+    ((least, most),) = others
+    if expr.name == "add":
+        return low + least, high + most
+    if expr.name == "sub":
+        return low - most, high - least
+    corners = [low * least, low * most, high * least, high * most]
+    return None if any(map(math.isnan, corners)) else (min(corners), max(corners))
+
+
+def _rounded(low: float, high: float, dtype: DType) -> Bounds:
+    """Bounds of a type, of bounds that were rounded to float64: rounding keeps the order."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        ends = np.nextafter([low, high], [-math.inf, math.inf])
+        if dtype is not dtypes.float64:
+            ends = ends.astype(np.float32).astype(dtype.numpy)
+        least, most = (float(end) for end in ends)
+    return (least, most) if math.isfinite(least) and math.isfinite(most) else _of_type(dtype)
