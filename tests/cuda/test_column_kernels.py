@@ -64,3 +64,15 @@ def test_an_outer_product_sums_nothing() -> None:
     result = np.zeros((5, 7), np.float32)
     interpret(kernel, {0: left, 1: right, 2: result.reshape(-1)})
     np.testing.assert_array_equal(result, np.outer(left, right))
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 4, 8), (3, 5, 7, 1), (2, 40, 5, 5), (1, 3, 1, 9)])
+def test_the_pixels_of_a_channel_are_one_axis(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(1).standard_normal(shape, np.float32)
+    lowered = rl.loops(lambda x: x.softmax(1), rl.tensor(values)).lowered
+    kernel = replay(lowered.kernel, steps(lowered, H200))
+    result = np.zeros(values.size, np.float32)
+    interpret(kernel, {0: values.reshape(-1), 1: result})
+    powers = np.exp(values - values.max(1, keepdims=True))
+    expected = powers / powers.sum(1, keepdims=True)
+    np.testing.assert_allclose(result.reshape(shape), expected, rtol=1e-5)

@@ -355,6 +355,7 @@ def _columns_in_a_thread(draft: Draft, rows: list[str], columns: str) -> None:
 
 
 def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuMachine) -> None:
+    draft.kernel, rows = collapse(draft.kernel, rows, draft.steps)  # pixels are one axis
     last = rows[-1]
     over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
     columns = draft.fuse(inner)
