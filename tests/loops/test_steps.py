@@ -625,6 +625,11 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [CacheRead("c", "m", ("n",))], "nothing reads 'c'"),
     (SMALL, [CacheRead("b", "m", ("k",))], "depends on k, n"),
     (BLUR, [CacheRead("t", "j", ("j",))], "read in 3 ways"),
+    (
+        SMALL,
+        [Split("n", 4, "guard"), Reorder(("k", "n.1")), CacheRead("acc", "n.1", ("n.1",))],
+        "without which it may hold nothing",
+    ),
     (SMALL, [CacheWrite("a", "m", ("m",))], "nothing writes 'a'"),
     (SMALL, [CacheWrite("c", "m", ("m",))], "depends on m, n"),
     (SMALL, [Inline("t")], "no scratch 't'"),

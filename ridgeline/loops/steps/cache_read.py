@@ -99,6 +99,10 @@ class CacheRead(Step):
             raise ScheduleError(
                 f"{self.buffer!r} is read under a condition, without which it may be out of range"
             )
+        if found[read] and load.buffer.slot < 0:  # all memory of parameters holds something
+            raise ScheduleError(
+                f"{self.buffer!r} is read under a condition, without which it may hold nothing"
+            )
         used = set(self.axes)
         extents = extents_inside(loop, used, f"{self.buffer!r} is read")
         place = tuple(Var.make(n) for n in self.axes)
