@@ -95,6 +95,27 @@ y[] = acc[]
             replay(parse_kernel(text), [step])
 
 
+@pytest.mark.parametrize(("threads", "run"), [(1, 1), (2, 3), (8, 1), (3, 2), (0, 4), (4, 0)])
+def test_tiles_of_a_scan(threads: int, run: int) -> None:
+    text = """kernel scan(x: int32[29] @0, y: int32[29] @1)
+alloc acc: int32[] reg
+acc[] = 0
+for c < 29 carried:
+  acc[] += x[c]
+  y[c] = acc[]
+"""
+    steps = [Resume("c", 3), Prefix("c", threads, run)]
+    if threads not in (1, 2, 8) or not run:
+        with pytest.raises(ScheduleError, match="no tile"):
+            replay(parse_kernel(text), steps)
+        return
+    values, result = np.arange(29, dtype=np.int32), np.zeros(29, np.int32)
+    interpret(replay(parse_kernel(text), steps), {0: values, 1: result})
+    np.testing.assert_array_equal(result, np.cumsum(values))
+    with pytest.raises(ScheduleError, match="pieces"):
+        replay(parse_kernel(text), [Resume("c", 0)])
+
+
 @pytest.mark.parametrize("shape", [(9,), (1, 1), (5, 3), (130, 3), (7, 64), (3, 200)])
 def test_ranks(shape: tuple[int, ...]) -> None:
     keys = given(dtypes.uint32, *shape)

@@ -92,6 +92,8 @@ class Prefix(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Replace the loop of the scan."""
+        if self.threads < 1 or self.threads & (self.threads - 1) or self.run < 1:
+            raise ScheduleError(f"no tile has {self.threads} threads with {self.run} elements each")
         scan = scan_of(kernel, self.axis)
         return replace(kernel, body=at_loops(kernel.body, self.axis, lambda f: self._cut(f, scan)))
 

@@ -28,6 +28,8 @@ class Resume(Step):
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Two nests over the same pieces and rows."""
+        if self.pieces < 1:
+            raise ScheduleError(f"a scan has no {self.pieces} pieces")
         scan = scan_of(kernel, self.axis)
         if scan.inside:
             raise ScheduleError(f"the scan along {self.axis!r} is cut already")
