@@ -79,6 +79,15 @@ def test_rows_of_gathered_elements() -> None:
     check(outputs, [x, at], random_inputs([x, at], 1), 0.0)
 
 
+@pytest.mark.parametrize("name", ["padded", "joined"])
+def test_rows_held_are_read_where_they_have_elements(name: str) -> None:
+    x, y = given(dtypes.float32, 6, 7), given(dtypes.float32, 6, 8)
+    row = call("pad", x, (2, 1)) if name == "padded" else call("cat", (y, x), 1)
+    outputs, inputs, held = closed([call("softmax", row, 1)], [x, y])
+    assert any("held" in print_kernel(s.kernel) for s in schedule(outputs, inputs, SMALL_GPU))
+    check(outputs, inputs, [*random_inputs([x, y], 1), *held], 3e-5)
+
+
 SHAPES = {  # small rows, rows of a block, of a cluster, too long to be held; and of odd length
     "small": (64, 96), "block": (300, 8192), "cluster": (200, 65536), "long": (200, 128256),
     "odd": (33, 1001),

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import affine, free_vars, substitution
+from ridgeline.loops.build import affine, free_vars, op, substitution
+from ridgeline.loops.domains import Domain, loads
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -45,22 +46,27 @@ class Hold(Step):
         return replace(kernel, body=at_loops(kernel.body, self.inside, self._held))
 
     def _held(self, loop: For) -> Stmt:
-        found = [r for r in _reads(loop.body, self.buffer) if any(map(_is_loop, r[1]))]
-        loads = {load for load, _ in found}
-        if len(loads) != 1:
-            raise ScheduleError(f"{self.buffer!r} is read in {len(loads)} ways, not in one")
-        if len({_outline(chain) for _, chain in found}) != 1:
+        found = [r for r in _reads(loop.body, self.buffer) if any(map(_is_loop, r.chain))]
+        ways = {read.load for read in found}
+        if len(ways) != 1:
+            raise ScheduleError(f"{self.buffer!r} is read in {len(ways)} ways, not in one")
+        if len({_outline(read.chain) for read in found}) != 1:
             raise ScheduleError(f"{self.buffer!r} is read in loops of different lengths")
-        load, chain = found[0]
+        if len({read.guards for read in found}) != 1:
+            raise ScheduleError(f"{self.buffer!r} is read under different conditions")
+        load, chain, guards = found[0].load, found[0].chain, found[0].guards
         axes = [c for c in chain if isinstance(c, For)]
         if {a.name for a in axes} - {n for i in load.index for n in free_vars(i)}:
             raise ScheduleError(f"{self.buffer!r} is read again and again in one stage")
-        if _own(loop.body) & _needed(load, chain):
+        if _own(loop.body) & found[0].needed():
             raise ScheduleError(f"where {self.buffer!r} is read is not known in front of its row")
         place = tuple(Var.make(a.name) for a in axes)
         shape = tuple(ir.index(known_extent(a)) for a in axes)
         held = Buffer(f"{self.buffer}_held", shape, load.dtype, "reg")
-        copy: Stmt = Store(held, place, load)
+        value: Expr = load
+        for guard in reversed(guards):  # elsewhere there is no such element
+            value = op("guarded", guard, value, ir.const(0, load.dtype))
+        copy: Stmt = Store(held, place, value)
         for part in reversed(chain):
             copy = (
                 If(part.guard, copy)
@@ -72,14 +78,29 @@ class Hold(Step):
         return replace(loop, body=Alloc(held, sequence(copy, body)))
 
 
-def _reads(body: Stmt, name: str) -> list[tuple[Load, Chain]]:
-    """Reads of a parameter, with the loops and tests around each."""
-    found: list[tuple[Load, Chain]] = []
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A read of a parameter: the loops and tests around it, and what guards it in its statement."""
+
+    load: Load
+    chain: Chain
+    guards: tuple[Expr, ...]
+
+    def needed(self) -> set[Buffer]:
+        """What must be known to find the element, or whether there is one."""
+        tests = [part.guard for part in self.chain if isinstance(part, If)]
+        parts = ir.subexpressions(*self.load.index, *self.guards, *tests)
+        return {part.buffer for part in parts if isinstance(part, Load)}
+
+
+def _reads(body: Stmt, name: str) -> list[_Read]:
+    """Reads of a parameter."""
+    found: list[_Read] = []
 
     def visit(statement: Stmt, chain: Chain) -> None:
-        for expr in ir.subexpressions(*ir.expressions(statement)):
-            if isinstance(expr, Load) and expr.buffer.name == name:
-                found.append((expr, chain))
+        for load, where in loads(ir.expressions(statement), Domain(())):
+            if load.buffer.name == name:
+                found.append(_Read(load, chain, where.guards))
         if isinstance(statement, Seq):
             for part in statement.body:
                 visit(part, chain)
@@ -95,13 +116,6 @@ def _reads(body: Stmt, name: str) -> list[tuple[Load, Chain]]:
 def _own(body: Stmt) -> set[Buffer]:
     """The scratch that a loop's body has."""
     return {s.buffer for s in ir.statements(body) if isinstance(s, Alloc)}
-
-
-def _needed(load: Load, chain: Chain) -> set[Buffer]:
-    """What must be known to find an element, or whether there is one."""
-    tests = [part.guard for part in chain if isinstance(part, If)]
-    parts = ir.subexpressions(*load.index, *tests)
-    return {part.buffer for part in parts if isinstance(part, Load)}
 
 
 def _is_loop(part: For | If) -> bool:
