@@ -69,6 +69,7 @@ from ridgeline.schedules.gpu.machine import GpuMachine
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
+_LEAST_EXACT = 1 << 29  # the same in float32, for which there are no tensor cores
 # Products of a number in 16 bits up to which a ReLU goes with them: on an H200 the engines with one
 # do 0.84 of the products a second of those without, and a kernel of its own moves 4 bytes a number.
 _DEEPEST_RECTIFIED = 1536
@@ -128,8 +129,10 @@ class CudaBackend:
         return with_biases(made, takes_bias) if cublaslt.library() is not None else made
 
     def _convolves(self, attrs: ConvolveAttrs, node: Node) -> bool:
-        """True for convolutions large enough for tensor cores, of which cuDNN has this one."""
-        if node.dtype.name not in cudnn_convolution.COMPUTED or attrs.products < _LEAST_CONVOLUTION:
+        """True for convolutions large enough for a library, of which cuDNN has this one."""
+        exact = node.dtype.itemsize > 2 and not config.allow_tf32
+        least = _LEAST_EXACT if exact else _LEAST_CONVOLUTION
+        if node.dtype.name not in cudnn_convolution.COMPUTED or attrs.products < least:
             return False
         return is_product(attrs) or self.convolution(attrs, node.dtype.name) is not None
 

@@ -17,11 +17,12 @@ from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, dense, in_order, itself, strided
 from ridgeline.loops.build import add, affine, mul
 from ridgeline.loops.ir import Alloc, Const, Expr, For, Kernel, Load, Op, Reduce, Seq, Store, index
-from ridgeline.loops.reading import widens
+from ridgeline.loops.reading import widened_from, widens
 from ridgeline.ops.contract import CONTRACT
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
-_LEAST_PRODUCTS = 1 << 15  # below this a kernel of our own, fused with its neighbours, is better
+_LEAST_PRODUCTS = 1 << 23  # below this a kernel of our own, fused with its neighbours, is better
+_LEAST_NARROW = 1 << 15  # the same for operands of 16 bits, which tensor cores multiply
 _MOST_CALLS = 64
 _ALIGNED = 8  # elements of a row; cuBLASLt rounds other 16-bit products before it adds a bias
 
@@ -68,7 +69,9 @@ def suits_library(node: Node) -> bool:
         return False
     attrs = node.attrs
     plain = all(index_map.plain is not None for index_map in (*attrs.left, *attrs.right))
-    return plain and prod(bounds(e)[1] for e in attrs.extents) >= _LEAST_PRODUCTS
+    narrow = node.dtype.itemsize == 2 or any(map(widened_from, node.inputs))
+    least = _LEAST_NARROW if narrow else _LEAST_PRODUCTS
+    return plain and prod(bounds(e)[1] for e in attrs.extents) >= least
 
 
 def takes_bias(node: Node) -> bool:
@@ -139,7 +142,8 @@ def recognise(kernel: Kernel) -> Matmul | None:
         return None
     accesses = [(load.buffer, load.index) for load in loads] + [(end.buffer, end.index)]
     forms = [_linear(buffer.shape, where) for buffer, where in accesses]
-    if any(form is None for form in forms) or prod(extents.values()) < _LEAST_PRODUCTS:
+    least = _LEAST_NARROW if dtype.itemsize == 2 else _LEAST_PRODUCTS
+    if any(form is None for form in forms) or prod(extents.values()) < least:
         return None
     known = [form for form in forms if form is not None]
     axes = [

@@ -128,7 +128,7 @@ def test_what_was_begun_while_kernels_were_scheduled_is_what_is_compiled(
 def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its schedule reads the input as two views, so the call has more parameters than the loops."""
     monkeypatch.setattr(cublaslt, "library", lambda: object())
-    x = rl.zeros(7, 7, 33).contiguous()
+    x = rl.zeros(13, 13, 513).contiguous()
     x.numpy()  # an input, not a constant
     made = read(rl.einsum("abc,dec->abde", x, x))
     _, layout = laid_out(([made], [read(x)], ()), StatedGpu())

@@ -86,7 +86,7 @@ class Joining:
         arrays = [self._array(kind, groups * inner * site.elements) for kind in site.types]
         shift = width.bit_length() - 1
         group = f"((threadIdx.x >> {shift}) & {groups - 1})"
-        slot = f"(({group} * {inner} + (threadIdx.x & {inner - 1})) * {site.elements} + {{f}})"
+        slot = f"(({{f}} * {groups} + {group}) * {inner} + (threadIdx.x & {inner - 1}))"
         skipped = (self.threads.block - 1) & ~(high - 1)
         if low < _WARP:
             skipped |= _WARP - 1 & ~(low - 1)
@@ -103,7 +103,7 @@ class Joining:
             return
         with self._each(site):
             f = "f" if site.elements > 1 else "0"
-            at = f"[(({{g}} * {inner} + (threadIdx.x & {inner - 1})) * {site.elements} + {f})]"
+            at = f"[(({f} * {groups} + {{g}}) * {inner} + (threadIdx.x & {inner - 1}))]"
             self._one_by_one(site, [array + at for array in arrays], groups, join)
 
     def _across_blocks(self, site: Site, join: Join) -> None:

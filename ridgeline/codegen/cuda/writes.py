@@ -7,9 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 
 from ridgeline.codegen.cuda.access import Accesses, Registers
 from ridgeline.codegen.cuda.threads import Threads
-from ridgeline.codegen.cuda.types import is_narrow_float, loaded, memory_type, stored
-from ridgeline.loops.ir import Buffer, Expr, Hole, Load, Op, Reduce, Store
+from ridgeline.codegen.cuda.types import (
+    is_narrow_float,
+    literal,
+    loaded,
+    memory_type,
+    register_type,
+    stored,
+)
+from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Store
 from ridgeline.loops.monoids import MONOIDS, Monoid
+from ridgeline.loops.steps.pad import is_guarded_read
 
 _NATIVE_ATOMICS = {
     "sum": ("Add", ("float32", "float64", "int32", "uint32", "int64", "uint64")),
@@ -27,6 +35,28 @@ class Writes(Accesses):
         super().__init__(threads, ranges, workspaces)
         self.pack_stores: dict[int, str] = {}
         self.together = False  # statements that change nothing that another of them reads
+
+    def _fetched(self, statement: Store) -> str | None:
+        """What goes to shared memory from a place that may not be there: another one is read then.
+
+        Loads without a branch between them are under way together.
+        """
+        read = statement.value
+        if statement.buffer.scope != "shared" or not is_guarded_read(read):
+            return None
+        assert isinstance(read, Op)
+        condition, load, zero = read.args
+        assert isinstance(load, Load)
+        assert isinstance(zero, Const)
+        buffer = load.buffer
+        if not all(isinstance(size, Const) and size.value for size in buffer.shape):
+            return None
+        inside = self.values.value(condition)
+        place = f"{inside} ? {self._linear(buffer.shape, load.index)} : 0"
+        name = self.lines.fresh("fetched")
+        value = loaded(buffer.dtype, f"{self._pointer(buffer)}[{place}]")
+        self.lines.line(f"const {register_type(buffer.dtype)} {name} = {value};")
+        return f"({inside} ? {name} : {literal(zero)})"
 
     def _write(self, statement: Store | Reduce) -> None:
         if not self.together:
@@ -50,11 +80,12 @@ class Writes(Accesses):
         owner = None if registers is not None else self._owner()
         with self.lines.block(f"if ({owner})") if owner else self._own_names():
             if isinstance(statement, Store):
-                moved = self._moved(statement)
-                if moved is None:
-                    text = stored(target.dtype, self.values.stored(statement.value))
-                else:
+                moved, fetched = self._moved(statement), self._fetched(statement)
+                if moved is not None:
                     text = self._bits(moved)
+                else:
+                    value = self.values.stored(statement.value) if fetched is None else fetched
+                    text = stored(target.dtype, value)
                 at = self._linear(target.shape, statement.index)
                 self.lines.line(f"{self._pointer(target)}[{at}] = {text};")
             elif registers is None and self.folded:

@@ -6,7 +6,6 @@ depth, so convolutions are the same kernel. Lengths are padded to whole tiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from ridgeline.loops import ir
@@ -26,27 +25,13 @@ from ridgeline.loops.schedule import (
 from ridgeline.schedules.accesses import access
 from ridgeline.schedules.attempts import leave_out
 from ridgeline.schedules.gpu import pointwise, rows
-from ridgeline.schedules.gpu.common import Draft, power_at_most
+from ridgeline.schedules.gpu.common import Draft
 from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.tiles import choose
 
-_FEWEST = 16  # rows or columns below which tiles would be mostly padding
+_FEWEST, _FEWEST_ELEMENTS = 3, 48  # rows or columns, and both: below, tiles are mostly padding
+_SHORT = 16  # terms or columns of which threads alone make little
 _BANK_PAD = 4
-
-
-@dataclass(frozen=True, slots=True)
-class _Tile:
-    """A block's part of the result, and a thread's part of that; both square."""
-
-    block: int
-    thread: int
-    depth: int
-
-    @property
-    def threads(self) -> int:
-        return (self.block // self.thread) ** 2
-
-
-_TILES = (_Tile(128, 8, 16), _Tile(64, 4, 16), _Tile(32, 4, 16))
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -59,7 +44,9 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     if len(lengths) < len(extents):
         return rows.steps(lowered, gpu)
     sizes = {letter: prod(lengths[n] for n in names[letter]) for letter in "bmnk"}
-    if sizes["m"] < _FEWEST or sizes["n"] < _FEWEST or sizes["k"] < 4:
+    narrow = min(sizes["m"], sizes["n"])
+    few = narrow < _FEWEST or sizes["m"] * sizes["n"] < _FEWEST_ELEMENTS
+    if few or sizes["k"] < 4 or max(narrow, sizes["k"]) < _SHORT:
         return rows.steps(lowered, gpu)
     try:
         return _tiled(lowered, names, sizes, gpu)
@@ -76,62 +63,43 @@ def _tiled(
     lowered: Lowered, names: dict[str, list[str]], sizes: dict[str, int], gpu: GpuMachine
 ) -> list[Step]:
     draft = Draft(lowered.kernel)
-    tile = _tile(sizes, gpu)
-    walks = _walks(draft, names)
+    walks, operands = _walks(draft, names), _operands(draft)
     order = (*names["b"], *names["m"], *names["n"])
+    near, far = ("m", "n") if lowered.rows[-1].name[0] == "m" else ("n", "m")
     if order != tuple(a.name for a in lowered.rows):
         draft.do(Reorder(order))
     axes = {letter: draft.fuse(group) for letter, group in names.items() if group}
     m, n, k = axes["m"], axes["n"], axes["k"]
+    itemsize = max(load.dtype.itemsize for load in operands)
+    tile = choose(sizes[near], sizes[far], sizes["b"], sizes["k"], itemsize, gpu)
+    draft.do(Pad(k, tile.pieces * tile.depth))
     grid = [axes["b"]] if "b" in axes else []
-    operands = _operands(draft)
-    pieces = _pieces(sizes, tile, gpu)
-    if pieces > 1:
+    if tile.pieces > 1:
         rows_of = [*grid, m, n]
-        draft.do(Partials(k, pieces, tuple(rows_of)))
+        draft.do(Partials(k, tile.pieces, tuple(rows_of)))
         result = draft.fuse([f"{axis}.j" for axis in rows_of])
-        rows.join_pieces(draft, f"{k}.q", result, [], pieces, gpu)
+        rows.join_pieces(draft, f"{k}.q", result, [], tile.pieces, gpu)
         grid = [f"{k}.p", *grid, f"{result}.0"]
-    draft.do(Pad(m, tile.block), Pad(n, tile.block), Pad(k, tile.depth))
-    for axis in (m, n):
-        draft.do(Split(axis, tile.block), Split(f"{axis}.1", tile.thread))
-    draft.do(Split(k, tile.depth))
-    if not draft.has(f"{k}.0"):
-        raise ScheduleError("too shallow for a tile")
-    outer = [f"{a}.0" for a in (m, n)]
-    threads = [f"{a}.1.0" for a in (m, n)]
-    inner = [f"{a}.1.1" for a in (m, n)]
-    draft.do(Reorder((*outer, f"{k}.0", *threads, f"{k}.1", *inner)))
-    depth = f"{k}.1"
+    near, far = axes[near], axes[far]
+    lanes = tile.near // tile.near_each
+    for axis, part, split in ((near, tile.near, lanes), (far, tile.far, tile.far_each)):
+        draft.do(Pad(axis, part), Split(axis, part), Split(f"{axis}.1", split))
+    draft.do(Split(k, tile.depth), Split(f"{k}.1", tile.depth // tile.parts))
+    shared, depth = f"{k}.1.0", f"{k}.1.1"
+    threads = [shared, f"{far}.1.0", f"{near}.1.1"]  # neighbours write side by side
+    own = [f"{near}.1.0", f"{far}.1.1"]
+    draft.do(Reorder((f"{m}.0", f"{n}.0", f"{k}.0", *threads, depth, *own)))
     for load in operands:
         buffer, (letter, deep) = load.buffer.name, walks[load.buffer.slot]
-        axis = m if letter == "m" else n
-        across = (f"{axis}.1.0", f"{axis}.1.1")
-        walk = (*across, depth) if deep else (depth, *across)
-        draft.do(Share(buffer, threads[0], (depth, *across), walk, _BANK_PAD))
-        draft.do(Split(f"{buffer}.s", tile.threads))
+        across = (f"{axes[letter]}.1.0", f"{axes[letter]}.1.1")
+        walk = (*across, shared, depth) if deep else (shared, depth, *across)
+        draft.do(Share(buffer, shared, (depth, shared, *across), walk, _BANK_PAD))
+        draft.do(Split(f"{buffer}.s", tile.threads, "guard"))
         draft.do(Reorder((f"{buffer}.s.1", f"{buffer}.s.0")))
         draft.do(SetKind(f"{buffer}.s.0", "unroll"), Bind(f"{buffer}.s.1", "thread"))
-    draft.do(*(SetKind(a, "unroll") for a in inner), *(Bind(a, "thread") for a in threads))
-    draft.grid([*grid, *outer])
+    draft.do(*(SetKind(a, "unroll") for a in own), *(Bind(a, "thread") for a in threads))
+    draft.grid([*grid, f"{m}.0", f"{n}.0"])
     return draft.steps
-
-
-def _tile(sizes: dict[str, int], gpu: GpuMachine) -> _Tile:
-    """The largest tile that gives every multiprocessor one."""
-    for tile in _TILES[:-1]:
-        tiles = -(-sizes["m"] // tile.block) * -(-sizes["n"] // tile.block) * sizes["b"]
-        if tiles >= gpu.multiprocessors:
-            return tile
-    return _TILES[-1] if min(sizes["m"], sizes["n"]) < _TILES[1].block else _TILES[1]
-
-
-def _pieces(sizes: dict[str, int], tile: _Tile, gpu: GpuMachine) -> int:
-    tiles = -(-sizes["m"] // tile.block) * -(-sizes["n"] // tile.block) * sizes["b"]
-    most = sizes["k"] // (tile.depth * 4)
-    if tiles * 2 > gpu.multiprocessors or most < 2:
-        return 1
-    return power_at_most(min(gpu.multiprocessors * 2 // tiles, most))
 
 
 def _operands(draft: Draft) -> list[Load]:

@@ -370,6 +370,10 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     count, depth = draft.length(over) or 1, draft.length(columns) or 1
     threads = _even_threads(count)
     lanes = [lane] if lane else []
+    whole = min(count & -count, _COLUMN_LANES)  # threads that leave none idle
+    at_once = count // whole * prod(draft.length(a) or 1 for a in outer) <= gpu.multiprocessors
+    if depth <= _COLUMN_BLOCK and at_once:  # one launch, though it reads a few bytes at a time
+        threads = whole
     helpers = min(_COLUMN_BLOCK // threads, power_at_most(depth)) if count % threads == 0 else 1
     helpers = _helpers(draft, helpers, threads, lanes, gpu)
     blocks = -(-count // threads)
@@ -406,7 +410,8 @@ def join_pieces(
 ) -> None:
     """Few rows to a block, and many threads to a row: pieces are many, and rows may be few."""
     helpers = min(_COLUMN_BLOCK // _JOINED_LANES, power_at_most(pieces))
-    helpers = _helpers(draft, helpers, _JOINED_LANES, lanes, gpu)
-    draft.do(Split(over, _JOINED_LANES, "guard"), Split(turn, helpers, "guard"))
+    side_by_side = min(_COLUMN_BLOCK // helpers, power_at_least(draft.length(over) or 1))
+    helpers = _helpers(draft, helpers, side_by_side, lanes, gpu)
+    draft.do(Split(over, side_by_side, "guard"), Split(turn, helpers, "guard"))
     draft.do(Reorder((f"{turn}.1", f"{turn}.0", f"{over}.1", *lanes)))
     draft.do(Bind(f"{over}.1", "thread"), Bind(f"{turn}.1", "thread"))
