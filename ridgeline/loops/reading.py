@@ -6,7 +6,7 @@ accumulators, and what lies in memory when the kernel starts is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -176,11 +176,7 @@ class Reading:
             fill = ir.const(node.attrs.value, node.dtype)
             return operands[0] if condition is None else op("guarded", condition, operands[0], fill)
         if node.op is CONCAT:
-            pieces = self._pieces(node, index)
-            result = operands[-1]
-            for (_, _, here), value in zip(reversed(pieces[:-1]), reversed(operands[:-1])):
-                result = op("guarded", here, value, _only_where_not(here, result))
-            return result
+            return _piece([here for _, _, here in self._pieces(node, index)], operands)
         if node.op is GATHER:
             return operands[-1]
         if node.op.family == "movement" or node.op is STOP_GRADIENT:
@@ -209,6 +205,16 @@ class Reading:
         if index != tuple(a.var for a in space.rows):
             raise NotFusable(f"the result of {fold.op.name} is read across rows")
         return cast(Load.make(self.accumulators[fold][output], ()), node.dtype)
+
+
+def _piece(ends: Sequence[Expr], values: Sequence[Expr]) -> Expr:
+    """The value of that piece in which an element lies, found by halves: pieces may be many."""
+    if len(values) == 1:
+        return values[0]
+    half = len(values) // 2
+    here = ends[half - 1]
+    later = _only_where_not(here, _piece(ends[half:], values[half:]))
+    return op("guarded", here, _piece(ends[:half], values[:half]), later)
 
 
 def _only_where_not(condition: Expr, value: Expr) -> Expr:

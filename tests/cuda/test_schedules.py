@@ -88,6 +88,20 @@ def test_rows_held_are_read_where_they_have_elements(name: str) -> None:
     check(outputs, inputs, [*random_inputs([x, y], 1), *held], 3e-5)
 
 
+@pytest.mark.parametrize("count", [2, 3, 5, 9])
+def test_parts_of_several_lengths(count: int) -> None:
+    parts = [given(dtypes.float32, 1 + n % 4, 3) for n in range(count)]
+    check([call("cat", parts, 0)], parts, random_inputs(parts, 1), 0.0)
+
+
+def test_hundreds_of_parts_are_not_nested_in_one_another() -> None:
+    from ridgeline.codegen.cuda import generate
+
+    parts = [given(dtypes.float32, 1 + n % 2, 3) for n in range(600)]
+    (scheduled,) = schedule([call("cat", parts, 0)], parts, SMALL_GPU)
+    assert len(generate(scheduled.kernel).text.splitlines()) > len(parts)
+
+
 SHAPES = {  # small rows, rows of a block, of a cluster, too long to be held; and of odd length
     "small": (64, 96), "block": (300, 8192), "cluster": (200, 65536), "long": (200, 128256),
     "odd": (33, 1001),
