@@ -631,6 +631,11 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
         "without which it may hold nothing",
     ),
     (SMALL, [CacheWrite("a", "m", ("m",))], "nothing writes 'a'"),
+    (
+        SMALL,
+        [Split("n", 4, "guard"), Reorder(("k", "n.1")), CacheWrite("acc", "n.1", ("n.1",))],
+        "'acc' may hold nothing before 'n.1'",
+    ),
     (SMALL, [CacheWrite("c", "m", ("m",))], "depends on m, n"),
     (SMALL, [Inline("t")], "no scratch 't'"),
     (SMALL, [Inline("acc")], "not filled by one plain store"),

@@ -74,11 +74,18 @@ class CacheWrite(Step):
                 f"{self.buffer!r} is written under a condition, "
                 "without which it may be out of range"
             )
+        starts_as_copy = guarded or any(isinstance(w, Reduce) for w, _ in found)
+        sets = guarded or any(isinstance(w, Store) for w, _ in found)
+        if starts_as_copy and sets and buffer.slot < 0:  # parameters hold something from the start
+            raise ScheduleError(
+                f"the scratch {self.buffer!r} may hold nothing before {self.after!r}, and would be "
+                "copied"
+            )
         place = tuple(Var.make(n) for n in self.axes)
         shape = tuple(extents[n] for n in self.axes)
         scratch = Buffer(self.scratch, shape, buffer.dtype, "local")
         parts: list[Stmt] = []
-        if guarded or any(isinstance(w, Reduce) for w, _ in found):
+        if starts_as_copy:
             fill = Store(scratch, place, Load.make(buffer, index))
             parts.append(copy_loops(fill, self.axes, extents, loop))
         parts.append(_redirected(loop, buffer, scratch, place))
