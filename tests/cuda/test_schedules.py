@@ -88,6 +88,17 @@ def test_rows_held_are_read_where_they_have_elements(name: str) -> None:
     check(outputs, inputs, [*random_inputs([x, y], 1), *held], 3e-5)
 
 
+@pytest.mark.parametrize("name", ["gathered", "scaled and padded"])
+def test_turned_tiles_are_read_where_they_have_elements(name: str) -> None:
+    x, at = given(dtypes.float32, 33, 17), given(dtypes.int64, 17, 33)
+    if name == "gathered":
+        result = call("gather", x, 0, call("transpose", at, 0, 1))
+    else:
+        result = call("pad", call("tanh", call("transpose", x, 0, 1)), (2, 1, 2, 1))
+    outputs, inputs, held = closed([result], [x, at])
+    check(outputs, inputs, [*random_inputs([x, at], 1), *held], 3e-5)
+
+
 @pytest.mark.parametrize("count", [2, 3, 5, 9])
 def test_parts_of_several_lengths(count: int) -> None:
     parts = [given(dtypes.float32, 1 + n % 4, 3) for n in range(count)]

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, floordiv, free_vars, mod, mul, substitute, substitution
+from ridgeline.loops.domains import Domain, loads
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_expressions, sequence
 from ridgeline.loops.steps.pad import is_guarded_read
@@ -47,6 +48,7 @@ class Share(Step):
         if len(found) > 1:
             raise ScheduleError(f"{self.buffer!r} is read in {len(found)} ways, not in one")
         (read,) = found
+        self._check_everywhere(loop, read)
         lengths = _lengths(loop)
         along = [(a, lengths[a]) for a in self.axes[1:]]
         width = prod(size for _, size in along)
@@ -73,6 +75,16 @@ class Share(Step):
         """The reads that depend on exactly these loops."""
         inside = set(_lengths(loop))
         return {r for r in self._reads(loop) if free_vars(r) & inside == set(self.axes)}
+
+    def _check_everywhere(self, loop: For, read: Expr) -> None:
+        """Refuse a read that has no element where a condition further out does not hold."""
+        own = 1 if is_guarded_read(read) else 0
+        load = ir.children(read)[1] if own else read
+        for statement in ir.statements(loop):
+            for other, where in loads(ir.expressions(statement), Domain(())):
+                around = where.guards[: len(where.guards) - own] if other == load else ()
+                if any(free_vars(guard) & free_vars(load) for guard in around):
+                    raise ScheduleError(f"{self.buffer!r} is read under a condition")
 
     def _reads(self, loop: For) -> set[Expr]:
         found: set[Expr] = set()
