@@ -2,7 +2,8 @@
 
 A monoid has a tuple of fields, their initial values and a `join` written as expressions, so that
 every user (interpreter, schedule steps, code generators) takes its meaning from here. A reduction
-lifts an element first: Welford takes (1, x, 0), online softmax (x, 1), argmax (x, position).
+lifts an element first: Welford takes (1, x, 0), online softmax (x, 1), argmax (x, position), and
+a recurrence r := a * r + b is an affine map (a, b).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import eq, logical_and, lt, maximum, op, select, sub
+from ridgeline.loops.build import add, eq, logical_and, lt, maximum, minimum, mul, op, select, sub
 from ridgeline.loops.ir import Const, Expr
 
 Exprs = tuple[Expr, ...]
@@ -71,22 +72,25 @@ def _binary(name: str, boolean: str = "") -> Callable[[Exprs, Exprs], Exprs]:
 
 
 def _arg_init(
-    worst: Callable[[DType], Const],
+    worst: Callable[[DType], Const], first: bool = True
 ) -> Callable[[tuple[DType, ...]], tuple[Const, ...]]:
-    # the largest index loses every tie, so an empty part never wins
-    return lambda types: (worst(types[0]), _highest(types[1]))
+    # an index that loses every tie, so an empty part never wins
+    index = _highest if first else _lowest
+    return lambda types: (worst(types[0]), index(types[1]))
 
 
-def _arg_join(larger: bool) -> Callable[[Exprs, Exprs], Exprs]:
+def _arg_join(larger: bool, first: bool = True) -> Callable[[Exprs, Exprs], Exprs]:
+    """(value, position) of the best; of equal ones the first or the last."""
+
     def join(left: Exprs, right: Exprs) -> Exprs:
         (a, i), (b, j) = left, right
         better = lt(a, b) if larger else lt(b, a)
         tie = eq(a, b)
-        if a.dtype.kind == "float":  # NaN beats every number, and the first NaN beats the rest
+        if a.dtype.kind == "float":  # NaN beats every number, and several are equal
             a_nan, b_nan = op("isnan", a), op("isnan", b)
             better = op("or", better, logical_and(b_nan, op("not", a_nan)))
             tie = op("or", tie, logical_and(a_nan, b_nan))
-        take = op("or", better, logical_and(tie, lt(j, i)))
+        take = op("or", better, logical_and(tie, lt(j, i) if first else lt(i, j)))
         return select(take, b, a), select(take, j, i)
 
     return join
@@ -113,6 +117,30 @@ def _online_softmax_join(left: Exprs, right: Exprs) -> Exprs:
     return top, op("add", *scaled)
 
 
+def _log_add(left: Exprs, right: Exprs) -> Exprs:
+    """log(exp(a) + exp(b)) without overflow."""
+    (a,), (b,) = left, right
+    top, low = maximum(a, b), minimum(a, b)
+    total = add(top, op("log1p", op("exp", sub(low, top))))
+    infinite = eq(op("abs", top), ir.const(math.inf, top.dtype))
+    return (select(infinite, top, total),)
+
+
+def _affine_join(left: Exprs, right: Exprs) -> Exprs:
+    """The map on the left, then that on the right.
+
+    The factor of many maps may overflow though none of them does. It stays finite, so that a value
+    of zero stays zero under them.
+    """
+    (a, p), (b, q) = left, right
+    factor = mul(a, b)
+    if factor.dtype.kind == "float":
+        most = float(np.finfo(factor.dtype.numpy).max)
+        low, high = ir.const(-most, factor.dtype), ir.const(most, factor.dtype)
+        factor = maximum(minimum(factor, high), low)
+    return factor, add(mul(b, p), q)
+
+
 MONOIDS: dict[str, Monoid] = {
     monoid.name: monoid
     for monoid in (
@@ -124,6 +152,15 @@ MONOIDS: dict[str, Monoid] = {
         Monoid("all", 1, _fill(True), _binary("and")),
         Monoid("argmax", 2, _arg_init(_lowest), _arg_join(larger=True)),
         Monoid("argmin", 2, _arg_init(_highest), _arg_join(larger=False)),
+        Monoid("last_max", 2, _arg_init(_lowest, first=False), _arg_join(True, first=False)),
+        Monoid("last_min", 2, _arg_init(_highest, first=False), _arg_join(False, first=False)),
+        Monoid(
+            "logaddexp", 1, lambda types: (ir.const(-math.inf, types[0]),), _log_add, reassoc=True
+        ),
+        Monoid(
+            "affine", 2, lambda types: (ir.const(1, types[0]), ir.const(0, types[1])),
+            _affine_join, commutative=False, reassoc=True,
+        ),
         Monoid("welford", 3, _fill(0), _welford_join, reassoc=True),
         Monoid(
             "online_softmax", 2,

@@ -7,14 +7,13 @@ in, one after another where several may name one element.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, eq, maximum, minimum, mul, op, select, sub
+from ridgeline.loops.build import add, cast, maximum, minimum, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.loops.lowered import Lowered
@@ -90,36 +89,13 @@ def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLow
     return Space(rows, (inner,), tuple(r.extent for r in rows), shape, index)
 
 
-def _log_add(a: Expr, b: Expr) -> Expr:
-    """log(exp(a) + exp(b)) without overflow."""
-    top, low = maximum(a, b), minimum(a, b)
-    total = add(top, op("log1p", op("exp", sub(low, top))))
-    infinite = eq(op("abs", top), ir.const(math.inf, top.dtype))
-    return select(infinite, top, total)
-
-
 def _extreme_scan(node: Node, lowering: GroupLowering) -> Lowered:
     source = node.inputs[0]
     space = _along(source.shape, node.attrs.axis, False, lowering)
     value = lowering.read(source, space.full_index, space)
-    best, where = Buffer("acc0", (), value.dtype, "reg"), Buffer("acc1", (), dtypes.int64, "reg")
-    top, place = Load.make(best, ()), Load.make(where, ())
-    (first,) = MONOIDS[node.attrs.monoid].init((value.dtype,))
-    # the last of several equal ones, and a later NaN in the place of an earlier one
-    renewed = op("or", eq(value, top), op("ne", value, value))
-    (inner,) = space.inner
-    held = (top, place)
-    step = sequence(
-        Reduce((best,), (), node.attrs.monoid, (value,)),
-        Store(where, (), select(renewed, inner.var, place)),
-        *(
-            Store(lowering.view(result, source.shape), space.full_index, held[number])
-            for number, result in results(node, lowering.stored)
-        ),
-    )
-    loop = For(inner.name, size_expr(inner.extent), step, "carried")
-    start = sequence(Store(best, (), first), Store(where, (), ir.index(0)), loop)
-    return _finished(node, lowering, Alloc(best, Alloc(where, start)), space)
+    stored = results(node, lowering.stored)
+    values = (value, space.inner[0].var)
+    return _scanned(node, lowering, space, f"last_{node.attrs.monoid}", values, stored)
 
 
 def _rank(node: Node, lowering: GroupLowering) -> Lowered:
@@ -241,23 +217,34 @@ def _search(node: Node, lowering: GroupLowering) -> Lowered:
 
 def _scan(node: Node, lowering: GroupLowering) -> Lowered:
     space = _along(node.shape, node.attrs.axis, node.attrs.reverse, lowering)
-    index, (inner,) = space.full_index, space.inner
     wide = carried(node.dtype)
-    values = [cast(lowering.read(i, index, space), wide) for i in node.inputs]
-    total = Buffer("acc0", (), wide, "reg")
-    held = Load.make(total, ())
-    if node.op is LINEAR_SCAN:
-        first: Expr = ir.const(0, wide)
-        step: Stmt = Store(total, (), add(mul(values[0], held), values[1]))
-    elif node.attrs.monoid == "logaddexp":
-        first = ir.const(-math.inf, wide)
-        step = Store(total, (), _log_add(held, values[0]))
-    else:
-        (first,) = MONOIDS[node.attrs.monoid].init((wide,))
-        step = Reduce((total,), (), node.attrs.monoid, (values[0],))
-    result = Store(lowering.view(node, node.shape), index, cast(held, node.dtype))
-    loop = For(inner.name, size_expr(inner.extent), sequence(step, result), "carried")
-    body: Stmt = Alloc(total, sequence(Store(total, (), first), loop))
+    values = tuple(cast(lowering.read(i, space.full_index, space), wide) for i in node.inputs)
+    monoid = "affine" if node.op is LINEAR_SCAN else node.attrs.monoid
+    return _scanned(node, lowering, space, monoid, values, [(len(values) - 1, node)])
+
+
+def _scanned(
+    node: Node, lowering: GroupLowering, space: Space, monoid: str, values: tuple[Expr, ...],
+    stored: Sequence[tuple[int, Node]],
+) -> Lowered:  # fmt: skip
+    """A running value by a monoid; `stored` says which of its fields are which results."""
+    (inner,), types = space.inner, tuple(value.dtype for value in values)
+    totals = tuple(Buffer(f"acc{n}", (), kind, "reg") for n, kind in enumerate(types))
+    begin = [Store(t, (), first) for t, first in zip(totals, MONOIDS[monoid].init(types))]
+    step = sequence(
+        Reduce(totals, (), monoid, values),
+        *(
+            Store(
+                lowering.view(result, result.shape), space.full_index,
+                cast(Load.make(totals[field], ()), result.dtype),
+            )
+            for field, result in stored
+        ),
+    )  # fmt: skip
+    loop = For(inner.name, size_expr(inner.extent), step, "carried")
+    body = sequence(*begin, loop)
+    for total in reversed(totals):
+        body = Alloc(total, body)
     return _finished(node, lowering, body, space)
 
 

@@ -12,8 +12,11 @@ from ridgeline.fusion.groups import Roofline, fuse
 from ridgeline.fusion.values import choose_values
 from ridgeline.graph.copying import onto_fresh_leaves
 from ridgeline.graph.node import Node, topological
+from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
+from ridgeline.loops.parser import parse_kernel
+from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine
@@ -41,6 +44,23 @@ def schedule(outputs: Sequence[Node], inputs: Sequence[Node], gpu: GpuMachine) -
         assert group.lowered is not None, f"{group.name} has no loops"
         found.append(Scheduled(group.loops, replay(group.loops.kernel, steps(group.loops, gpu))))
     return found
+
+
+def interpreted(
+    outputs: Sequence[Node], inputs: Sequence[Node], arrays: Sequence[Any]
+) -> list[Any]:
+    """The values of a graph, kernel by kernel, with checks of bounds and races."""
+    known = dict(zip(inputs, arrays))
+    for scheduled in schedule(outputs, inputs, SMALL_GPU):
+        assert parse_kernel(print_kernel(scheduled.kernel)) == scheduled.kernel
+        slots, reads = scheduled.lowered.slots, scheduled.lowered.reads
+        memory = {
+            n: np.ascontiguousarray(known[s]) if n < reads else np.zeros(s.shape, s.dtype.numpy)  # type: ignore[arg-type]
+            for n, s in enumerate(slots)
+        }
+        interpret(scheduled.kernel, memory, {})
+        known |= {s: memory[n] for n, s in enumerate(slots) if n >= reads}
+    return [known[output] for output in outputs]
 
 
 def closed(

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, lt, mul, select
-from ridgeline.loops.ir import Buffer, For, If, Kernel, Load, Stmt, Store, Var
+from ridgeline.loops.ir import For, If, Kernel, Stmt, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
-from ridgeline.loops.steps.prefix import Scan, scan_of, wrapped
+from ridgeline.loops.steps.scans import Scan, fields, loads, scan_of, stores
 from ridgeline.loops.steps.step import ScheduleError, Step
 
 
@@ -31,26 +31,31 @@ class Resume(Step):
         if self.pieces < 1:
             raise ScheduleError(f"a scan has no {self.pieces} pieces")
         scan = scan_of(kernel, self.axis)
-        if scan.inside:
-            raise ScheduleError(f"the scan along {self.axis!r} is cut already")
+        if scan.inside or not scan.stores:
+            what = "cut already" if scan.inside else "a fold, not a scan"
+            raise ScheduleError(f"the scan along {self.axis!r} is {what}")
         index = tuple(Var.make(row.name) for row in scan.rows)
         piece, turn = Var.make(f"{self.axis}.p"), Var.make(f"{self.axis}.q")
         pieces = ir.index(self.pieces)
         shape = (pieces, *(row.extent for row in scan.rows))
-        total = scan.total
-        parts = Buffer(f"{total.name}_parts", shape, total.dtype, "global")
-        begin = Store(total, (), scan.neutral)
-        fold = self._piece(scan, f"{self.axis}.f", scan.join, "reduce")
-        leave = Store(parts, (piece, *index), Load.make(total, ()))
-        earlier = select(lt(turn, piece), Load.make(parts, (turn, *index)), scan.neutral)
-        joins = For(turn.name, pieces, replace(scan.join, values=(earlier,)), "reduce")
+        parts = fields(scan.totals, f"{self.axis}_pieces", shape, "global")
+        begin = stores(scan.totals, (), scan.neutral)
+        fold = self._piece(scan, f"{self.axis}.f", scan.join, scan.folds)
+        leave = stores(parts, (piece, *index), loads(scan.totals))
+        earlier = tuple(
+            select(lt(turn, piece), value, first)
+            for value, first in zip(loads(parts, (turn, *index)), scan.neutral)
+        )
+        joins = For(turn.name, pieces, scan.joined(scan.totals, earlier), scan.folds)
         step = sequence(scan.join, *scan.stores)
         rest = self._piece(scan, self.axis, step, "carried")
         body: Stmt = sequence(
-            For(piece.name, pieces, wrapped(scan, sequence(begin, fold, leave))),
-            For(piece.name, pieces, wrapped(scan, sequence(begin, joins, rest))),
+            For(piece.name, pieces, scan.wrapped(sequence(begin, fold, leave))),
+            For(piece.name, pieces, scan.wrapped(sequence(begin, joins, rest))),
         )
-        return replace(kernel, body=ir.Alloc(parts, body))
+        for part in reversed(parts):
+            body = ir.Alloc(part, body)
+        return replace(kernel, body=body)
 
     def _piece(self, scan: Scan, name: str, body: Stmt, kind: ir.AxisKind) -> For:
         """A loop over the elements of a piece."""

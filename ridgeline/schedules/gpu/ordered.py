@@ -5,22 +5,26 @@ from __future__ import annotations
 from math import prod
 
 from ridgeline.loops import ir
+from ridgeline.loops.counters import joined, operations
 from ridgeline.loops.ir import For, Reduce
 from ridgeline.loops.lowered import Lowered
+from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.schedule import Bind, Prefix, Reorder, Resume, SetKind, Split, Step
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.radix import RANK
-from ridgeline.ops.scan import SCAN
+from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.gpu.common import Draft, power_at_least
+from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _THREADS = 128
 _FEW_ROWS = 32
 _WARP = 32
+_SCANS = (SCAN, EXTREME_SCAN, LINEAR_SCAN)
 _SHORT_SCAN = 64  # elements that one thread scans
-_SCAN_THREADS, _RUN = 256, 16  # of a block that scans a tile, and the elements of each
+_SCAN_THREADS, _RUN = 256, 16  # of a block that scans a tile, and the most elements of each
+_RUN_BYTES = 128  # of the running values of a thread's run
 _SCAN_WAVES = 8  # blocks for each multiprocessor when rows are cut into pieces
 _MOST_PIECES = 512
 _RANKED = 4  # elements of a thread
@@ -35,7 +39,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     joins = any(isinstance(s, Reduce) for s in ir.statements(draft.kernel.body))
     if lowered.anchor is SCATTER and joins:
         _scatter(draft, rows, inner)
-    elif lowered.anchor is SCAN and joins and len(inner) == 1 and _known(draft, [*rows, *inner]):
+    elif lowered.anchor in _SCANS and _known(draft, [*rows, *inner]):
         _scan(draft, rows, inner[0], gpu)
     elif lowered.anchor in (DIGIT_COUNTS, TILED):
         _tile(draft, rows, inner)
@@ -104,16 +108,34 @@ def _scan(draft: Draft, rows: list[str], axis: str, gpu: GpuMachine) -> None:
 
 
 def _by_block(draft: Draft, axis: str, cut: bool) -> None:
+    """A block scans. In the launch before it folds pieces, and then it joins those before its own:
+    by threads where any order will do."""
+    join = next(s for s in ir.statements(draft.kernel.body) if isinstance(s, Reduce))
+    monoid = MONOIDS[join.monoid]
+    held = sum(buffer.dtype.itemsize for buffer in join.buffers)
+    run = min(_RUN, power_at_most(_RUN_BYTES // held))
     length = draft.length(axis) or 1
-    threads = min(max(power_at_least(-(-length // _RUN)), _WARP), _SCAN_THREADS)
-    draft.do(Prefix(axis, threads, min(_RUN, -(-length // threads))))
-    for name in ("h", "i", "2", "u"):
-        draft.do(SetKind(f"{axis}.{name}", "unroll"))
-    for name in ("1", "g"):
-        draft.do(Bind(f"{axis}.{name}", "thread"))
+    threads = min(max(power_at_least(-(-length // run)), _WARP), _SCAN_THREADS)
+    prefixed = {axis: Prefix(axis, threads, min(run, -(-length // threads)))}
     for name in (f"{axis}.f", f"{axis}.q") if cut else ():
-        draft.do(Split(name, threads, "guard"), Reorder((f"{name}.1", f"{name}.0")))
-        draft.do(Bind(f"{name}.1", "thread"))
+        if monoid.commutative:
+            draft.do(Split(name, threads, "guard"), Reorder((f"{name}.1", f"{name}.0")))
+            draft.do(Bind(f"{name}.1", "thread"))
+        else:
+            some = min(max(power_at_least(-(-(draft.length(name) or 1) // run)), _WARP), threads)
+            prefixed[name] = Prefix(name, some, run)
+    for name, step in prefixed.items():
+        draft.do(step)
+        draft.do(*(Bind(f"{name}.{part}", "thread") for part in "1g"))
+        if _is_light(join):
+            kept = (f"{name}.{part}" for part in "hi2u" if draft.has(f"{name}.{part}"))
+            draft.do(*(SetKind(part, "unroll") for part in kept))
+
+
+def _is_light(join: Reduce) -> bool:
+    """True when a join is a few instructions, which may stand in a kernel many times."""
+    values = tuple(ir.Load.make(buffer, ()) for buffer in join.buffers)
+    return not operations(joined(join.monoid, join.buffers, values))["sfu"]
 
 
 def _to_threads(draft: Draft, rows: list[str]) -> None:
