@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -12,9 +13,11 @@ from ridgeline.errors import DeviceError
 from ridgeline.runtime.cuda import arena, device as _devices, memory
 from ridgeline.runtime.cuda.device import Device, Properties
 from ridgeline.runtime.cuda.driver import missing
-from ridgeline.runtime.cuda.flags import raise_pending
+from ridgeline.runtime.cuda.flags import wait
 from ridgeline.runtime.cuda.stream import Event as _Event, Stream as _Stream
 from ridgeline.runtime.cuda.transfer import reach
+
+_MOST_STREAMS = 32
 
 
 def is_available() -> bool:
@@ -98,7 +101,7 @@ def synchronize(device: Any = None) -> None:
     chosen = _chosen(device)
     chosen.synchronize()
     for pool in memory.pools(chosen.number):
-        raise_pending(pool.stream)
+        wait(pool.stream)
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -137,10 +140,26 @@ def empty_cache() -> None:
 
 
 class Stream(_Stream):
-    """A queue of work on one GPU; `with ridgeline.cuda.stream(s):` sends work to it."""
+    """A queue of work on one GPU; `with ridgeline.cuda.stream(s):` sends work to it.
+
+    There are 32 for each GPU and priority, given out in turn: memory stays with the stream that it
+    was taken on, so a new one in every step would take ever more.
+    """
+
+    def __new__(cls, device: Any = None, priority: int = 0) -> Stream:
+        chosen = _chosen(device)
+        with chosen.enqueuing:
+            ring: deque[Stream] = chosen.side_streams.setdefault(priority, deque())
+            if len(ring) < _MOST_STREAMS:
+                made = super().__new__(cls)
+                _Stream.__init__(made, chosen, priority)
+                ring.append(made)
+            else:
+                ring.rotate(-1)
+            return ring[-1]
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
-        super().__init__(_chosen(device), priority)
+        """It was made when it was given out first."""
 
 
 class Event(_Event):

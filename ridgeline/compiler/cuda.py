@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
+from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from ridgeline.codegen.cuda import KernelSource, begin, generate
 from ridgeline.codegen.cuda.attention import Attention
 from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
+from ridgeline.codegen.cuda.marking import marking
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler import attention_calls
@@ -46,7 +48,7 @@ from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
-from ridgeline.ops.index_checks import index_inputs, report_index
+from ridgeline.ops.index_checks import check_indices, index_inputs
 from ridgeline.runtime.cuda import (
     cublaslt,
     cudnn_api,
@@ -76,6 +78,7 @@ _DEEPEST_RECTIFIED = 1536
 _FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the driver
 _ARRANGED = (CONVOLVE, BIASED, *CALLS)  # what libraries compute
 _BIAS = 2  # the place of a bias among the operands of a product
+_WARP = 32
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
 
@@ -276,6 +279,15 @@ class CudaBackend:
                 self.modules.load(images[offset : offset + size], launches)
             offset += size
 
+    def marking(self) -> Any:
+        """The kernel that sets a byte where a flag is found set."""
+        found = generate(marking())
+        (launch,) = found.launches
+        if launch.symbol not in self.modules:
+            image = begin(found.text, self._facts.arch).result()
+            self.modules.load(image, [(launch.symbol, launch.shared_bytes)])
+        return self.modules[launch.symbol]
+
     def source(self, kernels: Sequence[Kernel]) -> str:
         """CUDA C++."""
         return "\n".join(generate(kernel).text for kernel in kernels)
@@ -294,7 +306,7 @@ class CudaExecutable:
         own = [c for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
         workspace = max((call.launch[1] for call in own), default=0)
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
-        self._workspace = slots.workspace
+        self._workspace, self._wrong = slots.workspace, slots.wrong
         target.device.activate()  # libraries describe their calls for the current device
         self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
         self._results, self._copied = layout.results, tuple(layout.not_their_own())
@@ -331,6 +343,9 @@ class CudaExecutable:
             for symbol, blocks, threads, shared, cluster in started:
                 function = self._target.modules[symbol]
                 yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
+        if self.layout.checked:
+            slots = (self.layout.returns[-1], self._wrong)
+            yield KernelStep(self._target.marking(), 1, _WARP, 0, 1, slots, words)
 
     def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
         dtype, result, m, n, k, batch, outer, *matrices, shortened, bias = started
@@ -363,9 +378,7 @@ class CudaExecutable:
             error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
             raise
         if self.layout.checked:
-            kept = [(self._graph.inputs[n], inputs[n]) for n in self._watched]
-            flag = held[self.layout.returns[-1]]
-            watch(flag, device.stream, lambda: self._report(kept))
+            watch(device.stream).add(partial(self._report, [inputs[n] for n in self._watched]))
         results = [held[slot] for slot in self._results]
         for place in self._copied:
             results[place] = self._space.copy(results[place])
@@ -376,9 +389,13 @@ class CudaExecutable:
         seconds = iter(self.plan.profile(inputs))
         return [sum(next(seconds) for _ in range(_steps_of(c))) for c in self.layout.calls]
 
-    def _report(self, kept: Sequence[tuple[Node, Any]]) -> None:
-        given = {node: memory.array(node.dtype, known(node.shape)) for node, memory in kept}
-        report_index(self._graph.outputs, given)
+    def _report(self, kept: Sequence[Any]) -> None:
+        """Raise if a run over such memory met an index out of range."""
+        nodes = [self._graph.inputs[n] for n in self._watched]
+        given = {
+            node: memory.array(node.dtype, known(node.shape)) for node, memory in zip(nodes, kept)
+        }
+        check_indices(self._graph.outputs, given)
 
     def _call(self, call: HostCall, held: Sequence[Any]) -> None:
         """A library call in NumPy: its operands come to the host, its results go back."""

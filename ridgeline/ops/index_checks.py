@@ -64,8 +64,13 @@ def index_inputs(flag: Node, inputs: Sequence[Node]) -> tuple[int, ...]:
     return tuple(place for place, node in enumerate(inputs) if node in reached)
 
 
-def report_index(outputs: Sequence[Node], given: Mapping[Node, Array]) -> NoReturn:
-    """Raise for an index that is out of range, given the inputs that the flag depends on."""
+def check_indices(outputs: Sequence[Node], given: Mapping[Node, Array]) -> None:
+    """Raise if an index is out of range, given the inputs that the flag depends on."""
     for node, index, axis, size in _checked(outputs, given.keys()):
         check_range(evaluate([index], given)[0], size, axis, node)
+
+
+def report_index(outputs: Sequence[Node], given: Mapping[Node, Array]) -> NoReturn:
+    """Raise for an index that is out of range, whether it can be named or not."""
+    check_indices(outputs, given)
     raise IndexRangeError("an index is out of range")

@@ -38,7 +38,7 @@ from ridgeline.tensors.structures import Table
 from .fake_code import FakeCode
 from .fake_driver import FakeDriver
 
-_BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_pending"), (device, "_devices"))
+_BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_watches"), (device, "_devices"))
 _BY_DEVICE: tuple[Any, ...] = (
     backend, spaces.space, transfer.staging, transfer.reach, cublaslt._handle, cudnn_api.handle,
     cudnn_attention.plan, cudnn_convolution.plan,

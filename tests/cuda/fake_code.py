@@ -75,8 +75,8 @@ class FakeCode:
             dtype = np.dtype(param.dtype.numpy)
             size = prod(shape) * dtype.itemsize
             address = given[place]
-            gpu = self.driver.gpus[self.driver.device_of(address) or 0]
-            self.driver.check(address, size, gpu)
+            owner = self.driver.device_of(address)
+            self.driver.check(address, size, None if owner is None else self.driver.gpus[owner])
             if param.slot not in found or found[param.slot].nbytes < size:
                 memory = (ctypes.c_char * size).from_address(address)
                 found[param.slot] = np.frombuffer(memory, dtype)

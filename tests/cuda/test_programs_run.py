@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.errors import OutOfMemoryError
+from ridgeline.errors import IndexRangeError, OutOfMemoryError
 from ridgeline.runtime.cuda import device as devices
 from ridgeline.runtime.cuda.driver import DeviceFailure
 from ridgeline.runtime.cuda.memory import allocate
@@ -123,3 +123,56 @@ def test_copies_on_another_stream_wait_for_nothing(fake_code: FakeCode) -> None:
     rl.cuda.current_stream().wait_stream(side)
     assert [stream for stream, _ in driver.waits] == [rl.cuda.current_stream().handle]
     assert (batch + y).tolist() == [5.0] * 100
+
+
+@pytest.mark.parametrize("wrong", [7, -8, 1 << 40])
+@pytest.mark.parametrize("replayed", [False, True])
+def test_a_wrong_index_names_its_line_on_the_next_read(
+    fake_code: FakeCode, wrong: int, replayed: bool
+) -> None:
+    """Later runs that are right do not hide it, and nothing is copied or recorded for a run."""
+    table = rl.tensor(np.arange(21, dtype=np.float32).reshape(7, 3), device="cuda:0")
+    right, bad = (rl.tensor([0, 3, n, 1], device="cuda:0") for n in (6, wrong))
+    function = rl.jit(lambda table, index: table.index_select(0, index))
+    for _ in range(4 * replayed):
+        function(table, right)
+    rl.cuda.synchronize()
+    before = dict(fake_code.driver.calls)
+    calls = [function(table, index) for index in (right, bad, right, bad, right)]
+    for name in ("cuMemcpyDtoHAsync", "cuEventRecord"):
+        assert fake_code.driver.calls.get(name, 0) == before.get(name, 0)
+    with pytest.raises(IndexRangeError, match=f"{wrong}.*7") as caught:
+        calls[-1].tolist()
+    assert Path(__file__).name in str(caught.value)
+    assert calls[-1].tolist() == table.cpu().numpy()[[0, 3, 6, 1]].tolist()  # told once
+
+
+def test_wrong_indices_of_one_stream_are_not_told_to_another(fake_code: FakeCode) -> None:
+    table, bad = rl.ones(3, 2, device="cuda:0"), rl.tensor([3], device="cuda:0")
+    function = rl.jit(lambda table, index: table.index_select(0, index))
+    side = rl.cuda.Stream()
+    with rl.cuda.stream(side):
+        function(table, bad)
+    assert table.sum().item() == 6
+    with pytest.raises(IndexRangeError):
+        rl.cuda.synchronize()
+    rl.cuda.synchronize()
+
+
+def test_streams_made_in_every_step_are_a_few(fake_code: FakeCode) -> None:
+    """Memory belongs to a stream for as long as it is kept for reuse, and so do graphs."""
+    driver, total = fake_code.driver, rl.zeros(100, device="cuda:0")
+    for number in range(200):
+        side = rl.cuda.Stream()
+        side.wait_stream(rl.cuda.current_stream())
+        with rl.cuda.stream(side):
+            total = total + 1
+            assert rl.cuda.current_stream() is side
+        rl.cuda.current_stream().wait_stream(side)
+        if number == 100:
+            used = driver.used
+    assert total.tolist() == [200.0] * 100
+    assert driver.calls["cuStreamCreateWithPriority"] < 50 and driver.used == used
+    assert len({id(rl.cuda.Stream()) for _ in range(200)}) == 32
+    assert rl.cuda.Stream(priority=-1) is not rl.cuda.Stream() is not rl.cuda.Stream("cuda:1")
+    assert rl.cuda.Stream("cuda:1").device.number == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,18 +184,57 @@ def test_a_host_step_runs_between_launches_and_is_not_captured(fake: FakeDriver)
     assert order == ["before"] * 3 and "cuGraphLaunch" not in fake.calls
 
 
-def test_an_index_flag_is_raised_on_the_next_read(fake: FakeDriver) -> None:
-    stream = device.device(0).stream
-    good, bad = (DeviceSpace(0).take_in(np.array(v)) for v in (False, True))
+def _wrong() -> None:
+    raise IndexRangeError("index 7 is outside")
 
-    def report() -> None:
-        raise IndexRangeError("index 7 is outside")
 
-    flags.watch(good, stream, lambda: pytest.fail("nothing is wrong"))
-    flags.watch(bad, stream, report)
+def _set(watch: flags.Watch) -> None:
+    """What a kernel does."""
+    ctypes.c_bool.from_address(watch.address).value = True
+
+
+def test_a_wrong_index_is_raised_on_the_next_read(fake: FakeDriver) -> None:
+    watch = flags.watch(device.device(0).stream)
+    value = DeviceSpace(0).take_in(np.array(True))
+    watch.add(lambda: pytest.fail("nothing is wrong"))
+    assert value.array(dtypes.bool_, ())
+    for report in (lambda: None, _wrong, lambda: pytest.fail("one error is told")):
+        watch.add(report)
+    _set(watch)
     with pytest.raises(IndexRangeError, match="index 7"):
-        good.array(dtypes.bool_, ())
-    assert not good.array(dtypes.bool_, ())  # told once
+        value.array(dtypes.bool_, ())
+    assert value.array(dtypes.bool_, ())  # told once
+    _set(watch)
+    with pytest.raises(IndexRangeError, match="an index is out of range"):  # nobody owns up to it
+        rl.cuda.synchronize()
+
+
+def test_runs_that_may_be_wrong_are_forgotten_once_done(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = flags.watch(device.device(0).stream)
+    kept: list[weakref.ref[Any]] = []
+
+    def note() -> None:
+        held = np.zeros(1)
+        kept.append(weakref.ref(held))
+        watch.add(lambda: held.fill(0))
+
+    for _ in range(1000):
+        note()
+    assert sum(one() is not None for one in kept) < 64
+    assert fake.calls["cuEventRecord"] == 1000 // 64
+    waited: list[bool] = []
+    monkeypatch.setattr(Event, "query", lambda event: False)
+    monkeypatch.setattr(Event, "synchronize", lambda event: waited.append(True))
+    for _ in range(1000):
+        note()
+    assert sum(one() is not None for one in kept) <= 5 * 64 and waited
+    watch.add(_wrong)
+    _set(watch)
+    with pytest.raises(IndexRangeError, match="index 7"):
+        for _ in range(1000):  # without any read
+            watch.add(lambda: None)
 
 
 def test_profiles_time_every_step(fake: FakeDriver) -> None:

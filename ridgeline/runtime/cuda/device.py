@@ -91,6 +91,7 @@ class Device:
         self.enqueuing = threading.RLock()
         self.recent: deque[Results] = deque(maxlen=MOST_PROGRAMS)
         self.main_stream = Stream(self)
+        self.side_streams: dict[int, deque[Any]] = {}  # that programs asked for, by priority
 
     def activate(self) -> None:
         """Make the calls of this thread go to this device."""

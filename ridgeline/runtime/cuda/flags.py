@@ -1,53 +1,90 @@
-"""Errors that kernels find: flags copied to the host behind the work, seen on the next wait."""
+"""Errors that kernels find: a byte of the host for each stream, which they set and a wait looks at.
+
+A run that finds nothing wrong touches the byte no more than the host does: there is no copy and no
+event for it, only a note of how to tell the line. Every so many runs an event says how far the
+stream has come, so that what the notes keep alive is let go.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 
-from ridgeline.runtime.cuda.driver import call
-from ridgeline.runtime.cuda.memory import DeviceBuffer
+from ridgeline.errors import IndexRangeError
 from ridgeline.runtime.cuda.stream import Event, Stream
 from ridgeline.runtime.cuda.transfer import pinned_array
-from ridgeline.scalars import Array
 
 Report = Callable[[], None]
 
-_MOST = 64
-_pending: dict[int, deque[tuple[Event, Array, Report]]] = {}
+_RUNS = 64  # that one event stands for
+_MOST_EVENTS = 4
 
 
-def watch(flag: DeviceBuffer, stream: Stream, report: Report) -> None:
-    """Run `report`, which raises, if the flag is found set when the stream gets there."""
-    stream.device.activate()
-    seen = pinned_array(max(flag.nbytes, 1), stream.device)
-    call("cuMemcpyDtoHAsync", seen.__array_interface__["data"][0], flag.address, 1, stream.handle)
-    waiting = _pending.setdefault(id(stream), deque())
-    waiting.append((stream.record_event(), seen, report))
-    if len(waiting) > _MOST:
-        _look(waiting, wait=len(waiting) > 4 * _MOST)
+class Watch:
+    """The byte of one stream, and its runs that may yet turn out to be wrong."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._byte = pinned_array(1, stream.device)
+        self._byte[0] = 0
+        # kernels know pinned memory by the host's address
+        self.address: int = self._byte.__array_interface__["data"][0]
+        self._lock = threading.RLock()  # a report waits for the stream too
+        self._older: deque[tuple[Event, list[Report]]] = deque()
+        self._latest: list[Report] = []
+
+    def add(self, report: Report) -> None:
+        """Note a run; `report` raises if it is the one that was wrong."""
+        with self._lock:
+            self._latest.append(report)
+            if len(self._latest) == _RUNS:
+                self._older.append((self._stream.record_event(), self._latest))
+                self._latest = []
+                self._let_go()
+
+    def wait(self) -> None:
+        """Wait for the stream; raise the first error of the runs noted until now."""
+        with self._lock:
+            reports = [report for _, some in self._older for report in some] + self._latest
+            self._older.clear()
+            self._latest = []
+            self._stream.synchronize()
+            self._look(reports)
+
+    def _let_go(self) -> None:
+        """Forget the runs that are done, after waiting for the oldest of too many."""
+        while self._older:
+            event, _ = self._older[0]
+            if len(self._older) > _MOST_EVENTS:
+                event.synchronize()
+            elif not event.query():
+                return
+            if self._byte[0]:
+                self.wait()  # so that no run that is under way sets the byte again
+            self._older.popleft()
+
+    def _look(self, reports: list[Report]) -> None:
+        if self._byte[0]:
+            self._byte[0] = 0
+            for report in reports:
+                report()
+            raise IndexRangeError("an index is out of range")
 
 
-def raise_pending(stream: Stream) -> None:
-    """Raise the first error among those that the stream has reached."""
-    waiting = _pending.get(id(stream))
-    if waiting:
-        _look(waiting, wait=False)
+_watches: dict[int, Watch] = {}
 
 
-def _look(waiting: deque[tuple[Event, Array, Report]], wait: bool) -> None:
-    while waiting:
-        try:
-            event, seen, report = waiting.popleft()
-        except IndexError:  # another thread took it
-            return
-        if not wait and not event.query():
-            waiting.appendleft((event, seen, report))
-            return
-        event.synchronize()
-        wait = False
-        if seen[0]:
-            if waiting:
-                waiting[-1][0].synchronize()  # copies into memory that is let go now
-            waiting.clear()
-            report()
+def watch(stream: Stream) -> Watch:
+    """What a stream's kernels set, and where its runs are noted."""
+    found = _watches.get(id(stream))
+    return _watches.setdefault(id(stream), Watch(stream)) if found is None else found
+
+
+def wait(stream: Stream) -> None:
+    """Wait until everything enqueued so far is done; raise the first error that kernels found."""
+    found = _watches.get(id(stream))
+    if found is None:
+        stream.synchronize()
+    else:
+        found.wait()

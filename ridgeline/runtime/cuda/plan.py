@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ridgeline.runtime.cuda import transfer
+from ridgeline.runtime.cuda import flags, transfer
 from ridgeline.runtime.cuda.arena import arena
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.graphs import Graph, Graphs
@@ -43,8 +43,13 @@ class Slots:
 
     @property
     def workspace(self) -> int:
-        """The slot behind all others."""
+        """The slot behind all memory of values."""
         return self.inputs + len(self.made) + len(self.arena)
+
+    @property
+    def wrong(self) -> int:
+        """The slot of the byte that says that an index was wrong."""
+        return self.workspace + 1
 
 
 class HostStep:
@@ -65,7 +70,7 @@ class Plan:
 
     def __init__(self, device: Device, slots: Slots, steps: Steps) -> None:
         self.device, self._slots = device, slots
-        self._words = Words(slots.workspace + 1)
+        self._words = Words(slots.wrong + 1)
         self.steps = list(steps(self._words))
         # a library's call takes Python longer to start than a graph does
         several = len(self.steps) >= _WORTH_A_GRAPH
@@ -74,6 +79,7 @@ class Plan:
             isinstance(step, HostStep) for step in self.steps
         )
         self.graphs: dict[int, Graphs] = {}
+        self._marks = any(slots.wrong in step.slots for step in self.steps)
         self._sent: dict[int, tuple[bytes, DeviceBuffer]] = {}  # numbers by stream
         self._ran = False
 
@@ -167,6 +173,8 @@ class Plan:
         base, slots = scratch.address, self._slots
         placed = [base + offset for _, offset in slots.arena]
         self._words.fill([*addresses, *placed, base + slots.arena_bytes])
+        if self._marks:
+            self._words[slots.wrong] = flags.watch(scratch.stream).address
 
     def _present(self, memory: Any, stream: Stream) -> Any:
         """Memory on this device in the stream's order; a copy of what lies elsewhere."""

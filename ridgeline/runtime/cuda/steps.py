@@ -32,6 +32,9 @@ class Words:
     def __getitem__(self, slot: int) -> int:
         return self._words[slot]
 
+    def __setitem__(self, slot: int, address: int) -> None:
+        self._words[slot] = address
+
     def all(self) -> tuple[int, ...]:
         """The addresses of all slots."""
         return tuple(self._words)

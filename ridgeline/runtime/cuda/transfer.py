@@ -98,7 +98,7 @@ def _upload(source: int | bytes, target: int, size: int, stream: Stream) -> None
 
 def download(memory: DeviceBuffer, array: Array) -> None:
     """Copy from the device into a contiguous array; waits, and raises what failed until now."""
-    from ridgeline.runtime.cuda.flags import raise_pending
+    from ridgeline.runtime.cuda.flags import wait
 
     stream = memory.stream.device.stream
     memory.used_on(stream)
@@ -109,13 +109,14 @@ def download(memory: DeviceBuffer, array: Array) -> None:
         address, block = pinned.take(array.nbytes)
         if array.nbytes:
             call("cuMemcpyDtoHAsync", address, memory.address, array.nbytes, stream.handle)
-        stream.synchronize()
-        ctypes.memmove(start, address, array.nbytes)
-        pinned.pool.give_back(address, block)
+        try:
+            wait(stream)
+            ctypes.memmove(start, address, array.nbytes)
+        finally:
+            pinned.pool.give_back(address, block)
     else:
         call("cuMemcpyDtoHAsync", start, memory.address, array.nbytes, stream.handle)
-        stream.synchronize()
-    raise_pending(stream)
+        wait(stream)
 
 
 def copy_within(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> None:
