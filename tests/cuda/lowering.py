@@ -22,7 +22,7 @@ from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 # few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
-SMALL_GPU = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8)
+SMALL_GPU = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8, block_accesses=0)
 
 ROOFLINE = Roofline(4e12, 50e12, launch_seconds=2e-6, recompute=True)
 

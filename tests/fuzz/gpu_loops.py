@@ -23,7 +23,7 @@ from tests.cuda.stated import StatedGpu
 from tests.fuzz.program import Array
 
 # few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
-_FEW = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8)
+_FEW = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8, block_accesses=0)
 
 
 @dataclass

@@ -83,8 +83,8 @@ class VectorLoops(Writes):
             if self._owner() is None:
                 stores = [
                     w for w in writes
-                    if isinstance(w, Store) and changed.count(memory(w.buffer)) == 1
-                    and self._packs(w, loop.name, length)
+                    if isinstance(w, Store) and self._packs(w, loop.name, length)
+                    and self._is_alone(w, writes, changed, length)
                 ]  # fmt: skip
             for store in stores:
                 self.pack_stores[id(store)] = self._declare_pack(store, length)
@@ -135,6 +135,31 @@ class VectorLoops(Writes):
             self.lines.line(f"rl_unpack_{load.buffer.dtype.name}({name}, {name}_all);")
         self.packs[load] = name
 
+    def _is_alone(
+        self, store: Store, writes: list[Store | Reduce], changed: list[Memory], length: int
+    ) -> bool:
+        """True when nothing else in a loop touches what the lanes of a store write."""
+        here = memory(store.buffer)
+        others = [w for w in writes if w is not store and here in map(memory, _targets(w))]
+        if changed.count(here) != len(others) + 1:
+            return False  # another write stands deeper
+        return not others or (
+            _is_apart(writes, {here}) and all(self._are_apart(store, w, length) for w in others)
+        )
+
+    def _are_apart(self, store: Store, other: Store | Reduce, length: int) -> bool:
+        """True when a constant along an axis keeps apart what the lanes of two stores write."""
+        if not isinstance(other, Store) or _kind(other.buffer) != _kind(store.buffer):
+            return False
+        last = len(_without_units(store.buffer.shape, store.index)[1]) - 1
+        for axis, (one, two) in enumerate(zip(store.index, other.index)):
+            a, b = self.values.terms(one), self.values.terms(two)
+            if a.terms == b.terms and abs(a.constant - b.constant) >= (
+                length if axis == last else 1
+            ):
+                return True
+        return False
+
     def _packs(self, access: Load | Store, lane: str, length: int) -> bool:
         """True when the lanes of an access lie side by side at an aligned address."""
         buffer = access.buffer
@@ -160,6 +185,10 @@ class VectorLoops(Writes):
             if inner % group and index[position - 1] != ir.index(0):
                 return False
         return True
+
+
+def _kind(buffer: Buffer) -> tuple[object, ...]:
+    return buffer.dtype, buffer.shape
 
 
 def _without_units(

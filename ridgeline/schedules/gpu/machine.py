@@ -16,6 +16,8 @@ class GpuMachine:
     cluster: int = 1  # blocks that can share their shared memory; 1 before Hopper
     block_threads: int = 1024
     parameter_bytes: int = 4096  # that one launch may take
+    # accesses of a row that a block reads sooner than a second launch begins
+    block_accesses: int = 4096
 
     @property
     def capability(self) -> int:

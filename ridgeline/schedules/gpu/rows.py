@@ -144,7 +144,8 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
     count = draft.length(columns) or 1
     row_count = draft.length(row[0]) or 1 if row else 1
     lanes = draft.length(lane) or 1 if lane else 1
-    pieces = _pieces(row_count, count // (_BLOCK * _TURNS), gpu, _WAVES)
+    most = count // (_BLOCK * _TURNS) if count > gpu.block_accesses else 1
+    pieces = _pieces(row_count, most, gpu, _WAVES)
     if pieces > 1 and _cut(draft, columns, pieces):
         count = draft.length(columns) or 1
         draft.do(Bind(f"{columns}.q", "thread"))
