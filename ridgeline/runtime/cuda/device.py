@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from ridgeline.errors import DeviceError
@@ -21,7 +22,15 @@ from ridgeline.runtime.cuda.driver import bindings, call, missing
 from ridgeline.runtime.cuda.faults import MOST_PROGRAMS, Results
 from ridgeline.runtime.cuda.stream import Stream, wait
 
-_here = threading.local()  # the device whose context this thread uses, and its chosen streams
+
+class _Here(threading.local):
+    """Of this thread: the device whose context it uses, and the streams that it chose."""
+
+    device: Device | None = None
+    streams: Mapping[int, Stream] = MappingProxyType({})
+
+
+_here = _Here()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +113,12 @@ class Device:
         return _STAYING if self._is_current() else _visiting(self)
 
     def _is_current(self) -> bool:
-        return self._only and getattr(_here, "device", None) is self
+        return self._only and _here.device is self
 
     @property
     def stream(self) -> Stream:
         """The stream on which this thread's work for the device goes."""
-        chosen: dict[int, Stream] = getattr(_here, "streams", None) or {}
-        return chosen.get(self.number, self.main_stream)
+        return _here.streams.get(self.number, self.main_stream)
 
     @cached_property
     def properties(self) -> Properties:
@@ -157,7 +165,7 @@ _STAYING = nullcontext()
 
 @contextmanager
 def _visiting(device: Device) -> Iterator[None]:
-    before = getattr(_here, "device", None)
+    before = _here.device
     call("cuCtxPushCurrent", device.context)
     _here.device = device
     try:
@@ -184,7 +192,6 @@ def device(number: int) -> Device:
 
 def choose(stream: Stream) -> Stream:
     """Send this thread's work for a device to a stream; the one it went to before."""
-    chosen: dict[int, Stream] = getattr(_here, "streams", None) or {}
     before = stream.device.stream
-    _here.streams = {**chosen, stream.device.number: stream}
+    _here.streams = {**_here.streams, stream.device.number: stream}
     return before
