@@ -36,6 +36,7 @@ from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.attention_calls import with_attention_calls
 from ridgeline.graph.passes.biased import with_biases
+from ridgeline.graph.passes.last_updates import last_updates
 from ridgeline.graph.passes.layout import convolutions_last, is_product
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.rectified import with_rectifiers
@@ -121,10 +122,10 @@ class CudaBackend:
         return gpu_steps(lowered, facts)
 
     def arrange(self, roots: Sequence[Node]) -> list[Node]:
-        """Statistics in one reading; sorts by tiles; convolutions that cuDNN has, with channels
-        last between, and with a ReLU after them; attention that it has; products that take up the
-        vector added to them."""
-        made = tiled_sorts(one_reading(roots), self._facts.shared_bytes)
+        """Statistics in one reading; sorts by tiles; updates in any order; convolutions that cuDNN
+        has, with channels last between, and with a ReLU after them; attention that it has; products
+        that take up the vector added to them."""
+        made = tiled_sorts(last_updates(one_reading(roots)), self._facts.shared_bytes)
         if cudnn_api.library() is not None:
             made = with_rectifiers(convolutions_last(made, self._convolves), self._rectifies)
         if cudnn_api.version() >= cudnn_attention.SINCE:

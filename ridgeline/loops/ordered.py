@@ -32,8 +32,7 @@ from ridgeline.loops.sorting import (
 from ridgeline.loops.spaces import Axis, Space
 from ridgeline.loops.tiles_of_digits import RUN, SortedTile, Tile, counts_body
 from ridgeline.loops.views import size_expr
-from ridgeline.ops.elementwise import IOTA
-from ridgeline.ops.gather import SCATTER
+from ridgeline.ops.gather import SCATTER, ramps
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried
@@ -253,10 +252,10 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     axes = node.attrs.axes
     rank = len(indices[0].shape)
     rest = [a for a in range(len(base.shape)) if a not in axes]
-    ramps = _ramps(indices, axes, base)
-    apart = sorted(ramps.values())  # update axes whose index is the axis itself
+    kept = ramps(indices, axes, base)
+    apart = sorted(kept.values())  # update axes whose index is the axis itself
     rows = _named("r", [indices[0].shape[d] for d in apart] + [base.shape[a] for a in rest])
-    copied = [a for a in range(len(base.shape)) if a not in rest and a not in ramps]
+    copied = [a for a in range(len(base.shape)) if a not in rest and a not in kept]
     copies = _named("c", [base.shape[a] for a in copied])
     joined = [d for d in range(rank) if d not in apart]
     turns = _named("u", [indices[0].shape[d] for d in joined])
@@ -264,7 +263,7 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     row_of = {d: rows[i].var for i, d in enumerate(apart)}
     rest_of = {a: rows[len(apart) + i].var for i, a in enumerate(rest)}
     turn_of = {d: turns[i].var for i, d in enumerate(joined)}
-    here = {a: row_of[d] for a, d in ramps.items()} | rest_of
+    here = {a: row_of[d] for a, d in kept.items()} | rest_of
     space = Space(rows, (*copies, *turns), (), (), ())
     out = lowering.view(node, node.shape)
     copy_index = tuple(
@@ -287,16 +286,6 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     for axis in reversed(turns):
         update = For(axis.name, size_expr(axis.extent), update, "carried")
     return _finished(node, lowering, sequence(copy, update), space)
-
-
-def _ramps(indices: list[Node], axes: tuple[int, ...], base: Node) -> dict[int, int]:
-    """Target axes that are indexed by one update axis itself, over all of their length."""
-    found: dict[int, int] = {}
-    for axis, index in zip(axes, indices):
-        ramp = index.op is IOTA and index.attrs.axis not in found.values()
-        if ramp and index.shape[index.attrs.axis] == base.shape[axis]:
-            found[axis] = index.attrs.axis
-    return found
 
 
 def _clamped(place: Expr, index: Node, size: Size) -> Expr:

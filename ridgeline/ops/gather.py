@@ -21,7 +21,7 @@ from ridgeline.graph.origins import describe
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import spread_all
 from ridgeline.ops.complex import conj
-from ridgeline.ops.elementwise import apply, cast, div, full_like, iota, mul, select
+from ridgeline.ops.elementwise import IOTA, apply, cast, div, full_like, iota, mul, select
 from ridgeline.ops.movement import permute
 from ridgeline.ops.reduce import kept_axes
 from ridgeline.scalars import Array
@@ -84,6 +84,16 @@ def gather_along(source: Node, index: Node, axis: int) -> Node:
 def scatter_along(base: Node, updates: Node, index: Node, axis: int, mode: str = "set") -> Node:
     """The transpose of `gather_along`."""
     return scatter(base, updates, along(index, axis), range(len(base.shape)), mode)
+
+
+def ramps(indices: Sequence[Node], axes: Sequence[int], base: Node) -> dict[int, int]:
+    """Target axes that are indexed by one update axis itself, over all of their length."""
+    found: dict[int, int] = {}
+    for axis, index in zip(axes, indices):
+        ramp = index.op is IOTA and index.attrs.axis not in found.values()
+        if ramp and index.shape[index.attrs.axis] == base.shape[axis]:
+            found[axis] = index.attrs.axis
+    return found
 
 
 def on_host(index: Node) -> bool:

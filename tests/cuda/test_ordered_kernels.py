@@ -10,8 +10,10 @@ from ridgeline.devices import device
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import node
+from ridgeline.graph.passes.last_updates import last_updates
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.tiled_sorts import tiled_sorts
+from ridgeline.ops.gather import scatter
 from ridgeline.ops.radix import RANK, DigitAttrs
 from ridgeline.ops.sort import sort
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TileAttrs, tiled
@@ -105,3 +107,51 @@ def test_counting_on_a_gpu_reads_two_numbers() -> None:
     assert result.tolist() == [values.min(), values.max()]
     empty = leaf(TensorType((0,), dtypes.int64, device("cuda")))
     assert _ends(empty) is empty
+
+
+SETS = [  # base, places of the updates, axes that they name
+    ((10,), (700,), (0,)), ((700,), (3,), (0,)), ((5, 300), (200,), (1,)), ((300, 5), (200,), (0,)),
+    ((4, 3, 50), (9, 11), (2, 0)), ((7, 6), (4,), (1,)), ((3, 2, 4), (100,), (2, 1)),
+    ((70, 64), (2,), (0,)), ((1,), (65,), (0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bool_, dtypes.bfloat16])
+@pytest.mark.parametrize(("shape", "places", "axes"), SETS)
+def test_the_last_update_of_a_place_counts(
+    shape: tuple[int, ...], places: tuple[int, ...], axes: tuple[int, ...], dtype: DType
+) -> None:
+    kept = tuple(n for a, n in enumerate(shape) if a not in axes)
+    x, y = given(dtype, *shape), given(dtype, *places, *kept)
+    indices = [given(dtypes.int64, *places) for _ in axes]
+    arrays = [RNG.integers(0, 100, n.shape).astype(dtype.numpy) for n in (x, y)]  # type: ignore[arg-type]
+    arrays += [RNG.integers(0, shape[a], places) for a in axes]
+    inputs = [x, y, *indices]
+    output = scatter(x, y, indices, axes)
+    (wanted,) = evaluate([output], dict(zip(inputs, arrays)))
+    for roots in ([output], last_updates([output])):
+        (found,) = interpreted(roots, inputs, arrays)
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(70, 3), (3, 200), (200, 1), (66, 66)])
+def test_updates_along_an_axis(shape: tuple[int, int], axis: int) -> None:
+    x, y = given(dtypes.float32, *shape), given(dtypes.float32, *shape)
+    index = given(dtypes.int64, *shape)
+    base, new = (RNG.standard_normal(shape).astype(np.float32) for _ in range(2))
+    arrays = [base, RNG.integers(0, shape[axis], shape), new]
+    output = call("scatter", x, axis, index, y)
+    (wanted,) = evaluate([output], dict(zip([x, index, y], arrays)))
+    for roots in ([output], last_updates([output])):
+        (found,) = interpreted(roots, [x, index, y], arrays)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_few_updates_and_those_of_many_rows_stay_in_order() -> None:
+    x, few = given(dtypes.float32, 20, 1 << 14), given(dtypes.int64, 3)
+    several = given(dtypes.int64, 100)
+    for index in (few, several):
+        updates = given(dtypes.float32, *index.shape, 1 << 14)  # type: ignore[arg-type]
+        output = scatter(x, updates, [index], (0,))
+        assert last_updates([output]) == [output]

@@ -19,7 +19,7 @@ from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most
 from ridgeline.schedules.gpu.machine import GpuMachine
 
 _THREADS = 128
-_FEW_ROWS = 32
+_FEW_ROWS, _MANY_ROWS = 32, 4096
 _WARP = 32
 _SCANS = (SCAN, EXTREME_SCAN, LINEAR_SCAN)
 _SHORT_SCAN = 64  # elements that one thread scans
@@ -38,7 +38,10 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     inner = [n for n in dict.fromkeys(names) if n not in rows]
     joins = any(isinstance(s, Reduce) for s in ir.statements(draft.kernel.body))
     if lowered.anchor is SCATTER and joins:
-        _scatter(draft, rows, inner)
+        _scatter(draft, rows, inner, rows_inside=True)
+    elif lowered.anchor is SCATTER and (not rows or _few_or_aside(draft, rows)):
+        copies = [n for n in inner if n[0] == "c"]
+        _scatter(draft, rows, copies, rows_inside=False)  # the updates of a row stay in order
     elif lowered.anchor in _SCANS and _known(draft, [*rows, *inner]):
         _scan(draft, rows, inner[0], gpu)
     elif lowered.anchor in (DIGIT_COUNTS, TILED):
@@ -145,8 +148,15 @@ def _to_threads(draft: Draft, rows: list[str]) -> None:
     draft.grid([*rows[:-1], f"{last}.0"])
 
 
-def _scatter(draft: Draft, rows: list[str], inner: list[str]) -> None:
-    """One launch copies the base, the next joins the updates in, both over all their elements."""
+def _few_or_aside(draft: Draft, rows: list[str]) -> bool:
+    """True when rows would be too few threads, or lie side by side."""
+    few = prod(draft.length(row) or _MANY_ROWS for row in rows) < _MANY_ROWS
+    return few or any(a.stride(rows[-1]) == 1 for a in accesses(draft.kernel))
+
+
+def _scatter(draft: Draft, rows: list[str], inner: list[str], rows_inside: bool) -> None:
+    """One launch copies the base, the next makes the updates, both over all elements of `inner`
+    axes; a thread may have few rows that lie side by side."""
     known = _known(draft, rows)
     aside = bool(rows) and any(a.stride(rows[-1]) == 1 for a in accesses(draft.kernel))
     count = prod(draft.length(row) or _FEW_ROWS for row in rows)
@@ -160,7 +170,8 @@ def _scatter(draft: Draft, rows: list[str], inner: list[str]) -> None:
         draft.do(Split(axis, _THREADS, "guard"))
     outer = [f"{a}.0" if a in last.values() else a for a in inner]
     lanes = [f"{axis}.1" for axis in last.values()]
+    within = aside and rows_inside
     if rows:
-        draft.do(Reorder((*outer, *lanes, *rows) if aside else (*outer, *rows)))
+        draft.do(Reorder((*outer, *lanes, *rows) if within else (*outer, *rows)))
     draft.do(*(Bind(lane, "thread") for lane in lanes))
-    draft.grid([*outer, *([] if aside else rows)])
+    draft.grid([*outer, *([] if within else rows)])
