@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -24,7 +25,8 @@ from ridgeline.tensors.tensor import read
 from tests.cuda.stated import StatedGpu
 
 RNG = np.random.default_rng(0)
-SHAPES = [((7, 33, 48), (40, 48)), ((64, 64), (128, 64)), ((1, 304), (200, 304))]
+SHAPES = [((7, 33, 48), (40, 48)), ((64, 64), (128, 64)), ((1, 304), (200, 304))]  # in 16 bits
+LARGE = [((7, 330, 96), (40, 96)), ((256, 256), (128, 256)), ((1, 304), (28000, 304))]
 NARROW = (rl.bfloat16, rl.float16)
 
 
@@ -90,8 +92,9 @@ def test_a_product_read_twice_is_computed_once() -> None:
     assert ops(simple(both, x, w)).count("contract") == 1
 
 
-@pytest.mark.parametrize("dtype", [*NARROW, rl.float32], ids=lambda d: d.name)
-@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "shapes"), [*product(NARROW, SHAPES), *product([rl.float32], LARGE)], ids=str
+)
 def test_one_op_of_equal_value(dtype: rl.DType, shapes: Any) -> None:
     x, w, b = (given(*s, dtype=dtype) for s in (*shapes, shapes[1][:1]))
     made = linear(x, w, b)
@@ -147,7 +150,7 @@ def test_rows_in_several_pieces_are_written_in_order_first(monkeypatch: pytest.M
 
 
 def test_every_reader_of_a_layer_uses_its_bias(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, w, b = given(64, 64), given(64, 64), given(64)
+    x, w, b = given(256, 256), given(256, 256), given(256)
     layout = laid_out(rl.relu(linear(x, w, b)), [x, w, b], monkeypatch)
     assert [c.launch[0] for c in layout.calls] == ["matmul", "kernel"]  # type: ignore[union-attr]
     assert BIASED.vjp is None  # it is made after all differentiation

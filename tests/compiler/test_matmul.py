@@ -35,21 +35,21 @@ def by_strides(product_: Matmul, memories: list[np.ndarray]) -> None:
 
 
 CASES: dict[str, tuple[Callable[..., rl.Tensor], tuple[tuple[int, ...], ...]]] = {
-    "plain": (lambda a, b: a @ b, ((40, 50), (50, 60))),
-    "linear": (lambda a, w: rl.nn.functional.linear(a, w), ((40, 50), (60, 50))),
-    "left transposed": (lambda a, b: a.T @ b, ((50, 40), (50, 60))),
-    "batched linear": (lambda a, w: rl.nn.functional.linear(a, w), ((4, 10, 50), (60, 50))),
-    "batches": (lambda a, b: a @ b.mT, ((2, 3, 30, 20), (2, 3, 40, 20))),
+    "plain": (lambda a, b: a @ b, ((200, 250), (250, 300))),
+    "linear": (lambda a, w: rl.nn.functional.linear(a, w), ((200, 250), (300, 250))),
+    "left transposed": (lambda a, b: a.T @ b, ((250, 200), (250, 300))),
+    "batched linear": (lambda a, w: rl.nn.functional.linear(a, w), ((4, 50, 250), (300, 250))),
+    "batches": (lambda a, b: a @ b.mT, ((2, 3, 150, 100), (2, 3, 200, 100))),
     "heads inside rows": (
         lambda x: (
-            x[:, :, :40].reshape(2, 50, 2, 20).transpose(1, 2)
-            @ x[:, :, 40:80].reshape(2, 50, 2, 20).permute(0, 2, 3, 1)
+            x[:, :, :200].reshape(2, 250, 2, 100).transpose(1, 2)
+            @ x[:, :, 200:400].reshape(2, 250, 2, 100).permute(0, 2, 3, 1)
         ),
-        ((2, 50, 120),),
+        ((2, 250, 600),),
     ),
-    "heads back": (lambda a, b: a @ b.transpose(1, 2), ((2, 3, 20, 30), (2, 30, 3, 40))),
-    "one row": (lambda a, b: a @ b, ((1, 300), (300, 200))),
-    "outer": (lambda a, b: rl.einsum("ij,ik->jk", a, b), ((60, 40), (60, 50))),
+    "heads back": (lambda a, b: a @ b.transpose(1, 2), ((2, 3, 100, 150), (2, 150, 3, 200))),
+    "one row": (lambda a, b: a @ b, ((1, 3000), (3000, 3000))),
+    "outer": (lambda a, b: rl.einsum("ij,ik->jk", a, b), ((300, 200), (300, 250))),
 }  # fmt: skip
 
 
@@ -71,10 +71,10 @@ def test_strides_say_it_all(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
-        (lambda a, b: rl.relu(a @ b), ((40, 50), (50, 60))),  # more than a product
-        (lambda x, w: rl.nn.functional.conv2d(x, w), ((4, 3, 32, 32), (8, 3, 3, 3))),
-        (lambda a, b: a @ b, ((4, 5), (5, 6))),  # too small to pay
-        (lambda a, b: (a @ b).sum(), ((40, 50), (50, 60))),
+        (lambda a, b: rl.relu(a @ b), ((200, 250), (250, 300))),  # more than a product
+        (lambda x, w: rl.nn.functional.conv2d(x, w), ((40, 8, 64, 64), (8, 8, 3, 3))),
+        (lambda a, b: a @ b, ((40, 50), (50, 60))),  # too small to pay
+        (lambda a, b: (a @ b).sum(), ((200, 250), (250, 300))),
     ],
 )
 def test_what_is_no_product_is_left_alone(

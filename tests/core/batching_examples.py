@@ -34,6 +34,7 @@ from ridgeline.ops import (
     special,
     spectra,
     symmetric,
+    tiled_radix,
     tracking,
 )
 
@@ -95,6 +96,7 @@ def _factor(build: Callable[[Node], tuple[Node, ...]], output: int) -> Build:
 
 
 _ORDER = np.tile(np.arange(5, dtype=np.int32), (2, 1))
+_LONG_ORDER = np.tile(np.arange(600, dtype=np.int32), (2, 1))
 
 
 def _ldl(a: Node) -> tuple[Node, ...]:
@@ -113,6 +115,13 @@ def _keys(a: Node) -> Node:
 def _radix_pass(a: Node, order: Node) -> Node:
     keys = _keys(a)
     return proj(node(radix.RADIX, (keys, order), radix.DigitAttrs(8, 4)), 1)
+
+
+_TILES = tiled_radix.TileAttrs(8, 4, 512)
+
+
+def _tiled_pass(a: Node, order: Node) -> Node:
+    return tiled_radix.tiled(_keys(a), order, radix.DigitAttrs(8, 4), 512)[1]
 
 
 class _Doubling:
@@ -216,6 +225,10 @@ EXAMPLES: dict[str, list[Example]] = {
     "sort_key": [Example(lambda a: _keys(a), (_draw(2, 3),))],
     "rank": [Example(lambda a: node(radix.RANK, (_keys(a),)), (_draw(2, 5),))],
     "radix_pass": [Example(_radix_pass, (_draw(2, 5), _ORDER))],
+    "digit_counts": [
+        Example(lambda a: node(tiled_radix.DIGIT_COUNTS, (_keys(a),), _TILES), (_draw(2, 600),))
+    ],
+    "tiled_pass": [Example(_tiled_pass, (_draw(2, 600), _LONG_ORDER))],
     "smallest": [
         Example(
             lambda a, k=k: proj(node(radix.SMALLEST, (_keys(a),), radix.CountAttrs(2)), k),
