@@ -476,8 +476,7 @@ class Trace:
             for generator, count in self.effects.drawn:
                 generator.skip(count)
         nodes = self._output_nodes(results, live)
-        for write in self.effects.writes:
-            self._write(write, nodes[write.output], leaves)
+        self._write(nodes, leaves)
         for track, mode in self.effects.modes:
             track.mode = mode
         for change in self.effects.gradients:
@@ -539,15 +538,22 @@ class Trace:
         graphs = [*tracked.outputs.values(), *tracked.saved.values()]
         return dict(zip(numbers, substitute(graphs, replacements)))
 
-    def _write(self, write: Write, node: Node, leaves: Sequence[Any]) -> None:
-        if isinstance(write.source, ref):
-            cell = write.source()
-            if cell is None:
-                return
-            cell.capture = None
-        else:
-            cell = live_cell(write.source, leaves)
-        cell.set(node)
-        if cell.mode < LEAF:
-            cell.mode = GRAPH if write.mode == GRAPH else PLAIN
-        execute.written(cell)
+    def _write(self, nodes: Sequence[Node], leaves: Sequence[Any]) -> None:
+        """Give the cells that the call writes to their new values."""
+        for write in self.effects.writes:
+            source, node = write.source, nodes[write.output]
+            if type(source) is CellInput:
+                cell = source.cell
+            elif not isinstance(source, ref):
+                cell = live_cell(source, leaves)
+            else:
+                found = source()
+                if found is None:
+                    continue
+                cell = found
+                cell.capture = None
+            cell.set(node)
+            if cell.mode < LEAF:
+                cell.mode = GRAPH if write.mode == GRAPH else PLAIN
+            if cell.rare is not None or node.buffer is None:
+                execute.written(cell)

@@ -106,7 +106,9 @@ def with_room(device: Device, take: Callable[[], T]) -> T:
 class DeviceBuffer:
     """A piece of a device's memory; give it back by letting go of it."""
 
-    __slots__ = ("__weakref__", "_block_bytes", "_pool", "_users", "address", "device", "nbytes")
+    __slots__ = (
+        "__weakref__", "_block_bytes", "_pool", "_users", "address", "device", "nbytes", "stream",
+    )  # fmt: skip
     borrowed = False
 
     def __init__(self, pool: DevicePool, nbytes: int) -> None:
@@ -114,6 +116,7 @@ class DeviceBuffer:
         self.address, self._block_bytes = pool.take(nbytes)
         self.nbytes = nbytes
         self.device = pool.stream.device.name
+        self.stream = pool.stream  # in whose order the memory is reused
         self._pool = pool
         self._users: set[Stream] | None = None
 
@@ -121,27 +124,22 @@ class DeviceBuffer:
         """The same memory as a new buffer, which holds another value; this one is empty then."""
         made = DeviceBuffer.__new__(DeviceBuffer)
         made.address, made.nbytes, made.device = self.address, self.nbytes, self.device
-        made._pool, made._users = self._pool, self._users
+        made.stream, made._pool, made._users = self.stream, self._pool, self._users
         made._block_bytes, self._block_bytes = self._block_bytes, 0
         return made
 
     def writable_on(self, stream: Stream) -> bool:
         """True where work on a stream may overwrite it, if nobody else holds it."""
-        return self._users is None and self._pool.stream is stream
-
-    @property
-    def stream(self) -> Stream:
-        """The stream in whose order the memory is reused."""
-        return self._pool.stream
+        return self._users is None and self.stream is stream
 
     def used_on(self, stream: Stream) -> None:
         """Work on a stream reads or writes the memory, after what its own stream has now."""
-        if stream is not self._pool.stream:
+        if stream is not self.stream:
             if self._users is None:
                 self._users = set()
             if stream not in self._users:
                 self._users.add(stream)
-                stream.wait_stream(self._pool.stream)
+                stream.wait_stream(self.stream)
 
     def array(self, dtype: DType, shape: Sequence[int]) -> Array:
         """The values as the host sees them, after the work that writes them: a copy."""
