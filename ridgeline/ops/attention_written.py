@@ -88,17 +88,18 @@ def lost_factor(current: Node, lse: Node) -> Node:
     """What exp(score - lse) must be multiplied by, for each row, to be its weights: mostly 1.
 
     Where the largest number of a floating mask in a row is so far below 0 that sums with it leave
-    no more than itself, scores and the logarithm of their number are lost in `lse`.
+    no more than itself, scores and the logarithm of their number are lost in `lse`, which is it.
     """
     mask, rows, keys = cast(current.inputs[3], lse.dtype), lse.shape, current.inputs[1].shape[-2]
     last = len(mask.shape) - 1
-    top = expand_back(reduce(mask, "max", (last,)), mask.shape, (last,))
-    kept = apply("eq", mask, top)
+    top = reduce(mask, "max", (last,))
+    kept = apply("eq", mask, expand_back(top, mask.shape, (last,)))
     number = sum_(cast(kept, mask.dtype), (last,))
     if mask.shape[last] == 1:
         number = full_like(number, keys)
     share = broadcast_to(apply("reciprocal", number), rows)
-    lost = apply("lt", lse, full_like(lse, -(2.0 ** (_STEPS[mask.dtype] + 6))))
+    far = apply("lt", lse, full_like(lse, -(2.0 ** (_STEPS[mask.dtype] + 6))))
+    lost = apply("and", far, apply("eq", lse, broadcast_to(top, rows)))
     return stop_gradient(select(lost, share, full_like(lse, 1)))
 
 

@@ -105,6 +105,23 @@ def test_wide_values_and_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -
         np.testing.assert_allclose(mine, wanted, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("way", ["interpreter", "compiled"])
+@pytest.mark.parametrize("scores, added", [((-1e10, -2e10), 0.0), ((100.0, 0.0), -1e9)])
+def test_one_weight_of_scores_far_below_zero(
+    scores: tuple[float, float], added: float, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scores are not lost in `lse`, though it is far below zero."""
+    monkeypatch.setattr(rl.config, "tier", way)
+    found = []
+    for lib, function in ((torch, torch_attend), (rl, attend)):
+        keys = lib.tensor(scores).reshape(1, 1, 2, 1)
+        values = lib.tensor([[[[3.0], [5.0]]]]).requires_grad_()
+        mask = lib.full((1, 1, 1, 2), added)
+        result = function(lib.ones(1, 1, 1, 1), keys, values, attn_mask=mask, scale=1.0)
+        found.append(lib.autograd.grad(result.sum(), [values])[0].numpy())
+    np.testing.assert_array_equal(found[1], found[0])
+
+
 @pytest.mark.parametrize("name", ["added mask that hides rows", "shared heads, lowest number"])
 def test_as_loops_of_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cuda.bindings")
