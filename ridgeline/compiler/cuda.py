@@ -369,6 +369,8 @@ class CudaExecutable:
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """Enqueue everything; every output is memory that nobody else has."""
         device = self._target.device
+        if self.layout.checked:
+            watch(device.stream).make_room()
         device.recent.append(self._graph.outputs)
         try:
             held = self.plan.run(inputs, reused)
@@ -379,7 +381,9 @@ class CudaExecutable:
             error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
             raise
         if self.layout.checked:
-            watch(device.stream).add(partial(self._report, [inputs[n] for n in self._watched]))
+            kept = [inputs[n] for n in self._watched]
+            nbytes = sum([memory.nbytes for memory in kept])
+            watch(device.stream).add(partial(self._report, kept), nbytes)
         results = [held[slot] for slot in self._results]
         for place in self._copied:
             results[place] = self._space.copy(results[place])

@@ -218,6 +218,7 @@ def test_runs_that_may_be_wrong_are_forgotten_once_done(
     def note() -> None:
         held = np.zeros(1)
         kept.append(weakref.ref(held))
+        watch.make_room()
         watch.add(lambda: held.fill(0))
 
     for _ in range(1000):
@@ -234,6 +235,7 @@ def test_runs_that_may_be_wrong_are_forgotten_once_done(
     _set(watch)
     with pytest.raises(IndexRangeError, match="index 7"):
         for _ in range(1000):  # without any read
+            watch.make_room()
             watch.add(lambda: None)
 
 

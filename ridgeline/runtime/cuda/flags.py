@@ -1,8 +1,8 @@
 """Errors that kernels find: a byte of the host for each stream, which they set and a wait looks at.
 
 A run that finds nothing wrong touches the byte no more than the host does: there is no copy and no
-event for it, only a note of how to tell the line. Every so many runs an event says how far the
-stream has come, so that what the notes keep alive is let go.
+event for it, only a note of how to tell the line. Every so many runs, or so many bytes that their
+notes keep alive, an event says how far the stream has come, so that what is done is let go.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ridgeline.runtime.cuda.transfer import pinned_array
 Report = Callable[[], None]
 
 _RUNS = 64  # that one event stands for
+_BYTES = 64 << 20  # that their notes keep alive, unless one run's do
 _MOST_EVENTS = 4
 
 
@@ -30,46 +31,54 @@ class Watch:
         self._byte[0] = 0
         # kernels know pinned memory by the host's address
         self.address: int = self._byte.__array_interface__["data"][0]
-        self._lock = threading.RLock()  # a report waits for the stream too
+        self._lock = threading.Lock()  # no report runs under it: reports wait for other streams
         self._older: deque[tuple[Event, list[Report]]] = deque()
         self._latest: list[Report] = []
+        self._bytes = 0  # that the latest keep alive
 
-    def add(self, report: Report) -> None:
-        """Note a run; `report` raises if it is the one that was wrong."""
+    def make_room(self) -> None:
+        """Let go of runs that are done, or raise what was wrong, before the next run writes."""
+        with self._lock:
+            if len(self._latest) < _RUNS and self._bytes < _BYTES:
+                return
+            self._older.append((self._stream.record_event(), self._latest))
+            self._latest, self._bytes = [], 0
+            wrong = self._let_go()
+        if wrong:
+            self.wait()  # so that no run that is under way sets the byte again
+
+    def add(self, report: Report, nbytes: int = 0) -> None:
+        """Note a run; `report`, which keeps so much alive, raises if it is the one to blame."""
         with self._lock:
             self._latest.append(report)
-            if len(self._latest) == _RUNS:
-                self._older.append((self._stream.record_event(), self._latest))
-                self._latest = []
-                self._let_go()
+            self._bytes += nbytes
 
     def wait(self) -> None:
         """Wait for the stream; raise the first error of the runs noted until now."""
         with self._lock:
             reports = [report for _, some in self._older for report in some] + self._latest
             self._older.clear()
-            self._latest = []
+            self._latest, self._bytes = [], 0
             self._stream.synchronize()
-            self._look(reports)
+            wrong = bool(self._byte[0])
+            self._byte[0] = 0
+        if wrong:
+            for report in reports:
+                report()
+            raise IndexRangeError("an index is out of range")
 
-    def _let_go(self) -> None:
-        """Forget the runs that are done, after waiting for the oldest of too many."""
+    def _let_go(self) -> bool:
+        """Forget the runs that are done, waiting for the oldest of too many; True if wrong."""
         while self._older:
             event, _ = self._older[0]
             if len(self._older) > _MOST_EVENTS:
                 event.synchronize()
             elif not event.query():
-                return
+                break
             if self._byte[0]:
-                self.wait()  # so that no run that is under way sets the byte again
+                return True
             self._older.popleft()
-
-    def _look(self, reports: list[Report]) -> None:
-        if self._byte[0]:
-            self._byte[0] = 0
-            for report in reports:
-                report()
-            raise IndexRangeError("an index is out of range")
+        return False
 
 
 _watches: dict[int, Watch] = {}
