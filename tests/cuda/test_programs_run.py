@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_sizes_that_come_again_find_their_graph(fake_code: FakeCode) -> None:
     assert function.traces <= 2  # the first size, then all
 
 
-@pytest.mark.parametrize("call", ["cuStreamSynchronize", "cuLaunchKernel"])
+@pytest.mark.parametrize("call", ["cuStreamSynchronize", "cuLaunchKernel", "cuMemcpyDtoHAsync"])
 def test_a_failure_names_the_lines_that_were_enqueued_last(fake_code: FakeCode, call: str) -> None:
     x = rl.tensor([1.0, 2.0], device="cuda:0")
     y = x.exp() * 2  # the line
@@ -75,6 +76,26 @@ def test_a_failure_names_the_lines_that_were_enqueued_last(fake_code: FakeCode, 
     line = 1 + next(n for n, text in enumerate(texts) if text.endswith("# the line"))
     assert f"test_programs_run.py:{line}" in str(caught.value)
     assert str(caught.value).count("enqueued last") == 1
+
+
+@pytest.mark.parametrize("call", ["cuMemcpyHtoDAsync", "cuMemAllocAsync", "cuEventRecord"])
+def test_a_failure_that_the_next_copy_meets_names_them_too(fake_code: FakeCode, call: str) -> None:
+    rl.tensor([1.0, 2.0], device="cuda:0").exp().tolist()
+    fake_code.driver.failing[call] = [ILLEGAL_ADDRESS]
+    with pytest.raises(DeviceFailure, match="enqueued last") as caught:
+        rl.tensor(np.ones(1000, np.float32), device="cuda:0").tolist()
+    assert "test_programs_run.py" in str(caught.value)
+
+
+def test_a_graph_without_room_is_destroyed(fake_code: FakeCode) -> None:
+    driver, x = fake_code.driver, rl.ones(40, 40, device="cuda:0")
+    function = rl.jit(lambda x: (x.sum(0) @ x).exp().sum())
+    function(x)
+    driver.failing["cuGraphInstantiate"] = [OUT_OF_MEMORY] * 2
+    with pytest.raises(OutOfMemoryError, match="cuGraphInstantiate"):
+        function(x)
+    gc.collect()
+    assert driver.calls["cuGraphDestroy"] == driver.calls["cuStreamEndCapture"] == 1
 
 
 def test_a_program_without_room_names_its_line_and_who_holds_what(fake_code: FakeCode) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from ridgeline.errors import DeviceError
 from ridgeline.runtime.cuda.driver import bindings, call, missing
 from ridgeline.runtime.cuda.faults import MOST_PROGRAMS, Results
-from ridgeline.runtime.cuda.stream import Stream, wait
+from ridgeline.runtime.cuda.stream import Stream, call_on
 
 
 class _Here(threading.local):
@@ -151,7 +151,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Wait until all work on the device is done."""
-        wait(self, "cuCtxSynchronize")
+        call_on(self, "cuCtxSynchronize")
 
     def free_memory(self) -> tuple[int, int]:
         """Bytes that the driver has left, and all bytes of the device."""

@@ -23,6 +23,9 @@ MOST_GRAPHS = 6
 class Graph:
     """A captured plan."""
 
+    _graph: Any = None
+    _executable: Any = None  # stays none if there is no room for it
+
     def __init__(self, steps: Sequence[Step], stream: Stream) -> None:
         names = bindings()
         self._device = stream.device
@@ -66,9 +69,10 @@ class Graph:
         destroy: Callable[[str], Any] = function,
         ending: Callable[[], bool] = sys.is_finalizing,
     ) -> None:
-        if hasattr(self, "_executable") and not ending():
+        if self._graph is not None and not ending():
             with self._device.visit():
-                destroy("cuGraphExecDestroy")(self._executable)
+                if self._executable is not None:
+                    destroy("cuGraphExecDestroy")(self._executable)
                 destroy("cuGraphDestroy")(self._graph)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ridgeline.dtypes import DType
 from ridgeline.runtime.cuda.driver import DriverOutOfMemory, bindings, call
 from ridgeline.runtime.cuda.shortage import shortage
-from ridgeline.runtime.cuda.stream import Stream
+from ridgeline.runtime.cuda.stream import Stream, call_on
 from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
 
@@ -36,17 +36,15 @@ class DevicePool:
         _keep_all(stream)
 
     def _map(self, size: int) -> int:
-        self.stream.device.activate()
         try:
-            return int(call("cuMemAllocAsync", size, self.stream.handle))
+            return int(call_on(self.stream.device, "cuMemAllocAsync", size, self.stream.handle))
         except DriverOutOfMemory:
             # what the driver took while it tried is of no use
             call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
             raise
 
     def _unmap(self, address: int, size: int) -> None:
-        self.stream.device.activate()
-        call("cuMemFreeAsync", address, self.stream.handle)
+        call_on(self.stream.device, "cuMemFreeAsync", address, self.stream.handle)
 
     def trim(self) -> None:
         """Give what is kept for reuse back to the device."""

@@ -33,7 +33,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until everything enqueued so far is done."""
-        wait(self.device, "cuStreamSynchronize", self.handle)
+        call_on(self.device, "cuStreamSynchronize", self.handle)
 
     def query(self) -> bool:
         """True if everything enqueued so far is done."""
@@ -48,8 +48,7 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         """Let later work of this stream wait for an event, also one of another device."""
         if event.device is not None:
-            self.device.activate()
-            call("cuStreamWaitEvent", self.handle, event.handle, 0)
+            call_on(self.device, "cuStreamWaitEvent", self.handle, event.handle, 0)
 
     def wait_stream(self, other: Stream) -> None:
         """Let later work of this stream wait for what another has now."""
@@ -80,10 +79,9 @@ class Event:
         """Put the event behind what the stream has now."""
         if self.device is not stream.device:
             self._let_go()
-            stream.device.activate()
-            self.handle, self.device = call("cuEventCreate", self._flags), stream.device
-        self.device.activate()
-        call("cuEventRecord", self.handle, stream.handle)
+            self.handle = call_on(stream.device, "cuEventCreate", self._flags)
+            self.device = stream.device
+        call_on(self.device, "cuEventRecord", self.handle, stream.handle)
 
     def query(self) -> bool:
         """True if the event has happened, or was never recorded."""
@@ -92,7 +90,7 @@ class Event:
     def synchronize(self) -> None:
         """Wait for the event, if it was recorded."""
         if self.device is not None:
-            wait(self.device, "cuEventSynchronize", self.handle)
+            call_on(self.device, "cuEventSynchronize", self.handle)
 
     def wait(self, stream: Stream) -> None:
         """Let later work of a stream wait for the event."""
@@ -116,11 +114,11 @@ class Event:
             self._let_go()
 
 
-def wait(device: Device, name: str, *arguments: Any) -> None:
-    """Call a function of the driver that waits; what failed meanwhile names the last lines."""
+def call_on(device: Device, name: str, *arguments: Any) -> Any:
+    """Call a function of the driver for a device; what failed meanwhile names the last lines."""
     device.activate()
     try:
-        call(name, *arguments)
+        return call(name, *arguments)
     except DeviceFailure as error:
         raise blamed(error, device.recent) from None
 

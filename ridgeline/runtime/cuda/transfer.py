@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.runtime.cuda.driver import bindings, call
-from ridgeline.runtime.cuda.stream import Event, Stream
+from ridgeline.runtime.cuda.stream import Event, Stream, call_on
 from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
 
@@ -88,11 +88,10 @@ def upload_small(data: bytes, address: int, stream: Stream) -> None:
 
 
 def _upload(source: int | bytes, target: int, size: int, stream: Stream) -> None:
-    stream.device.activate()
     pinned = staging(stream.device)
     address, block = pinned.take(size)
     ctypes.memmove(address, source, size)
-    call("cuMemcpyHtoDAsync", target, address, size, stream.handle)
+    call_on(stream.device, "cuMemcpyHtoDAsync", target, address, size, stream.handle)
     pinned.give_back_after(stream, address, block)
 
 
@@ -102,20 +101,20 @@ def download(memory: DeviceBuffer, array: Array) -> None:
 
     stream = memory.stream.device.stream
     memory.used_on(stream)
-    stream.device.activate()
+    device, size = stream.device, array.nbytes
     start = array.__array_interface__["data"][0]
-    if array.nbytes <= CHUNK:
-        pinned = staging(stream.device)
-        address, block = pinned.take(array.nbytes)
-        if array.nbytes:
-            call("cuMemcpyDtoHAsync", address, memory.address, array.nbytes, stream.handle)
+    if size <= CHUNK:
+        pinned = staging(device)
+        address, block = pinned.take(size)
+        if size:
+            call_on(device, "cuMemcpyDtoHAsync", address, memory.address, size, stream.handle)
         try:
             wait(stream)
-            ctypes.memmove(start, address, array.nbytes)
+            ctypes.memmove(start, address, size)
         finally:
             pinned.pool.give_back(address, block)
     else:
-        call("cuMemcpyDtoHAsync", start, memory.address, array.nbytes, stream.handle)
+        call_on(device, "cuMemcpyDtoHAsync", start, memory.address, size, stream.handle)
         wait(stream)
 
 
@@ -123,15 +122,14 @@ def copy_within(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> N
     """Copy device memory, also from another device, in the order of a stream of the target's."""
     source.used_on(stream)
     here, there = stream.device, source.stream.device
-    here.activate()
     if not source.nbytes:
         return
     if here is there:
-        call("cuMemcpyAsync", target.address, source.address, source.nbytes, stream.handle)
+        call_on(here, "cuMemcpyAsync", target.address, source.address, source.nbytes, stream.handle)
         return
     reach(here, there)
-    call(
-        "cuMemcpyPeerAsync", target.address, here.context, source.address, there.context,
+    call_on(
+        here, "cuMemcpyPeerAsync", target.address, here.context, source.address, there.context,
         source.nbytes, stream.handle,
     )  # fmt: skip
 
