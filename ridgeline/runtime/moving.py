@@ -17,7 +17,7 @@ class Moving:
 
     def __init__(self, running: Lock) -> None:
         self._running = running
-        self.target: Any = None
+        self.target: Any = None  # the old buffer until the new one is there
 
     def settled(self) -> Any:
         """The buffer, once the program has run."""

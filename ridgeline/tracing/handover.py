@@ -163,7 +163,7 @@ class Taken:
             _forget_key(cell.rare)
         node.buffer = moving = Moving(self._running)
         if getrefcount(node) - _LOCAL == 1 and getrefcount(buffer) - _LOCAL == reads:
-            self.reused[number] = buffer
+            self.reused[number] = moving.target = buffer
             self._taken.append((node, buffer, moving, output))
             if cell.mode != GRAPH:  # what went through backward() is marked
                 self.nodes[output] = node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
+from ridgeline import Tensor
 from ridgeline.errors import IndexRangeError, OutOfMemoryError
 from ridgeline.runtime.cuda import device as devices
 from ridgeline.runtime.cuda.driver import DeviceFailure
@@ -197,3 +199,29 @@ def test_streams_made_in_every_step_are_a_few(fake_code: FakeCode) -> None:
     assert len({id(rl.cuda.Stream()) for _ in range(200)}) == 32
     assert rl.cuda.Stream(priority=-1) is not rl.cuda.Stream() is not rl.cuda.Stream("cuda:1")
     assert rl.cuda.Stream("cuda:1").device.number == 1
+
+
+def test_a_step_without_room_ends_and_leaves_its_state(fake_code: FakeCode) -> None:
+    """The memory that it would have overwritten is named too, and nobody waits for it."""
+    driver, state = fake_code.driver, rl.zeros(1 << 10, device="cuda:0")
+    messages: list[str] = []
+
+    @rl.jit
+    def step() -> Tensor:
+        state.add_(1.0)
+        return state * 2
+
+    def short() -> None:
+        with pytest.raises(OutOfMemoryError, match="cuda:0 has no room") as caught:
+            step()
+        messages.append(str(caught.value))
+
+    kept = [step() for _ in range(3)]
+    rl.cuda.empty_cache()
+    driver.gpus[0].memory = driver.used
+    thread = threading.Thread(target=short, daemon=True)
+    thread.start()
+    thread.join(timeout=20)
+    assert messages and "4 KiB in 1 values made at" in messages[0]
+    driver.gpus[0].memory = 1 << 30
+    assert state.tolist() == [3.0] * (1 << 10) and kept[-1].tolist() == [6.0] * (1 << 10)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe
+from ridgeline.runtime.moving import Moving
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device
@@ -38,13 +39,16 @@ def holders(device: str) -> list[tuple[str, int, int]]:
     found: dict[str, tuple[int, int]] = {}
     counted: set[int] = set()
     for node in gc.get_objects():
-        if type(node) is not Node or node.buffer is None or node.buffer.device != device:
+        if type(node) is not Node:
             continue
-        if id(node.buffer) not in counted:
-            counted.add(id(node.buffer))
+        buffer = node.buffer
+        if type(buffer) is Moving:  # the run that found no room may hold it: not to be waited for
+            buffer = buffer.target
+        if buffer is not None and buffer.device == device and id(buffer) not in counted:
+            counted.add(id(buffer))
             place = describe(node) or "an unknown line"
             held, count = found.get(place, (0, 0))
-            found[place] = (held + node.buffer.nbytes, count + 1)
+            found[place] = (held + buffer.nbytes, count + 1)
     return sorted(((p, h, c) for p, (h, c) in found.items()), key=lambda row: -row[1])
 
 
