@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -19,7 +19,8 @@ import numpy as np
 from ridgeline.codegen.cuda import KernelSource, generate
 from ridgeline.codegen.cuda.joined import Part, joined
 from ridgeline.loops.interpret import interpret
-from ridgeline.loops.ir import Const, Kernel
+from ridgeline.loops.ir import Buffer, Const, Kernel
+from ridgeline.loops.rewrite import map_buffers
 
 from .fake_driver import NO_BINARY, Context, FakeDriver, Function, Refused, words
 
@@ -65,7 +66,8 @@ class FakeCode:
 
     def _run(self, parts: Sequence[Part], given: tuple[int, ...], first: bool) -> None:
         for part in parts if first else ():
-            interpret(part.kernel, self._memory(part, given), {})
+            apart = _apart(part, given)
+            interpret(apart.kernel, self._memory(apart, given), {})
 
     def _memory(self, part: Part, given: tuple[int, ...]) -> dict[int, Any]:
         """The memory of a kernel's slots, as much of it as the kernel says it uses."""
@@ -81,6 +83,27 @@ class FakeCode:
                 memory = (ctypes.c_char * size).from_address(address)
                 found[param.slot] = np.frombuffer(memory, dtype)
         return found
+
+
+def _apart(part: Part, given: tuple[int, ...]) -> Part:
+    """A slot for each memory: a kernel that may work in place can be given two for one."""
+    first: dict[int, int] = {}
+    free = 1 + max((param.slot for param in part.kernel.params), default=0)
+    moved = {
+        param.name: free + place
+        for param, place in zip(part.kernel.params, part.arguments)
+        if first.setdefault(param.slot, given[place]) != given[place]
+    }
+    if not moved:
+        return part
+
+    def slotted(buffer: Buffer) -> Buffer:
+        return replace(buffer, slot=moved.get(buffer.name, buffer.slot))
+
+    kernel = part.kernel
+    params = tuple(map(slotted, kernel.params))
+    body = map_buffers(kernel.body, slotted)
+    return replace(part, kernel=replace(kernel, params=params, body=body))
 
 
 def _addresses(count: int) -> Callable[[int], tuple[int, ...]]:

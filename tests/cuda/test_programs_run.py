@@ -225,3 +225,18 @@ def test_a_step_without_room_ends_and_leaves_its_state(fake_code: FakeCode) -> N
     assert messages and "4 KiB in 1 values made at" in messages[0]
     driver.gpus[0].memory = 1 << 30
     assert state.tolist() == [3.0] * (1 << 10) and kept[-1].tolist() == [6.0] * (1 << 10)
+
+
+def test_two_states_that_were_one_value(fake_code: FakeCode) -> None:
+    """What could be overwritten is shared in the first step, and in later ones is not."""
+    first, second = (rl.zeros(8, device="cuda:0") for _ in range(2))
+
+    @rl.jit
+    def step() -> None:
+        value = first + 1
+        first.copy_(value)
+        second.copy_(value)
+
+    for _ in range(3):
+        step()
+    assert first.tolist() == second.tolist() == [3.0] * 8
