@@ -62,6 +62,7 @@ from ridgeline.runtime.cuda.cudnn_plans import GraphStep, Plan as CudnnPlan
 from ridgeline.runtime.cuda.driver import DeviceFailure
 from ridgeline.runtime.cuda.faults import blamed, places
 from ridgeline.runtime.cuda.flags import watch
+from ridgeline.runtime.cuda.memory import DeviceBuffer
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
@@ -373,6 +374,7 @@ class CudaExecutable:
             watch(device.stream).make_room()
         device.recent.append(self._graph.outputs)
         try:
+            copies = self._room_for_copies(inputs)
             held = self.plan.run(inputs, reused)
         except DeviceFailure as error:
             raise blamed(error, device.recent) from None
@@ -385,9 +387,16 @@ class CudaExecutable:
             nbytes = sum([memory.nbytes for memory in kept])
             watch(device.stream).add(partial(self._report, kept), nbytes)
         results = [held[slot] for slot in self._results]
-        for place in self._copied:
-            results[place] = self._space.copy(results[place])
+        for place, made in zip(self._copied, copies):
+            results[place] = self._space.copy(results[place], made)
         return results
+
+    def _room_for_copies(self, inputs: Sequence[Any]) -> list[DeviceBuffer]:
+        """Memory for results that are not their own, before a run overwrites any state."""
+        count, made = self.layout.inputs, self.layout.made
+        slots = [self._results[place] for place in self._copied]
+        sizes = [inputs[s].nbytes if s < count else made[s - count] for s in slots]
+        return [self._space.allocate(size) for size in sizes]
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once; the seconds of every call, in order."""

@@ -227,6 +227,26 @@ def test_a_step_without_room_ends_and_leaves_its_state(fake_code: FakeCode) -> N
     assert state.tolist() == [3.0] * (1 << 10) and kept[-1].tolist() == [6.0] * (1 << 10)
 
 
+def test_no_room_for_a_second_copy_of_a_value(fake_code: FakeCode) -> None:
+    """It is found before the run: both states keep their values."""
+    first, second = (rl.zeros(1 << 10, device="cuda:0") for _ in range(2))
+
+    @rl.jit
+    def step() -> None:
+        value = first + 1
+        first.copy_(value)
+        second.copy_(value)
+
+    for _ in range(4):
+        step()
+    rl.cuda.empty_cache()
+    fake_code.driver.gpus[0].memory = fake_code.driver.used + (1 << 11)
+    with pytest.raises(OutOfMemoryError, match="cuda:0 has no room"):
+        step()
+    fake_code.driver.gpus[0].memory = 1 << 30
+    assert first.tolist() == second.tolist() == [4.0] * (1 << 10)
+
+
 def test_two_states_that_were_one_value(fake_code: FakeCode) -> None:
     """What could be overwritten is shared in the first step, and in later ones is not."""
     first, second = (rl.zeros(8, device="cuda:0") for _ in range(2))

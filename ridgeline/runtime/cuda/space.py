@@ -34,11 +34,13 @@ class DeviceSpace:
         """Write an array's values into memory, in the stream's order."""
         transfer.upload(np.ascontiguousarray(array), memory, self.device.stream)
 
-    def copy(self, memory: Any) -> DeviceBuffer:
-        """Memory with a copy of what lies here, on another GPU or on the host."""
-        if memory.device == "cpu":
-            return self.take_in(memory.array(uint8, (memory.nbytes,)))
+    def copy(self, memory: Any, made: DeviceBuffer | None = None) -> DeviceBuffer:
+        """Memory (`made`, if given) with a copy of what lies here, on another GPU or the host."""
         stream = self.device.stream
-        made = allocate(stream, memory.nbytes)
+        if made is None:
+            made = allocate(stream, memory.nbytes)
+        if memory.device == "cpu":
+            self.fill(made, memory.array(uint8, (memory.nbytes,)))
+            return made
         transfer.copy_within(memory, made, stream)
         return made
