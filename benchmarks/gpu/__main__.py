@@ -14,15 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.gpu.frameworks import (
     copy_candidates,
     jax_candidate,
     ridgeline_candidate,
     torch_candidate,
 )
-from benchmarks.gpu.measure import Candidate, Timing, block, first
+from benchmarks.gpu.measure import Candidate, Timing, block, difference, first, plain
 from benchmarks.gpu.store import store
 from benchmarks.gpu.workloads import WORKLOADS, Workload
 
@@ -45,16 +43,6 @@ def candidates(workload: Workload, inputs: list[Any]) -> dict[str, Callable[[], 
     return made
 
 
-def difference(workload: Workload, values: list[Any], reference: list[Any]) -> float:
-    """The largest relative error of a result in the Euclidean norm; NaN counts as infinite."""
-    worst = 0.0
-    for result, truth in zip(values, reference, strict=True):
-        got, wanted = workload.shown(result), workload.shown(truth)
-        error = float(np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30))
-        worst = max(worst, error if np.isfinite(error) else np.inf)
-    return worst
-
-
 def measure(workload: Workload, rounds: int, only: set[str]) -> dict[str, Timing]:
     """All candidates of a workload, in interleaved rounds."""
     inputs = workload.inputs()
@@ -67,7 +55,7 @@ def measure(workload: Workload, rounds: int, only: set[str]) -> dict[str, Timing
         timing = timings[name] = Timing()
         try:
             made, values = first(make, timing)
-            timing.difference = difference(workload, values, reference)
+            timing.difference = difference(values, reference, workload.shown)
             if not timing.difference <= workload.limit:
                 raise ArithmeticError(f"wrong result: error {timing.difference:.2g}")
             ready[name] = made
@@ -102,26 +90,6 @@ def row(workload: Workload, timings: dict[str, Timing]) -> str:
     return " ".join(parts) + ("" if not notes else "\n    " + "\n    ".join(notes))
 
 
-def as_data(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
-    """The results as plain data."""
-    return {
-        "workloads": {
-            name: {
-                candidate: {
-                    "median_ms": timing.median * 1e3,
-                    "best_ms": min(timing.rounds, default=0.0) * 1e3,
-                    "first_call_s": timing.first_call,
-                    "peak_memory": timing.peak_memory,
-                    "difference": timing.difference,
-                    "error": timing.error,
-                }
-                for candidate, timing in timings.items()
-            }
-            for name, timings in outcomes.items()
-        },
-    }
-
-
 def main() -> int:
     """Run the chosen workloads, print a table, store the figures."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -137,7 +105,7 @@ def main() -> int:
         outcomes[name] = measure(WORKLOADS[name], arguments.rounds, set(arguments.only or ()))
         print(row(WORKLOADS[name], outcomes[name]), flush=True)
         # stored after each, so that what was measured is kept
-        path = store(as_data(outcomes), out=arguments.out)
+        path = store({"workloads": plain(outcomes)}, out=arguments.out)
     print(f"stored in {path}", file=sys.stderr)
     return 0
 

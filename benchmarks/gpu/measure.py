@@ -9,9 +9,11 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 BLOCK_SECONDS = 0.1
 WARM_UP = 3
@@ -37,10 +39,42 @@ class Timing:
     peak_memory: int = 0
     rounds: list[float] = field(default_factory=list)
 
+    def as_data(self) -> dict[str, Any]:
+        """The figures as they are stored."""
+        return {
+            "median_ms": self.median * 1e3,
+            "best_ms": min(self.rounds, default=0.0) * 1e3,
+            "first_call_s": self.first_call,
+            "peak_memory": self.peak_memory,
+            "difference": self.difference,
+            "error": self.error,
+        }
+
     @property
     def median(self) -> float:
         """The median over rounds; 0 without any."""
         return statistics.median(self.rounds) if self.rounds else 0.0
+
+
+def difference(values: Sequence[Any], truth: Sequence[Any], shown: Callable[[Any], Any]) -> float:
+    """The largest relative error of a result in the Euclidean norm; NaN counts as infinite.
+
+    `shown` is what of a result is compared.
+    """
+    worst = 0.0
+    for value, true in zip(values, truth, strict=True):
+        got, wanted = shown(value), shown(true)
+        error = float(np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30))
+        worst = max(worst, error if np.isfinite(error) else np.inf)
+    return worst
+
+
+def plain(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
+    """The figures of all candidates of all workloads, as they are stored."""
+    return {
+        name: {candidate: timing.as_data() for candidate, timing in timings.items()}
+        for name, timings in outcomes.items()
+    }
 
 
 def first(

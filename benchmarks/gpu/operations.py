@@ -147,7 +147,10 @@ def _orders() -> Iterator[Operation]:
 def _indices() -> Iterator[Operation]:
     words = integers(50257, 16, 512)
     places = integers(4096, 4096, 4096)
-    embed: Function = lambda lib, table, i: lib.nn.functional.embedding(i, table)  # noqa: E731
+
+    def embed(lib: Any, table: Any, i: Any) -> Any:
+        return lib.nn.functional.embedding(i, table)
+
     yield _of("embedding", embed, (50257, 256), words)
     yield _trained("embedding, trained", embed, 1, (50257, 256), words, (16, 512, 256))
     yield _of("gather", lambda lib, x, i: x.gather(1, i), _PLANE, places)
@@ -222,20 +225,24 @@ def _losses() -> Iterator[Operation]:
 
 
 def _products() -> Iterator[Operation]:
-    product: Function = lambda lib, x, y: x @ y  # noqa: E731
+    def product(lib: Any, x: Any, y: Any) -> Any:
+        return x @ y
+
+    def turned(lib: Any, x: Any, y: Any) -> Any:
+        return x @ y.T
+
     square = (2048, 2048)
     yield _of("matmul 2048", product, square, square)
     yield _of("matmul 2048, float64", product, square, square, dtype="float64")
     yield _of("matmul 2048, bf16", product, square, square, dtype="bfloat16")
     yield _of("matmul, left turned", lambda lib, x, y: x.T @ y, square, square)
-    yield _of("matmul, right turned", lambda lib, x, y: x @ y.T, square, square)
+    yield _of("matmul, right turned", turned, square, square)
     yield _of("matmul, both turned, bf16", lambda lib, x, y: x.T @ y.T, square, square,
               dtype="bfloat16")  # fmt: skip
     yield _of("matmul of 1024 × 64³", product, (1024, 64, 64), (1024, 64, 64))
     yield _of("matmul of 1024 × 64³, bf16", product, (1024, 64, 64), (1024, 64, 64),
               dtype="bfloat16")  # fmt: skip
     for rows in (1, 16):
-        turned: Function = lambda lib, x, w: x @ w.T  # noqa: E731
         yield _of(f"{rows} row @ 4096²", turned, (rows, 4096), _PLANE)
         yield _of(f"{rows} row @ 4096², bf16", turned, (rows, 4096), _PLANE, dtype="bfloat16")
     yield _of("matrix @ vector", product, _PLANE, (4096,))
@@ -294,6 +301,10 @@ def _parameters() -> list[tuple[int, ...]]:
     return [(768, 768), (768,), (768,), (3072, 768), (3072,)] * 30
 
 
+def _gradients() -> list[Any]:
+    return [normal(*shape) for shape in _parameters()]
+
+
 def _steps() -> Iterator[Operation]:
     def lstm(lib: Any, x: Any, h: Any, c: Any, w: Any, u: Any) -> Any:
         i, f, g, o = (x @ w.T + h @ u.T).chunk(4, 1)
@@ -304,9 +315,8 @@ def _steps() -> Iterator[Operation]:
     yield _of("LSTM cell", lstm, state, state, state, weights, weights, limit=1e-3)
     yield _of("RNN cell", lambda lib, x, h, w, u: (x @ w.T + h @ u.T).tanh(), state, state,
               (512, 512), (512, 512), limit=1e-3)  # fmt: skip
-    gradients: Callable[[], list[Any]] = lambda: [normal(*s) for s in _parameters()]  # noqa: E731
-    yield Operation("AdamW of 150", gradients, _adamw)
-    yield Operation("clip_grad_norm of 150", gradients, _clip)
+    yield Operation("AdamW of 150", _gradients, _adamw)
+    yield Operation("clip_grad_norm of 150", _gradients, _clip)
 
 
 def _chain(lib: Any, x: Any, y: Any) -> Any:

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.gpu.frameworks import ridgeline_candidate, torch_candidate
-from benchmarks.gpu.measure import Candidate, Timing, block, first
+from benchmarks.gpu.measure import Candidate, Timing, block, difference, first, plain
 from benchmarks.gpu.operations import FAMILIES, Operation
 from benchmarks.gpu.store import store
 
@@ -45,7 +44,7 @@ def measure(operation: Operation, compiled: bool) -> dict[str, Timing]:
         try:
             made, values = first(build, timing, warm_up=0)
             truth = truth or values
-            timing.difference = difference(operation, values, truth)
+            timing.difference = difference(values, truth, operation.shown)
             if not timing.difference <= operation.allowed:
                 raise ArithmeticError(f"wrong result: error {timing.difference:.2g}")
             once = block(made, 0.0)
@@ -59,16 +58,6 @@ def measure(operation: Operation, compiled: bool) -> dict[str, Timing]:
         for name, made in ready.items():
             timings[name].rounds.append(block(made, BLOCK_SECONDS))
     return timings
-
-
-def difference(operation: Operation, values: list[Any], truth: list[Any]) -> float:
-    """The largest relative error of a result in the Euclidean norm; NaN counts as infinite."""
-    worst = 0.0
-    for value, true in zip(values, truth, strict=True):
-        got, wanted = operation.shown(value), operation.shown(true)
-        error = float(np.linalg.norm(got - wanted) / max(np.linalg.norm(wanted), 1e-30))
-        worst = max(worst, error if np.isfinite(error) else np.inf)
-    return worst
 
 
 def ratio(timings: dict[str, Timing]) -> float:
@@ -85,24 +74,6 @@ def row(name: str, timings: dict[str, Timing]) -> str:
         parts.append(f"{timing.median * 1e3:>9.4f}" if timing and timing.median else f"{'–':>9}")
     notes = [f"{candidate}: {t.error}" for candidate, t in timings.items() if t.error]
     return " ".join([*parts, f"{ratio(timings):>7.2f}", *notes])
-
-
-def as_data(outcomes: dict[str, dict[str, Timing]]) -> dict[str, Any]:
-    """The results as plain data."""
-    return {
-        "operations": {
-            name: {
-                candidate: {
-                    "median_ms": timing.median * 1e3,
-                    "first_call_s": timing.first_call,
-                    "difference": timing.difference,
-                    "error": timing.error,
-                }
-                for candidate, timing in timings.items()
-            }
-            for name, timings in outcomes.items()
-        },
-    }
 
 
 def chosen(names: list[str]) -> Iterator[Operation]:
@@ -132,7 +103,7 @@ def main() -> int:
         outcomes[operation.name] = measure(operation, arguments.compile)
         print(row(operation.name, outcomes[operation.name]), flush=True)
         # stored after each, so that what was measured is kept
-        path = store(as_data(outcomes), "ops", arguments.out)
+        path = store({"operations": plain(outcomes)}, "ops", arguments.out)
     print(f"\n{'ms':<34} {OURS:>9} {TORCH:>9} {'compile':>9} {'ratio':>7}")
     for name in sorted(outcomes, key=lambda name: -ratio(outcomes[name])):
         print(row(name, outcomes[name]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -227,9 +228,9 @@ def test_a_step_without_room_ends_and_leaves_its_state(fake_code: FakeCode) -> N
     assert state.tolist() == [3.0] * (1 << 10) and kept[-1].tolist() == [6.0] * (1 << 10)
 
 
-def test_no_room_for_a_second_copy_of_a_value(fake_code: FakeCode) -> None:
-    """It is found before the run: both states keep their values."""
-    first, second = (rl.zeros(1 << 10, device="cuda:0") for _ in range(2))
+def two_states_of_one_value(size: int) -> tuple[Tensor, Tensor, Callable[[], None]]:
+    """Two tensors, and a step that gives both the first one's value plus one."""
+    first, second = (rl.zeros(size, device="cuda:0") for _ in range(2))
 
     @rl.jit
     def step() -> None:
@@ -237,6 +238,12 @@ def test_no_room_for_a_second_copy_of_a_value(fake_code: FakeCode) -> None:
         first.copy_(value)
         second.copy_(value)
 
+    return first, second, step
+
+
+def test_no_room_for_a_second_copy_of_a_value(fake_code: FakeCode) -> None:
+    """It is found before the run: both states keep their values."""
+    first, second, step = two_states_of_one_value(1 << 10)
     for _ in range(4):
         step()
     rl.cuda.empty_cache()
@@ -249,14 +256,7 @@ def test_no_room_for_a_second_copy_of_a_value(fake_code: FakeCode) -> None:
 
 def test_two_states_that_were_one_value(fake_code: FakeCode) -> None:
     """What could be overwritten is shared in the first step, and in later ones is not."""
-    first, second = (rl.zeros(8, device="cuda:0") for _ in range(2))
-
-    @rl.jit
-    def step() -> None:
-        value = first + 1
-        first.copy_(value)
-        second.copy_(value)
-
+    first, second, step = two_states_of_one_value(8)
     for _ in range(3):
         step()
     assert first.tolist() == second.tolist() == [3.0] * 8

@@ -96,8 +96,9 @@ class Writes(Accesses):
     def _moved(self, store: Store) -> Load | None:
         """The narrow element that a store moves as it is; None for one that computes."""
         source, dtype = store.value, store.buffer.dtype
-        plain = isinstance(source, Load) and source.dtype is dtype and is_narrow_float(dtype)
-        return source if plain and self._is_packed(source.buffer) else None  # type: ignore[attr-defined, return-value]
+        if not isinstance(source, Load) or source.dtype is not dtype or not is_narrow_float(dtype):
+            return None
+        return source if self._is_packed(source.buffer) else None
 
     def _rounds(self, store: Store) -> bool:
         """True for narrow values that are collected in full, to be rounded together."""
