@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.command import parsed
 from benchmarks.gpu.frameworks import (
     copy_candidates,
     jax_candidate,
@@ -98,7 +99,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds to measure (5)")
     parser.add_argument("--only", action="append", metavar="CANDIDATE", help="leave others out")
     parser.add_argument("--out", type=Path, help="where to store the figures")
-    arguments = parser.parse_args()
+    arguments = parsed(parser, "names", WORKLOADS)
     outcomes: dict[str, dict[str, Timing]] = {}
     print(f"{'ms':<20} {OURS:>9} {TORCH:>9} {'compile':>9} {JAX:>9} {'ratio':>7}", flush=True)
     for name in arguments.names or WORKLOADS:

@@ -18,6 +18,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import ridgeline as rl
+from benchmarks.gpu.command import parsed
 from benchmarks.gpu.measure import Candidate, Timing, block, first
 from benchmarks.gpu.store import store
 from ridgeline.runtime.cuda import cudnn_api
@@ -216,7 +217,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds to measure (5)")
     parser.add_argument("--only", default="", help="cases whose names hold this")
     parser.add_argument("--out", type=Path, help="where to store the figures")
-    arguments = parser.parse_args()
+    arguments = parsed(parser)
     found: dict[str, Any] = {}
     for case in (case for case in CASES if arguments.only in case.name):
         for backward in (False, True):

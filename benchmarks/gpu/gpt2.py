@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.command import parsed
 from benchmarks.gpu.store import store
 from benchmarks.workloads.gpt_step import SETTINGS, Size, network
 
@@ -197,7 +198,7 @@ def main() -> int:
     parser.add_argument("--kernels", action="store_true", help="the slowest kernels too")
     parser.add_argument("--out", type=Path, help="where to store the figures")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parsed(parser)
     if arguments.one:
         candidate, answer = arguments.one
         if candidate in (OURS, WARM):

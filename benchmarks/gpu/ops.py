@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu.command import parsed
 from benchmarks.gpu.frameworks import ridgeline_candidate, torch_candidate
 from benchmarks.gpu.measure import Candidate, Timing, block, difference, first, plain
 from benchmarks.gpu.operations import FAMILIES, Operation
@@ -91,7 +92,8 @@ def main() -> int:
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--seconds", type=float, default=600, help="begin no operation after (600)")
     parser.add_argument("--out", type=Path, help="where to store the figures")
-    arguments = parser.parse_args()
+    known = [*FAMILIES, *(operation.name for operation in chosen([]))]
+    arguments = parsed(parser, "names", known)
     torch.backends.cudnn.allow_tf32 = False  # float32 means float32 on both sides
     gc.freeze()  # collecting what imports made takes longer than most operations
     end = time.perf_counter() + arguments.seconds

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.gpu.command import parsed
 from benchmarks.gpu.gpt2 import slowest
 from benchmarks.gpu.store import store
 
@@ -204,7 +205,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[OURS, TORCH, COMPILED])
     parser.add_argument("--kernels", action="store_true", help="the slowest kernels too")
     parser.add_argument("--out", type=Path, help="where to store the figures")
-    arguments = parser.parse_args()
+    arguments = parsed(parser, "what", ("train", "infer"))
     found: dict[str, Any] = {}
     for what in arguments.what or ("train", "infer"):
         found[what] = compare(what, set(arguments.only or ()), arguments.kernels)
