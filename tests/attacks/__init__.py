@@ -1,0 +1,1 @@
+"""Attacks: hostile trials of what the documents promise, short in CI and long on demand."""
