@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import statistics
 import sys
 import time
@@ -155,6 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frontend", description=__doc__)
     parser.add_argument("--short", action="store_true", help="leave the long runs out")
     parser.add_argument("--no-save", action="store_true", help="keep no file of the results")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     arguments = parser.parse_args()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     data: dict[str, Any] = {"date": date, "machine": machine.describe()}
@@ -162,7 +164,7 @@ def main() -> None:
     data["python"] = {name: measure() for name, measure in zip(BARS, measures)}
     if not arguments.short:
         data["leaks"], data["arena"] = leaks(), arena()
-    print(report(data))
+    print(json.dumps(data) if arguments.json else report(data))
     if not arguments.no_save:
         print(f"stored in {write_json(data, subject='frontend')}", file=sys.stderr)
 

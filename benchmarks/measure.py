@@ -71,7 +71,7 @@ def largest_difference(results: Arrays, reference: Arrays) -> float:
 def measure(
     workload: Workload,
     candidates: Sequence[str],
-    rounds: int,
+    wanted: int,
     say: Callable[[str], None],
     first_calls: bool = True,
 ) -> Outcome:
@@ -80,7 +80,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="ridgeline-bench-") as folder:
         workers = _prepared(workload, timings, Path(folder), say, first_calls)
         try:
-            rejected, disturbed = _rounds(workers, timings, rounds, say)
+            rejected, disturbed = rounds(workers, timings, wanted, say)
         finally:
             for worker in workers:
                 worker.close()
@@ -113,20 +113,20 @@ def _prepared(
     say(f"{workload.name}: first calls")
     workers = _started(workload, timings, place)
     reference = workload.reference(workload.inputs())  # while they build
-    workers = _able(_able(workers, timings, Worker.ready), timings, cold, PAUSE_SECONDS)
+    workers = able(able(workers, timings, Worker.ready), timings, cold, PAUSE_SECONDS)
     if first_calls:
         for worker in workers:
             worker.close()
         workers = _started(workload, [worker.name for worker in workers], place)
-        workers = _able(_able(workers, timings, Worker.ready), timings, again, PAUSE_SECONDS)
-    return _able(workers, timings, lambda worker: worker.ask("warm"), PAUSE_SECONDS)
+        workers = able(able(workers, timings, Worker.ready), timings, again, PAUSE_SECONDS)
+    return able(workers, timings, lambda worker: worker.ask("warm"), PAUSE_SECONDS)
 
 
 def _started(workload: Workload, names: Iterable[str], place: Path) -> list[Worker]:
     return [Worker(workload.name, n, place, place / n.replace(" ", "-")) for n in names]
 
 
-def _able(
+def able(
     workers: list[Worker],
     timings: dict[str, Timing],
     do: Callable[[Worker], object],
@@ -160,7 +160,7 @@ def _first(worker: Worker, workload: Workload, timing: Timing, reference: Arrays
     return float(answer["first_call"])
 
 
-def _rounds(
+def rounds(
     workers: list[Worker], timings: dict[str, Timing], wanted: int, say: Callable[[str], None]
 ) -> tuple[int, bool]:
     """Interleaved rounds until `wanted` are quiet; gives how many were not, and if it gave up."""

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Worker:
         folder: Path,
         cache: Path,
         cpus: Collection[int] | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.name = candidate
         self._errors = tempfile.TemporaryFile("w+", dir=folder)  # noqa: SIM115
@@ -41,6 +42,7 @@ class Worker:
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "JAX_PLATFORMS": "cpu",  # where there is a GPU, it would take that
             "CUDA_VISIBLE_DEVICES": "",  # and nobody has to look for one
+            **(variables or {}),
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", workload, candidate, str(folder)],

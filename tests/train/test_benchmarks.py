@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from benchmarks.checkouts import HERE, THERE, Checkout, relative
 from benchmarks.measure import Outcome, Timing, _disturbed, largest_difference
-from benchmarks.process import CandidateError, Worker
+from benchmarks.process import ROOT, CandidateError, Worker
 from benchmarks.report import as_json, best_peer, print_report, ratio, ratio_of_minima, write_json
 from benchmarks.workload import DEFERRED, JAX, NUMPY, OURS, TORCH
 from benchmarks.workloads import WORKLOADS, named
@@ -93,3 +97,20 @@ def test_a_name_is_a_workload_before_it_is_a_set() -> None:
     assert len(forms) > 1 and "attention" not in forms
     assert named("products") == named("products:") and len(named("products")) == 20
     assert named("no such workload") == []
+
+
+def test_another_checkout_is_measured_with_the_benchmarks_of_this_one(tmp_path: Path) -> None:
+    (tmp_path / "other" / "ridgeline").mkdir(parents=True)
+    (tmp_path / "other" / "ridgeline" / "__init__.py").write_text("said = 'the other package'\n")
+    checkout = Checkout(THERE, tmp_path / "other", tmp_path)
+    code = "import ridgeline, benchmarks; print(ridgeline.said, benchmarks.__file__)"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **checkout.variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.split() == ["the", "other", "package", str(ROOT / "benchmarks/__init__.py")]
+    assert relative({HERE: 2.0, THERE: 1.0}) == 2.0
+    assert relative({HERE: 2.0}) is None
