@@ -21,7 +21,9 @@ from ridgeline.compiler.graph import Graph, known
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
+from ridgeline.devices import CPU
 from ridgeline.dtypes import bool_, float32
+from ridgeline.errors import DeviceError
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.node import Node
@@ -37,6 +39,7 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.calibration import calibration
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.runtime.spaces import Memory, misplaced
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
@@ -238,7 +241,10 @@ class CpuExecutable:
         else:
             made = [Buffer.allocate(size) for size in layout.made]
         held = [*inputs, *self._sizes, *made]
-        addresses = [buffer.address for buffer in held]
+        try:
+            addresses = [buffer.address for buffer in held]
+        except AttributeError:  # memory of a device has none, and kernels cannot reach it
+            raise _misplaced(held) from None
         for part in self.parts:
             if isinstance(part, Plan):
                 part.run(addresses)
@@ -257,7 +263,10 @@ class CpuExecutable:
         """Run once and give the seconds of every kernel and library call, in order."""
         made = [Buffer.allocate(size) for size in self.layout.made]
         held = [*inputs, *self._sizes, *made]
-        addresses = [buffer.address for buffer in held]
+        try:
+            addresses = [buffer.address for buffer in held]
+        except AttributeError:
+            raise _misplaced(held) from None
         seconds: list[float] = []
         for part in self.parts:
             if isinstance(part, Plan):
@@ -279,6 +288,10 @@ class CpuExecutable:
         for slot, value, made in zip(call.outputs, values, node.types):
             if slot >= 0:
                 held[slot].array(made.dtype, known(made.shape))[...] = value
+
+
+def _misplaced(held: Sequence[Memory]) -> DeviceError:
+    return misplaced(next(memory for memory in held if memory.device != CPU), CPU)
 
 
 def _copy(buffer: Buffer) -> Buffer:

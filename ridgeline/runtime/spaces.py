@@ -1,8 +1,9 @@
 """Memory by device: where values are put, and how they get from one device to another.
 
-Every kind of device has a *space*. A piece of its memory looks the same everywhere: an address, a
+Every kind of device has a *space*. A piece of its memory looks the same everywhere: a
 size, the device, and `array`, which shows the values as NumPy has them (a copy where the memory is
-not the host's, after the work that writes it).
+not the host's, after the work that writes it). Where it lies is no word that spaces share: the
+host's memory has an `address`, a GPU's a `device_address`, and code for one cannot take the other.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ import numpy as np
 
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType, uint8
+from ridgeline.errors import DeviceError
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import Array
 
 
 class Memory(Protocol):
     """A piece of some device's memory; letting go of it gives it back."""
-
-    @property
-    def address(self) -> int: ...
 
     @property
     def nbytes(self) -> int: ...
@@ -84,6 +83,16 @@ def space(name: str) -> Space:
 def on(memory: Any, name: str) -> Any:
     """Memory on a device: the memory itself, or a copy."""
     return memory if memory.device == name else space(name).copy(memory)
+
+
+def misplaced(memory: Memory, name: str) -> DeviceError:
+    """What is raised where a program of a device would be given memory that it cannot reach."""
+    return DeviceError(
+        f"a program of {name} was given memory of {memory.device}",
+        note="nothing was run; this is a fault of Ridgeline, since a value that is read on another "
+        "device is copied there first",
+        help="please report the program that did it",
+    )
 
 
 def require(name: str) -> device:

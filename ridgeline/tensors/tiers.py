@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from ridgeline.config import config
-from ridgeline.devices import CPU
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.interpreter import evaluate, has_value
@@ -22,7 +21,7 @@ from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.gradients import is_whole, waiting, written_out
-from ridgeline.graph.passes.partition import Part, partition, source_of
+from ridgeline.graph.passes.partition import partition
 from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
@@ -30,8 +29,9 @@ from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
-from ridgeline.runtime.spaces import on, space
+from ridgeline.runtime.spaces import space
 from ridgeline.scalars import Array
+from ridgeline.tensors.across import Brought, Chain, Fresh
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.structures import Structure, Table
 
@@ -53,14 +53,6 @@ class Runnable(Protocol):
     def replaceable(self, output: int, replaced: int) -> int | None: ...
 
     def explain(self, detail: str = ...) -> str: ...
-
-
-class Fresh:
-    """A program whose results are always memory of their own."""
-
-    def replaceable(self, output: int, replaced: int) -> int | None:
-        """No memory is taken over."""
-        return None
 
 
 class Interpreted(Fresh):
@@ -131,48 +123,11 @@ def _compiled(
     parts = partition(outputs, inputs)
     if len(parts) != 1 or any(n not in parts[0].outputs for n in outputs):
         return Chain(outputs, inputs, parts)
-    at = {source: node for node, source in parts[0].inputs.items()}
-    return compile_graph(outputs, [at.get(node, node) for node in inputs], pairs)
-
-
-class Chain(Fresh):
-    """Programs of several devices, one after the other, with copies between them."""
-
-    def __init__(
-        self, outputs: Sequence[Node], inputs: Sequence[Node], parts: Sequence[Part]
-    ) -> None:
-        from ridgeline.compiler import compile_graph
-
-        self._outputs, self._inputs = list(outputs), list(inputs)
-        self._parts = [(p, compile_graph(list(p.outputs), list(p.inputs))) for p in parts]
-
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
-        """The results, in memory of their own."""
-        known: dict[Node, Any] = dict(zip(self._inputs, inputs))
-        for part, program in self._parts:
-            memory = [
-                _reachable(known[source], source, part.device) for source in part.inputs.values()
-            ]
-            known.update(zip(part.outputs, program.run(memory)))
-        taken = set(self._inputs)
-        results = []
-        for node in self._outputs:
-            source = source_of(node)
-            fresh = source not in taken and known[source].device == node.type.device
-            results.append(known[source] if fresh else space(node.type.device).copy(known[source]))
-            taken.add(source)
-        return results
-
-    def explain(self, detail: str = "loops") -> str:
-        """Every part in order."""
-        texts = [f"on {part.device}\n{program.explain(detail)}" for part, program in self._parts]
-        return "\n\n".join(texts)
-
-
-def _reachable(memory: Any, source: Node, device: str) -> Any:
-    """Memory that a device's program can read; values without axes it takes from the host."""
-    from_host = memory.device == CPU and not source.shape
-    return memory if from_host else on(memory, device)
+    (part,) = parts
+    if all(node is source for node, source in part.inputs.items()):
+        return compile_graph(outputs, inputs, pairs)
+    brought = Brought(outputs, inputs, part, pairs)
+    return brought if brought.moves else brought.program
 
 
 class _Piece:

@@ -15,7 +15,7 @@ from sys import getrefcount
 from threading import Lock
 from typing import Any
 
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import Node, TensorType
 from ridgeline.runtime.moving import Moving
 from ridgeline.tensors.cells import GRAPH, PLAIN, Cell, Rare
 from ridgeline.tensors.tensor import Tensor
@@ -76,8 +76,13 @@ class Handover:
         given: Sequence[tuple[int, Source]],
         slots: Mapping[Hashable, int],
         replaceable: Replaceable,
+        types: Sequence[TensorType],
     ) -> None:
-        """`given` are outputs and arguments whose memory they may take besides those written to."""
+        """`given` are outputs and arguments whose memory they may take besides those written to.
+
+        `types` are those of all outputs.
+        """
+        self._types = types
         self._cells: list[tuple[Cell, _State]] = []  # where the cell is known beforehand
         self._states: list[_State] = []
         self._gradients: list[tuple[int, GradientWrite]] = []
@@ -105,19 +110,20 @@ class Handover:
         # another thread's call: nothing is taken yet, so waiting for it cannot block that one
         for place in [n for n, buffer in enumerate(buffers) if type(buffer) is Moving]:
             buffers[place] = buffers[place].settled()
-        taken = Taken()
+        taken, types = Taken(), self._types
         for cell, state in self._cells:
-            taken.add(cell, state.output, state.number, state.reads)
+            taken.add(cell, state.output, types[state.output], state.number, state.reads)
         for state in self._states:
             cell = live_cell(state.source, leaves)
-            taken.add(cell, state.output, state.number, state.reads)
+            taken.add(cell, state.output, types[state.output], state.number, state.reads)
         for number, change in self._gradients:
             owned = _gradient(change.owner if change.place is None else leaves[change.place])
             if owned is not None and isinstance(change.value, Fresh):
-                taken.add(owned, change.value.output, number, 0)
+                output = change.value.output
+                taken.add(owned, output, types[output], number, 0)
                 plain = change.value.mode != GRAPH and owned.mode == PLAIN and owned.rare is None
-                if plain and change.value.output in taken.nodes:
-                    taken.gradients[change.value.output] = owned
+                if plain and output in taken.nodes:
+                    taken.gradients[output] = owned
         return taken
 
 
@@ -148,8 +154,11 @@ class Taken:
         self._running = Lock()
         self._running.acquire()
 
-    def add(self, cell: Cell, output: int, number: int, reads: int) -> None:
+    def add(self, cell: Cell, output: int, kind: TensorType, number: int, reads: int) -> None:
         """Take the memory of a cell, which the program reads so many times, if it may be taken.
+
+        It fits a new value of its own type only: a gradient may still be that of a parameter which
+        was smaller, or on another device.
 
         Two states that get the same value are one value of the program, which lies in one memory.
         """
@@ -158,6 +167,9 @@ class Taken:
         node = cell.node
         buffer = node.buffer
         if buffer is None or type(buffer) is Moving or buffer.borrowed:
+            return
+        held = node.types[0]
+        if held is not kind and held != kind:
             return
         if cell.rare is not None:
             _forget_key(cell.rare)

@@ -21,6 +21,7 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from ridgeline.errors import ArgumentError, RidgelineError
+from ridgeline.tensors.across import Brought
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten
@@ -248,7 +249,10 @@ class JitFunction:
         trace, leaves = self._prepared(args, kwargs)
         from ridgeline.explain import kernel_times  # loads the compiler
 
-        return kernel_times(compiled(trace), trace.live_buffers(leaves), rounds)
+        program, memory = compiled(trace), trace.live_buffers(leaves)
+        if isinstance(trace.program, Brought):
+            memory = trace.program.memory(memory)
+        return kernel_times(program, memory, rounds)
 
     @property
     def history(self) -> list[str]:
@@ -325,7 +329,8 @@ def compiled(trace: Trace) -> Program:
             "there is no compiled program: config.tier pins the interpreter",
             help='set config.tier to "auto" or "compiled"',
         )
-    return cast("Program", trace.program)
+    program = trace.program
+    return cast("Program", program.program if isinstance(program, Brought) else program)
 
 
 def jit(

@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, cast
 
 from ridgeline.graph.printer import format_graph
+from ridgeline.tensors.across import Brought
 from ridgeline.tensors.tiers import Runnable
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def explanation(name: str, history: History, latest: Trace, detail: str) -> Expl
 
 def _kernels(program: Runnable) -> Iterable[str]:
     """A table of the kernels with their exact work; an interpreted graph has none."""
+    if isinstance(program, Brought):
+        program = program.program
     if not hasattr(program, "stages"):
         return
     from ridgeline.explain import kernel_rows, quantity  # loads the compiler

@@ -303,7 +303,9 @@ class Trace:
     def run_by(self, program: Runnable) -> None:
         """Use a program, and the memory that it may overwrite."""
         self.program = program
-        self.handover = Handover(self.effects, self._given, self._places, program.replaceable)
+        self.handover = Handover(
+            self.effects, self._given, self._places, program.replaceable, self.output_types
+        )
 
     def _given_pairs(self, taken: Sequence[tuple[int, int]]) -> list[tuple[int, Source]]:
         """Returned outputs that may lie in the memory of donated arguments."""

@@ -80,7 +80,7 @@ class FakeCode:
             owner = self.driver.device_of(address)
             self.driver.check(address, size, None if owner is None else self.driver.gpus[owner])
             if param.slot not in found or found[param.slot].nbytes < size:
-                memory = (ctypes.c_char * size).from_address(address)
+                memory = (ctypes.c_char * size).from_address(self.driver.shown(address))
                 found[param.slot] = np.frombuffer(memory, dtype)
         return found
 

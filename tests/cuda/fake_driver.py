@@ -1,4 +1,8 @@
-"""A driver without a GPU: device memory is host memory, streams run at once, launches are noted.
+"""A driver without a GPU: streams run at once, launches are noted.
+
+Device memory lies at addresses that the host does not have, as on a machine with a GPU whose memory
+is its own: what is not copied through the driver cannot be read by accident. Its contents are kept
+elsewhere (`shown`), and are no numbers at first.
 
 Only what the runtime calls is here, with the driver's own names and ways to answer. There are two
 devices of different capability, and the driver is strict: streams, events, modules, functions,
@@ -83,6 +87,17 @@ class Handle:
         return self.number
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A piece of a device's memory, or of pinned memory; `shown` is where its contents are."""
+
+    address: int
+    size: int
+    gpu: Gpu | None
+    contents: Any
+    shown: int
+
+
 @dataclass(eq=False)
 class Function:
     """A kernel: how many words a launch gives it, and what it does with them."""
@@ -103,6 +118,10 @@ def words(count: int) -> Callable[[int], tuple[int, ...]]:
     return read
 
 
+_ALIGNED = 256
+_MEMORY = 1 << 52  # where the first device's memory begins: no address of a process is that high
+
+
 class FakeDriver:
     """What `cuda.bindings.driver` offers, as far as it is used."""
 
@@ -116,7 +135,8 @@ class FakeDriver:
         self.calls: dict[str, int] = {}
         self.waits: list[tuple[Handle, Handle]] = []  # stream, event
         self.find_function: Callable[[Context, bytes, str], Function] | None = None
-        self._blocks: dict[int, tuple[Any, int, Gpu | None]] = {}  # memory, size; None: pinned
+        self._blocks: dict[int, Block] = {}  # by address
+        self._free = {gpu.number: _MEMORY * (gpu.number + 1) for gpu in self.gpus}
         self._stacks = threading.local()
         self._numbers = iter(range(1000, 10**9))
         names = SimpleNamespace
@@ -164,8 +184,13 @@ class FakeDriver:
 
     def device_of(self, address: int) -> int | None:
         """The device in whose memory an address lies; None for the host's."""
-        gpu = self._block(address)[1]
+        gpu = self._block(address).gpu
         return None if gpu is None else gpu.number
+
+    def shown(self, address: int) -> int:
+        """Where this process finds the contents of an address of the driver's."""
+        block = self._block(address)
+        return block.shown + address - block.address
 
     # the rules
     @property
@@ -182,20 +207,19 @@ class FakeDriver:
             raise Refused(INVALID_HANDLE)
         return here
 
-    def _block(self, address: int) -> tuple[int, Gpu | None]:
-        """The bytes from an address to the end of its block, and whose memory it is."""
+    def _block(self, address: int) -> Block:
+        """The block in which an address lies."""
         starts = sorted(self._blocks)
         place = bisect_right(starts, address) - 1
-        start = starts[place] if place >= 0 else 0
-        _, size, gpu = self._blocks.get(start, (None, 0, None))
-        if not start <= address < start + size:
+        found = self._blocks[starts[place]] if place >= 0 else None
+        if found is None or address >= found.address + found.size:
             raise Refused(INVALID_VALUE)
-        return start + size - address, gpu
+        return found
 
     def check(self, address: int, size: int, gpu: Gpu | None) -> None:
         """Refuse memory that is not a device's, or (for none) not pinned."""
-        left, owner = self._block(address)
-        if owner is not gpu or left < size:
+        block = self._block(address)
+        if block.gpu is not gpu or block.address + block.size - address < size:
             raise Refused(INVALID_VALUE)
 
     # devices and contexts
@@ -262,7 +286,7 @@ class FakeDriver:
     def _cuMemFreeAsync(self, address: int, stream: Handle) -> None:
         gpu = self._context(stream).gpu
         self.check(address, 1, gpu)
-        gpu.used -= self._blocks.pop(address)[1]
+        gpu.used -= self._blocks.pop(address).size
 
     def _cuMemHostAlloc(self, size: int, flags: int) -> Any:
         self._context()
@@ -274,25 +298,30 @@ class FakeDriver:
         del self._blocks[address]
 
     def _allocate(self, size: int, gpu: Gpu | None) -> int:
-        block = ctypes.create_string_buffer(size + 256)
-        address = -(-ctypes.addressof(block) // 256) * 256
-        self._blocks[address] = (block, size, gpu)
+        contents = (ctypes.c_char * (size + _ALIGNED)).from_buffer(
+            bytearray(b"\xff") * (size + _ALIGNED)  # not a number in any floating type
+        )
+        address = shown = -(-ctypes.addressof(contents) // _ALIGNED) * _ALIGNED
+        if gpu is not None:
+            address = self._free[gpu.number]
+            self._free[gpu.number] += -(-(size + 1) // _ALIGNED) * _ALIGNED
+        self._blocks[address] = Block(address, size, gpu, contents, shown)
         return address
 
     # copies
     def _cuMemcpyHtoDAsync(self, target: int, source: int, size: int, stream: Handle) -> None:
         self.check(target, size, self._context(stream).gpu)
         self.check(source, size, None)
-        ctypes.memmove(target, source, size)
+        ctypes.memmove(self.shown(target), source, size)
 
     def _cuMemcpyDtoHAsync(self, target: int, source: int, size: int, stream: Handle) -> None:
         self.check(source, size, self._context(stream).gpu)
-        ctypes.memmove(target, source, size)  # the target may be any memory of the host
+        ctypes.memmove(target, self.shown(source), size)  # to any memory of the host
 
     def _cuMemcpyAsync(self, target: int, source: int, size: int, stream: Handle) -> None:
         self.check(source, size, self._context(stream).gpu)
         self.check(target, size, self._context(stream).gpu)
-        ctypes.memmove(target, source, size)
+        ctypes.memmove(self.shown(target), self.shown(source), size)
 
     def _cuMemcpyPeerAsync(
         self, target: int, here: Context, source: int, there: Context, size: int, stream: Handle
@@ -300,7 +329,7 @@ class FakeDriver:
         self._context(stream)
         self.check(target, size, here.gpu)
         self.check(source, size, there.gpu)
-        ctypes.memmove(target, source, size)
+        ctypes.memmove(self.shown(target), self.shown(source), size)
 
     # streams and events
     def _made(self, kind: str) -> Handle:
@@ -358,7 +387,7 @@ class FakeDriver:
 
     def _run(self, kernel: Function, given: tuple[int, ...]) -> None:
         for address in given:
-            if self._block(address)[1] is not None:  # kernels may use pinned memory
+            if self._block(address).gpu is not None:  # kernels may use pinned memory
                 self.check(address, 1, kernel.context.gpu)
         self.launches.append((kernel.name, given))
         self.launched_on.append(kernel.context.gpu.number)

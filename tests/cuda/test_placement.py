@@ -7,13 +7,15 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import dtypes
+from ridgeline.compiler import compile_graph
 from ridgeline.errors import DeviceError
 from ridgeline.functions.places import number
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.graph.placement import together
+from ridgeline.graph.passes.partition import partition
+from ridgeline.graph.placement import together, transfer
 from ridgeline.ops.elementwise import add
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.tensors import tiers
+from ridgeline.tensors import across
 from ridgeline.tensors.values import read
 
 
@@ -34,15 +36,38 @@ def test_values_stay() -> None:
             together("add", [there, read(given)])
 
 
-def test_programs_of_the_host_read_no_memory_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers of the host are passed as they are; a device's numbers are copied first."""
+class There:
+    """Memory that only looks like a device's: it has no address of the host's."""
+
+    device, nbytes, borrowed = "cuda:0", 12, False
+
+
+def test_programs_read_numbers_of_the_host_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     copied = Buffer.borrow(np.zeros((), np.float32))
-    monkeypatch.setattr(tiers, "on", lambda memory, device: copied)
-    source = leaf(TensorType((), dtypes.float32, "cuda:0"))
-
-    class There:
-        device = "cuda:0"
-
+    monkeypatch.setattr(across, "on", lambda memory, device: copied)
     here = Buffer.borrow(np.ones((), np.float32))
-    assert tiers._reachable(here, source, "cuda:0") is here
-    assert tiers._reachable(There(), source, "cpu") is copied
+    number = leaf(TensorType((), dtypes.float32))
+    assert across._reachable(here, number, "cuda:0") is here
+    vector = leaf(TensorType((1,), dtypes.float32))
+    assert across._reachable(here, vector, "cuda:0") is copied
+    theirs = leaf(TensorType((), dtypes.float32, "cuda:0"))
+    assert across._reachable(There(), theirs, "cpu") is copied
+
+
+def test_programs_of_the_host_refuse_memory_of_a_device() -> None:
+    x = leaf(TensorType((3,), dtypes.float32))
+    program = compile_graph([add(x, x)], [x])
+    for use in (program.run, program.profile):
+        with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
+            use([There()])
+    with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
+        program.run([Buffer.borrow(np.ones(3, np.float32))], {0: There()})
+
+
+def test_a_copy_that_has_a_value_is_where_a_graph_begins() -> None:
+    x = leaf(TensorType((3,), dtypes.float32))
+    there = transfer(x, "cuda:0")
+    doubled = add(there, there)
+    back = transfer(doubled, "cpu")
+    first, second = partition([add(back, back)], [there])
+    assert first.inputs == {there: there} and second.inputs == {back: doubled}

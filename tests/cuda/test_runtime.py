@@ -12,7 +12,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import Tensor, dtypes
-from ridgeline.errors import IndexRangeError, OutOfMemoryError
+from ridgeline.errors import DeviceError, IndexRangeError, OutOfMemoryError
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cuda import device, flags
 from ridgeline.runtime.cuda.graphs import MOST_GRAPHS
@@ -38,9 +38,9 @@ def test_values_go_there_and_back(fake: FakeDriver) -> None:
 def test_freed_memory_is_used_again(fake: FakeDriver) -> None:
     stream = device.device(0).stream
     first = allocate(stream, 5000)
-    address = first.address
+    address = first.device_address
     del first
-    assert allocate(stream, 5000).address == address
+    assert allocate(stream, 5000).device_address == address
     assert fake.calls["cuMemAllocAsync"] == 1
 
 
@@ -98,9 +98,9 @@ def test_a_plan_launches_then_replays_a_graph(fake: FakeDriver) -> None:
     assert kernels == ["first", "second"] * 3
     for number, result in enumerate(results):
         first, second = fake.launches[2 * number : 2 * number + 2]
-        assert first[1][0] == inputs[0].address and second[1][1] == result.address
+        assert first[1][0] == inputs[0].device_address and second[1][1] == result.device_address
         assert first[1][1] == second[1][0]  # the arena
-    assert len({r.address for r in results}) == 3
+    assert len({r.device_address for r in results}) == 3
 
 
 def test_addresses_that_come_again_need_no_new_graph(fake: FakeDriver) -> None:
@@ -119,7 +119,7 @@ def test_the_oldest_graph_is_changed_for_new_addresses(fake: FakeDriver) -> None
     (graphs,) = plan.graphs.values()
     assert graphs.captured == MOST_GRAPHS and graphs.updated == MOST_GRAPHS - 1
     written = [words[1] for kernel, words in fake.launches if kernel == "second"]
-    assert written == [result.address for result in kept]
+    assert written == [result.device_address for result in kept]
 
 
 class LibraryCall:
@@ -154,17 +154,19 @@ def test_numbers_from_the_host_travel_together(fake: FakeDriver) -> None:
         copies = fake.calls.get("cuMemcpyHtoDAsync", 0)
         plan.run([Buffer.borrow(np.array(value, np.float32)), there])
         assert fake.calls["cuMemcpyHtoDAsync"] == copies + 1
-        address = fake.launches[-2][1][0]
+        address = fake.shown(fake.launches[-2][1][0])
         seen = np.frombuffer((np.ctypeslib.ctypes.c_char * 4).from_address(address), np.float32)
         assert seen[0] == value
 
 
-def test_large_values_on_the_host_are_copied_in(fake: FakeDriver) -> None:
+def test_memory_of_another_space_is_refused(fake: FakeDriver) -> None:
     plan = plan_of(fake)
     array = np.arange(100, dtype=np.float32)
-    held = plan.run([Buffer.borrow(array), DeviceSpace(0).take_in(array)])
-    assert held[0].device == "cuda:0"
-    np.testing.assert_array_equal(held[0].array(dtypes.float32, (100,)), array)
+    here, there = (DeviceSpace(number).take_in(array) for number in range(2))
+    for memory, place in ((Buffer.borrow(array), "cpu"), (there, "cuda:1")):
+        with pytest.raises(DeviceError, match=f"program of cuda:0 was given memory of {place}"):
+            plan.run([memory, here])
+    assert not fake.launches and not hasattr(here, "address")
 
 
 def test_a_host_step_runs_between_launches_and_is_not_captured(fake: FakeDriver) -> None:

@@ -453,3 +453,25 @@ def test_donate_is_a_name_or_a_place() -> None:
     assert rl.jit(lambda x: x + 1, donate=0)(x=moved).tolist() == [2.0] * 3
     with pytest.raises(rl.RidgelineError, match="was donated"):
         moved.tolist()
+
+
+def test_a_gradient_of_another_size_keeps_its_memory() -> None:
+    """It is that of the parameter as it was before it got other values."""
+    weight = nn.Parameter(rl.ones(4))
+
+    @rl.jit
+    def step() -> None:
+        weight.grad = None
+        (weight * weight).sum().backward()
+
+    for size in (4, 100_000, 7):
+        weight.data = rl.arange(size, dtype=rl.float32)
+        for _ in range(2):
+            step()
+            np.testing.assert_array_equal(weight.grad.numpy(), 2 * np.arange(size))
+    before = rl.ones(7).requires_grad_()
+    before.sum().backward()
+    old = before.grad
+    weight.grad = old
+    step()
+    assert old.tolist() == [1.0] * 7

@@ -10,7 +10,7 @@ A transfer belongs to no part: it is an input of the parts behind it, with the m
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Container, Sequence, Set
 from dataclasses import dataclass, field
 
 from ridgeline.graph.node import Node, topological
@@ -26,9 +26,9 @@ class Part:
     inputs: dict[Node, Node] = field(default_factory=dict)
 
 
-def source_of(node: Node) -> Node:
-    """The value that a node shows: through transfers, the value itself."""
-    while node.op is TRANSFER:
+def source_of(node: Node, given: Container[Node]) -> Node:
+    """The value that a node shows: through transfers that are not given, the value itself."""
+    while node.op is TRANSFER and node not in given:
         node = node.inputs[0]
     return node
 
@@ -48,8 +48,12 @@ def partition(outputs: Sequence[Node], inputs: Sequence[Node]) -> list[Part]:
     for node, part in home.items():
         for used in node.inputs:
             if home.get(used) is not part:
-                _cross(used, part, home)
-    for root in map(source_of, outputs):
+                source = source_of(used, given)
+                part.inputs[used] = source
+                if source in home:
+                    home[source].outputs[source] = None
+    for output in outputs:
+        root = source_of(output, given)
         if root in home:
             home[root].outputs[root] = None
     return [parts[key] for key in sorted(parts)]
@@ -61,7 +65,7 @@ def _levels(order: Sequence[Node], outputs: Sequence[Node], given: Set[Node]) ->
     users: dict[Node, list[Node]] = {}
     for node in order:
         deepest = max((level[i] for i in node.inputs), default=0) if node not in given else 0
-        waits = node.op is TRANSFER and node not in given and source_of(node) not in given
+        waits = node.op is TRANSFER and node not in given and source_of(node, given) not in given
         level[node] = deepest + waits
         for source in node.inputs if node not in given else ():
             users.setdefault(source, []).append(node)
@@ -71,11 +75,3 @@ def _levels(order: Sequence[Node], outputs: Sequence[Node], given: Set[Node]) ->
         if used and node not in kept and not any(user.op is TRANSFER for user in used):
             level[node] = max(level[node], min(level[user] for user in used))
     return level
-
-
-def _cross(used: Node, part: Part, home: dict[Node, Part]) -> None:
-    """A part reads a value from outside."""
-    source = source_of(used)
-    part.inputs[used] = source
-    if source in home:
-        home[source].outputs[source] = None

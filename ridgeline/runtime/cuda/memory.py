@@ -102,16 +102,20 @@ def with_room(device: Device, take: Callable[[], T]) -> T:
 
 
 class DeviceBuffer:
-    """A piece of a device's memory; give it back by letting go of it."""
+    """A piece of a device's memory; give it back by letting go of it.
+
+    It has no `address`, which is the host's word: code for the CPU cannot take one for the other.
+    """
 
     __slots__ = (
-        "__weakref__", "_block_bytes", "_pool", "_users", "address", "device", "nbytes", "stream",
+        "__weakref__", "_block_bytes", "_pool", "_users", "device", "device_address", "nbytes",
+        "stream",
     )  # fmt: skip
     borrowed = False
 
     def __init__(self, pool: DevicePool, nbytes: int) -> None:
         self._block_bytes = 0  # so that __del__ is harmless if taking a block fails
-        self.address, self._block_bytes = pool.take(nbytes)
+        self.device_address, self._block_bytes = pool.take(nbytes)
         self.nbytes = nbytes
         self.device = pool.stream.device.name
         self.stream = pool.stream  # in whose order the memory is reused
@@ -121,7 +125,8 @@ class DeviceBuffer:
     def moved(self) -> DeviceBuffer:
         """The same memory as a new buffer, which holds another value; this one is empty then."""
         made = DeviceBuffer.__new__(DeviceBuffer)
-        made.address, made.nbytes, made.device = self.address, self.nbytes, self.device
+        made.device_address, made.nbytes = self.device_address, self.nbytes
+        made.device = self.device
         made.stream, made._pool, made._users = self.stream, self._pool, self._users
         made._block_bytes, self._block_bytes = self._block_bytes, 0
         return made
@@ -155,10 +160,11 @@ class DeviceBuffer:
                 with self._pool.stream.device.visit():
                     for stream in self._users:
                         self._pool.stream.wait_stream(stream)
-            self._pool.blocks.give_back(self.address, self._block_bytes)
+            self._pool.blocks.give_back(self.device_address, self._block_bytes)
 
     def __repr__(self) -> str:
-        return f"DeviceBuffer({self.nbytes} bytes of {self.device} at {self.address:#x})"
+        place = f"{self.device} at {self.device_address:#x}"
+        return f"DeviceBuffer({self.nbytes} bytes of {place})"
 
 
 def allocate(stream: Stream, nbytes: int) -> DeviceBuffer:

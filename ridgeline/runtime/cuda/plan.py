@@ -1,8 +1,8 @@
 """A program on a GPU: addresses of all slots, steps in order, a graph once it runs again.
 
-Inputs that lie on the host are copied in: numbers without axes together in one small copy when one
-of them changes (a learning rate, a random stream's place), anything larger on its own. Results are
-fresh memory, or what a run is given for them.
+Inputs lie on the device, but for numbers without axes from the host (a learning rate, a random
+stream's place), which are copied in together when one of them changes. Memory of anywhere else is
+refused. Results are fresh memory, or what a run is given for them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ridgeline.runtime.cuda.graphs import Graph, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
 from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
+from ridgeline.runtime.spaces import misplaced
 
 NUMBER = 16  # bytes that a number from the host takes
 _WORTH_A_GRAPH = 2  # steps from which one launch beats several
@@ -95,7 +96,7 @@ class Plan:
             graph = None
             if self._captures and self._ran:
                 graphs = self._graphs(stream)
-                key = (*addresses, scratch.address)
+                key = (*addresses, scratch.device_address)
                 graph = graphs.find(key)
                 if graph is None and graphs.worth_making(key):
                     self._fill(addresses, scratch)
@@ -161,31 +162,33 @@ class Plan:
             memory = reused.get(number) if reused else None
             fits = memory is not None and memory.writable_on(stream)
             held.append(memory if fits else allocate(stream, size))
-        addresses = [memory.address for memory in held]
-        if numbers:
-            start = self._numbers(b"".join([_padded(inputs[n]) for n in numbers]), stream)
-            for place, number in enumerate(numbers):
-                addresses[number] = start + place * NUMBER
+        if not numbers:
+            return held, [memory.device_address for memory in held], scratch
+        sent = self._numbers(b"".join([_padded(inputs[n]) for n in numbers]), stream)
+        lies = held.copy()
+        for number in numbers:
+            lies[number] = sent
+        addresses = [memory.device_address for memory in lies]
+        for place, number in enumerate(numbers):
+            addresses[number] += place * NUMBER
         return held, addresses, scratch
 
     def _fill(self, addresses: Sequence[int], scratch: DeviceBuffer) -> None:
         """Put the addresses of all slots where kernels read them."""
-        base, slots = scratch.address, self._slots
+        base, slots = scratch.device_address, self._slots
         placed = [base + offset for _, offset in slots.arena]
         self._words.fill([*addresses, *placed, base + slots.arena_bytes])
         if self._marks:
             self._words[slots.wrong] = flags.watch(scratch.stream).address
 
     def _present(self, memory: Any, stream: Stream) -> Any:
-        """Memory on this device in the stream's order; a copy of what lies elsewhere."""
-        if memory.device == self.device.name:
-            memory.used_on(stream)
-            return memory
-        from ridgeline.runtime.cuda.space import DeviceSpace
+        """Memory of this device, in the stream's order."""
+        if memory.device != self.device.name:
+            raise misplaced(memory, self.device.name)
+        memory.used_on(stream)
+        return memory
 
-        return DeviceSpace(self.device.number).copy(memory)
-
-    def _numbers(self, packed: bytes, stream: Stream) -> int:
+    def _numbers(self, packed: bytes, stream: Stream) -> DeviceBuffer:
         """Where numbers from the host lie on the device: one copy, if they are not there yet."""
         found = self._sent.get(id(stream))
         if found is None or len(found[0]) != len(packed):
@@ -193,9 +196,9 @@ class Plan:
                 self._sent.clear()
             found = (b"", allocate(stream, len(packed)))
         if found[0] != packed:
-            transfer.upload_small(packed, found[1].address, stream)
+            transfer.upload_small(packed, found[1].device_address, stream)
             self._sent[id(stream)] = (packed, found[1])
-        return found[1].address
+        return found[1]
 
     def _graphs(self, stream: Stream) -> Graphs:
         found = self.graphs.get(id(stream))

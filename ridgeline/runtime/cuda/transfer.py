@@ -79,7 +79,7 @@ def upload(array: Array, memory: DeviceBuffer, stream: Stream) -> None:
     start = array.__array_interface__["data"][0]
     for offset in range(0, array.nbytes, CHUNK):
         size = min(CHUNK, array.nbytes - offset)
-        _upload(start + offset, memory.address + offset, size, stream)
+        _upload(start + offset, memory.device_address + offset, size, stream)
 
 
 def upload_small(data: bytes, address: int, stream: Stream) -> None:
@@ -101,20 +101,20 @@ def download(memory: DeviceBuffer, array: Array) -> None:
 
     stream = memory.stream.device.stream
     memory.used_on(stream)
-    device, size = stream.device, array.nbytes
+    device, size, source = stream.device, array.nbytes, memory.device_address
     start = array.__array_interface__["data"][0]
     if size <= CHUNK:
         pinned = staging(device)
         address, block = pinned.take(size)
         if size:
-            call_on(device, "cuMemcpyDtoHAsync", address, memory.address, size, stream.handle)
+            call_on(device, "cuMemcpyDtoHAsync", address, source, size, stream.handle)
         try:
             wait(stream)
             ctypes.memmove(start, address, size)
         finally:
             pinned.pool.give_back(address, block)
     else:
-        call_on(device, "cuMemcpyDtoHAsync", start, memory.address, size, stream.handle)
+        call_on(device, "cuMemcpyDtoHAsync", start, source, size, stream.handle)
         wait(stream)
 
 
@@ -122,16 +122,14 @@ def copy_within(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> N
     """Copy device memory, also from another device, in the order of a stream of the target's."""
     source.used_on(stream)
     here, there = stream.device, source.stream.device
-    if not source.nbytes:
+    to, begin, size = target.device_address, source.device_address, source.nbytes
+    if not size:
         return
     if here is there:
-        call_on(here, "cuMemcpyAsync", target.address, source.address, source.nbytes, stream.handle)
+        call_on(here, "cuMemcpyAsync", to, begin, size, stream.handle)
         return
     reach(here, there)
-    call_on(
-        here, "cuMemcpyPeerAsync", target.address, here.context, source.address, there.context,
-        source.nbytes, stream.handle,
-    )  # fmt: skip
+    call_on(here, "cuMemcpyPeerAsync", to, here.context, begin, there.context, size, stream.handle)
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,135 @@
+"""Programs over values of several devices: what lies elsewhere is copied before a program reads it.
+
+The program of one device reads memory of that device, and numbers without axes from the host. The
+graph says by its transfers what has to be copied; these classes do it, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from ridgeline.devices import CPU
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.partition import Part, source_of
+from ridgeline.runtime.spaces import on, space
+
+_NOTHING: Mapping[int, Any] = MappingProxyType({})
+
+
+class Fresh:
+    """A program whose results are always memory of their own."""
+
+    def replaceable(self, output: int, replaced: int) -> int | None:
+        """No memory is taken over."""
+        return None
+
+
+class Brought:
+    """The program of one device over inputs of which some lie on another.
+
+    Its inputs are those given; behind them comes what shows one of them once more, such as a value
+    that went to another device and back.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[Node],
+        inputs: Sequence[Node],
+        part: Part,
+        pairs: Sequence[tuple[int, int]],
+    ) -> None:
+        from ridgeline.compiler import compile_graph
+
+        self._device = part.device
+        places = {node: number for number, node in enumerate(inputs)}
+        taken = list(inputs)
+        free = set(inputs) - set(part.inputs)  # read by transfers only
+        self._moved: list[tuple[int, int, Node]] = []  # where it goes, which input, what it is
+        for node, source in part.inputs.items():
+            if node is source:
+                continue
+            at = places[source]
+            if source in free:
+                free.remove(source)
+                taken[at] = node
+            else:
+                at = len(taken)
+                taken.append(node)
+            if at >= len(inputs) or not _from_host(source):
+                self._moved.append((at, places[source], source))
+        self._shown_again = {number for at, number, _ in self._moved if at >= len(inputs)}
+        self._more: list[Any] = [None] * (len(taken) - len(inputs))
+        self.program = compile_graph(outputs, taken, pairs)
+
+    @property
+    def moves(self) -> bool:
+        """False where the program takes all as it lies."""
+        return bool(self._moved)
+
+    def memory(self, inputs: Sequence[Any]) -> list[Any]:
+        """What the program reads: memory of its device, and numbers of the host."""
+        found = [*inputs, *self._more]
+        for at, number, source in self._moved:
+            found[at] = _reachable(inputs[number], source, self._device)
+        return found
+
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
+        """The results, each in memory that nobody else has; some in the memory given for them."""
+        return self.program.run(self.memory(inputs), reused)
+
+    def replaceable(self, output: int, replaced: int) -> int | None:
+        """As the program says, unless another of its inputs lies in the same memory."""
+        if replaced in self._shown_again:
+            return None
+        return self.program.replaceable(output, replaced)
+
+    def explain(self, detail: str = "loops") -> str:
+        """The program."""
+        return self.program.explain(detail)
+
+
+class Chain(Fresh):
+    """Programs of several devices, one after the other, with copies between them."""
+
+    def __init__(
+        self, outputs: Sequence[Node], inputs: Sequence[Node], parts: Sequence[Part]
+    ) -> None:
+        from ridgeline.compiler import compile_graph
+
+        self._inputs = list(inputs)
+        given = set(inputs)
+        self._outputs = [(node, source_of(node, given)) for node in outputs]
+        self._parts = [(p, compile_graph(list(p.outputs), list(p.inputs))) for p in parts]
+
+    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
+        """The results, in memory of their own."""
+        known: dict[Node, Any] = dict(zip(self._inputs, inputs))
+        for part, program in self._parts:
+            memory = [
+                _reachable(known[source], source, part.device) for source in part.inputs.values()
+            ]
+            known.update(zip(part.outputs, program.run(memory)))
+        taken = set(self._inputs)
+        results = []
+        for node, source in self._outputs:
+            fresh = source not in taken and known[source].device == node.type.device
+            results.append(known[source] if fresh else space(node.type.device).copy(known[source]))
+            taken.add(source)
+        return results
+
+    def explain(self, detail: str = "loops") -> str:
+        """Every part in order."""
+        texts = [f"on {part.device}\n{program.explain(detail)}" for part, program in self._parts]
+        return "\n\n".join(texts)
+
+
+def _from_host(source: Node) -> bool:
+    """True for a value without axes on the host, which any device's program takes as it is."""
+    return not source.shape and source.type.device == CPU
+
+
+def _reachable(memory: Any, source: Node, device: str) -> Any:
+    """Memory that a device's program can read."""
+    return memory if _from_host(source) else on(memory, device)
