@@ -61,6 +61,12 @@ class Buffer:
         buffer._owner = self
         return buffer
 
+    def part(self, offset: int, nbytes: int) -> Buffer:
+        """Some bytes of this memory, which lives as long as they are held."""
+        buffer = self.again()
+        buffer.address, buffer.nbytes = self.address + offset, nbytes
+        return buffer
+
     def renewed(self) -> Buffer:
         """As `again`; the new object owns the memory from now on, and this one borrows it."""
         buffer = self.again()

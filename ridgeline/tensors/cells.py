@@ -8,6 +8,7 @@ writing runs them backwards, so that every other handle on the cell sees the new
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -103,6 +104,55 @@ def apply_steps(value: Node, steps: Sequence[Step]) -> Node:
     for op, attrs in steps:
         value = _shown(value, op, attrs)
     return value
+
+
+def resident_block(value: Node, steps: tuple[Step, ...]) -> tuple[Node, tuple[Step, ...]]:
+    """A value in memory after the first steps that show one block of it, and the steps left.
+
+    The block is memory of its own right: where it begins is no part of what is computed from it,
+    so a batch taken from another place of the data is the same program.
+    """
+    shape, offset, taken = value.shape, 0, 0
+    for number, (op, attrs) in enumerate(steps):
+        if op is RESHAPE:
+            shape = attrs.shape
+            continue
+        start = _block_start(shape, attrs) if op is SLICE else None
+        if start is None:
+            break
+        shape, offset, taken = attrs.sizes, offset + start, number + 1
+    part = getattr(value.buffer, "part", None)  # what is being overwritten has none
+    if not taken or part is None:
+        return value, steps
+    kind = value.types[0]
+    size = kind.dtype.itemsize
+    shape = _shape_after(value.shape, steps[:taken])
+    memory = part(offset * size, math.prod(map(known, shape)) * size)
+    made = filled_leaf(TensorType(shape, kind.dtype, kind.device), memory)
+    made.origins = value.origins
+    return made, steps[taken:]
+
+
+def _shape_after(shape: tuple[Size, ...], steps: Sequence[Step]) -> tuple[Size, ...]:
+    for op, attrs in steps:
+        shape = attrs.shape if op is RESHAPE else attrs.sizes
+    return shape
+
+
+def _block_start(shape: tuple[Size, ...], attrs: movement.SliceAttrs) -> int | None:
+    """Where a slice of dense memory begins, in elements, if it is one run of elements."""
+    start, whole, run = 0, 1, True  # run: everything further in is taken whole
+    for full, first, size, step in zip(
+        reversed(shape), reversed(attrs.starts), reversed(attrs.sizes), reversed(attrs.steps)
+    ):
+        if not (isinstance(full, int) and isinstance(first, int) and isinstance(size, int)):
+            return None
+        if size == 0 or (size != 1 and (step != 1 or not run)):
+            return None
+        start += first * whole
+        whole *= full
+        run = run and size == full
+    return start
 
 
 def _shown(value: Node, op: Op, attrs: Any) -> Node:

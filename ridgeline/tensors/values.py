@@ -23,6 +23,7 @@ from ridgeline.tensors.cells import (
     apply_steps,
     filled_leaf,
     rare,
+    resident_block,
     write_steps,
 )
 from ridgeline.tensors.handle import Handle
@@ -45,7 +46,10 @@ def read(source: Handle) -> Node:
     seen = source._seen
     if seen is not None and seen[0] is base:
         return seen[1]
-    result = apply_steps(base, steps)
+    value = base
+    if capture is None and track.mode == PLAIN and base.buffer is not None:
+        value, steps = resident_block(base, steps)
+    result = apply_steps(value, steps)
     if capture is None or cell is source._cell or not capture.symbolic:
         source._seen = (base, result)
     return result

@@ -364,3 +364,17 @@ def test_plans_on_one_stream_do_not_interleave(fake: FakeDriver) -> None:
     ]
     in_threads(lambda n: plans[n].run([]), range(2))
     assert order in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+
+
+def test_slices_of_memory_begin_anywhere(fake_code: FakeCode) -> None:
+    """Those that begin where kernels may take 16 bytes at once are read in place."""
+    data = np.arange(512, dtype=np.float32).reshape(8, 64)
+    for place in BOTH:
+        x = rl.tensor(data, device=place)
+        x.sum().item()
+        for i in range(5):
+            np.testing.assert_array_equal((x[i : i + 3] * 2).cpu().numpy(), data[i : i + 3] * 2)
+            assert (x[i, 7:9] + 1).cpu().tolist() == [64 * i + 8, 64 * i + 9]
+        pending = x[2:4] + 0
+        x.zero_()
+        np.testing.assert_array_equal(pending.cpu().numpy(), data[2:4])

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _EVERYTHING = (1 << 64) - 1
+_ALIGNED = 256  # of memory that the driver gives; kernels and libraries count on it
 
 
 class DevicePool:
@@ -108,10 +109,9 @@ class DeviceBuffer:
     """
 
     __slots__ = (
-        "__weakref__", "_block_bytes", "_pool", "_users", "device", "device_address", "nbytes",
-        "stream",
+        "__weakref__", "_block_bytes", "_owner", "_pool", "_users", "device", "device_address",
+        "nbytes", "stream",
     )  # fmt: skip
-    borrowed = False
 
     def __init__(self, pool: DevicePool, nbytes: int) -> None:
         self._block_bytes = 0  # so that __del__ is harmless if taking a block fails
@@ -121,6 +121,28 @@ class DeviceBuffer:
         self.stream = pool.stream  # in whose order the memory is reused
         self._pool = pool
         self._users: set[Stream] | None = None
+        self._owner: DeviceBuffer | None = None
+
+    @property
+    def borrowed(self) -> bool:
+        """True where the memory is a part of another buffer's."""
+        return self._owner is not None
+
+    def part(self, offset: int, nbytes: int) -> DeviceBuffer:
+        """Some bytes of this memory; a copy where they begin at no address for wide accesses."""
+        made = DeviceBuffer.__new__(DeviceBuffer)
+        made.device_address, made.nbytes = self.device_address + offset, nbytes
+        made.device = self.device
+        made.stream, made._pool, made._users = self.stream, self._pool, None
+        made._block_bytes, made._owner = 0, self
+        if made.device_address % _ALIGNED == 0:
+            return made
+        from ridgeline.runtime.cuda.transfer import copy_within
+
+        stream = self.stream.device.stream
+        copied = allocate(stream, nbytes)
+        copy_within(made, copied, stream)
+        return copied
 
     def moved(self) -> DeviceBuffer:
         """The same memory as a new buffer, which holds another value; this one is empty then."""
@@ -129,15 +151,18 @@ class DeviceBuffer:
         made.device = self.device
         made.stream, made._pool, made._users = self.stream, self._pool, self._users
         made._block_bytes, self._block_bytes = self._block_bytes, 0
+        made._owner = None
         return made
 
     def writable_on(self, stream: Stream) -> bool:
         """True where work on a stream may overwrite it, if nobody else holds it."""
-        return self._users is None and self.stream is stream
+        return self._owner is None and self._users is None and self.stream is stream
 
     def used_on(self, stream: Stream) -> None:
         """Work on a stream reads or writes the memory, after what its own stream has now."""
-        if stream is not self.stream:
+        if self._owner is not None:
+            self._owner.used_on(stream)
+        elif stream is not self.stream:
             if self._users is None:
                 self._users = set()
             if stream not in self._users:
