@@ -104,6 +104,8 @@ _LAZY = {
     "jacrev": "ridgeline.autograd.jacobians",
     "jacfwd": "ridgeline.autograd.jacobians",
     "hessian": "ridgeline.autograd.jacobians",
+    "load": "ridgeline.serialization",
+    "save": "ridgeline.serialization",
 }
 globals().update(dispatch.FUNCTIONS)
 

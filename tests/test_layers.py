@@ -23,7 +23,7 @@ LAYERS = (
     "tensors functions tracing autograd random distributions array_api interop kernel "
     "cuda fft linalg masked signal special",
     "nn",
-    "optim data",
+    "optim data serialization",
     "amp",
     "models learn",
     "profile",

@@ -216,6 +216,14 @@ def read_array(source: Tensor, what: str) -> Array:
     return _show(_array(cell.node), source._steps)
 
 
+def memory_and_view(source: Tensor, what: str) -> tuple[Array, Array]:
+    """All of the memory of which a tensor shows a part, and that part, both as arrays."""
+    shown = read_array(source, what)
+    memory = shown if modes.capture is not None else _array(source._cell.node)
+    view = _show(memory, source._steps)
+    return (memory, view) if np.may_share_memory(memory, view) else (view, view)
+
+
 def _constant_value(source: Tensor, what: str) -> Array:
     """Inside a capture only values that do not depend on its inputs can be read."""
     from ridgeline.graph.interpreter import evaluate

@@ -1,0 +1,73 @@
+"""`save` and `load`: torch's own files, read without running any code and written without torch.
+
+A file is a pickle beside the bytes of its storages. `opcodes.py` interprets the pickle with a
+handful of names and nothing else, so a hostile file can at worst be refused; `archive.py` has the
+zip form and the one before it; `storages.py` turns storages into tensors that stay tied.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from ridgeline.errors import ArgumentError
+from ridgeline.interop.safetensors import write_atomic
+from ridgeline.serialization.archive import read_file
+from ridgeline.serialization.storages import MapLocation
+from ridgeline.serialization.writing import archive_bytes
+
+__all__ = ["load", "save"]
+
+
+def save(
+    obj: Any,
+    f: str | os.PathLike[str] | IO[bytes],
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
+    """Write tensors and plain Python values to a file that torch and `load` read.
+
+    Containers, numbers, texts, sizes, element types, devices and NumPy values may stand around the
+    tensors. Tensors that share memory share it in the file. Of a module or an optimizer, save its
+    `state_dict()`. A file is there whole or not at all.
+
+    >>> rl.save({"weight": rl.ones(2, 3)}, "weights.pt")
+    >>> rl.load("weights.pt")["weight"].shape
+    ridgeline.Size([2, 3])
+    """
+    if not _use_new_zipfile_serialization:
+        raise ArgumentError(
+            "save writes the zip form only",
+            help="torch reads it since version 1.6; leave the argument out",
+        )
+    if isinstance(f, str | os.PathLike):
+        write_atomic(Path(f), archive_bytes(obj, Path(f).stem or "archive"))
+        return
+    if not hasattr(f, "write"):
+        raise ArgumentError(f"save needs a path or an open file, not {type(f).__name__}")
+    f.write(archive_bytes(obj, "archive"))
+
+
+def load(
+    f: str | os.PathLike[str] | IO[bytes],
+    map_location: MapLocation = None,
+    pickle_module: Any = None,
+    *,
+    weights_only: bool | None = True,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:
+    """What `save` or torch wrote to a file: the zip form, or the one before it.
+
+    No code of the file runs, whatever `weights_only` says: names of classes and functions other
+    than those of tensors and plain values are refused. `map_location` says where tensors go: a
+    device, a dict from the devices in the file, or a function of a storage and its device. With
+    `mmap=True` the file stays where it is, and its pages are read when they are used.
+
+    >>> rl.save({"step": 3, "weight": rl.ones(2)}, "state.pt")
+    >>> rl.load("state.pt", map_location="cpu")["step"]
+    3
+    """
+    return read_file(f, map_location, bool(mmap))
