@@ -161,16 +161,24 @@ def elementary() -> list[Table]:
     eighth = mp.tan(mp.pi / 8) ** 2 * mp.mpf("1.0001")
     two_to = lambda f: mp.mpf(2) ** f  # noqa: E731
     octant = (mp.pi / 4) ** 2 * mp.mpf("1.0001")
+    sinc_rest = near(
+        "1e-12", of_square(lambda r: (mp.sincpi(r) - 1) / r**2), lambda z: -(mp.pi**2) / 6
+    )
     return [
         Parts("TWO_LN2_32", parts(2 * ln2, 24, 2)),
         Parts("TWO_LN2_64", parts(2 * ln2, 53, 2)),
         Parts("LN2_32", parts(ln2, 24, 2)),
         Parts("LN2_64", parts(ln2, 53, 2)),
+        Parts("LOG2_E_64", parts(1 / ln2, 53, 2)),
+        Parts("LOG10_E_64", parts(1 / mp.ln(10), 53, 2)),
+        Parts("LOG10_2_64", parts(mp.log10(2), 53, 2)),
         Parts("HALF_PI_64", parts(mp.pi / 2, 53, 4)),
         *(Parts(f"TURNS_{k}", turns(k)) for k in (0, 27, 54, 81)),
         Fit("EXP32", exp_rest, by_exp, -ln2, ln2, 5, 24),
         Fit("EXPM1_32", exp_rest, by_expm1, -ln2, ln2, 6, 24),
         Fit("EXP64", exp_rest, by_expm1, -ln2, ln2, 12, 53),
+        Fit("EXP2_32", two_to, lambda f: two_to(-f), -one / 2, one / 2, 6, 24, fixed={0: 1.0}),
+        Fit("EXP2_64", two_to, lambda f: two_to(-f), -one / 2, one / 2, 12, 53, fixed={0: 1.0}),
         Fit("LOG32", log_rest, by_log, smallest, largest, 7, 24),
         Fit("LOG64", log_rest_by_atanh(), lambda z: z / 2, zero, steepest, 6, 53),
         Fit(
@@ -182,6 +190,7 @@ def elementary() -> list[Table]:
         Fit("COS32", cos_rest, lambda z: z**2, zero, octant, 2, 24),
         Fit("SIN64", sin_rest, lambda z: z, zero, octant, 6, 53),
         Fit("COS64", cos_rest, lambda z: z**2, zero, octant, 5, 53),
+        Fit("SINC64", sinc_rest, lambda z: z, zero, one / 4, 9, 53),
         Fit("ATAN64", atan_rest, lambda z: z, zero, eighth, 11, 53),
         Fit("POW_LOG2", log2_of, lambda z: 1 / log2_of(z), zero, steepest, 5, 53),
         Fit("POW_EXP2", two_to, lambda f: two_to(-f), -one / 2, one / 2, 7, 53, fixed={0: 1.0}),

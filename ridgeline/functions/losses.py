@@ -118,7 +118,7 @@ def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:
     return pair(input, target)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def binary_cross_entropy_with_logits(
     input: Node,
     target: Node,

@@ -13,7 +13,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError, ShapeError
-from ridgeline.functions import reductions, scanning
+from ridgeline.functions import reductions, scanning, trigonometry
 from ridgeline.functions.arithmetic import clamp_min, div, mul, sub, truth
 from ridgeline.functions.operands import axes_of, floating, stretch
 from ridgeline.functions.places import number
@@ -318,4 +318,4 @@ def logaddexp(
     """log(exp(input) + exp(other)), each only where its mask holds."""
     left = _filled(input, input_mask, _lowest(input.dtype))
     right = _filled(other, other_mask, _lowest(other.dtype))
-    return cast(reductions.logaddexp(left, right), dtype or input.dtype)
+    return cast(trigonometry.logaddexp(left, right), dtype or input.dtype)

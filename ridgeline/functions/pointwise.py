@@ -61,7 +61,8 @@ def exp(input: Node) -> Node:
 @public(inplace=True)
 def exp2(input: Node) -> Node:
     """2 to the input."""
-    return apply("exp", scale(_real(input), math.log(2)))
+    x = _real(input)
+    return apply("exp", scale(x, math.log(2))) if x.dtype.is_complex else apply("exp2", x)
 
 
 @public(inplace=True)
@@ -79,13 +80,15 @@ def log(input: Node) -> Node:
 @public(inplace=True)
 def log2(input: Node) -> Node:
     """The logarithm to base 2."""
-    return scale(apply("log", _real(input)), 1 / math.log(2))
+    x = _real(input)
+    return scale(apply("log", x), 1 / math.log(2)) if x.dtype.is_complex else apply("log2", x)
 
 
 @public(inplace=True)
 def log10(input: Node) -> Node:
     """The logarithm to base 10."""
-    return scale(apply("log", _real(input)), 1 / math.log(10))
+    x = _real(input)
+    return scale(apply("log", x), 1 / math.log(10)) if x.dtype.is_complex else apply("log10", x)
 
 
 @public(inplace=True)
@@ -113,7 +116,7 @@ def tan(input: Node) -> Node:
     if x.dtype.is_complex:  # through tanh(i x), which cannot overflow
         turned = apply("tanh", join(apply("neg", imag(x)), real(x)))
         return join(imag(turned), apply("neg", real(turned)))
-    return apply("div", apply("sin", x), apply("cos", x))
+    return apply("tan", x)
 
 
 @public(inplace=True)
@@ -174,15 +177,15 @@ def trunc(input: Node) -> Node:
     return _rounded("trunc", input)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def round(input: Node, *, decimals: int = 0) -> Node:
     """Rounded to the nearest, ties to even."""
     if decimals == 0 or not input.dtype.is_floating_point:
         return _rounded("round", input)
     factor = 10.0 ** builtin_abs(decimals)
     if decimals > 0:
-        return scale(apply("round", scale(input, factor)), 1 / factor)
-    return scale(apply("round", scale(input, 1 / factor)), factor)
+        return div(apply("round", scale(input, factor)), factor)
+    return scale(apply("round", div(input, factor)), factor)
 
 
 builtin_abs = int.__abs__
@@ -252,7 +255,7 @@ def largest(dtype: DType) -> float:
     return float(ml_dtypes.finfo(dtype.numpy).max)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def sigmoid(input: Node) -> Node:
     """1 / (1 + exp(-input)), accurate in both tails and with a gradient that cannot overflow."""
     x = _real(input)
@@ -261,10 +264,14 @@ def sigmoid(input: Node) -> Node:
     positive = apply("le", full_like(x, 0), x)
     decayed = apply("exp", select(positive, apply("neg", x), x))
     one = full_like(x, 1)
-    return apply("div", select(positive, one, decayed), apply("add", one, decayed))
+    share = apply("div", select(positive, one, decayed), apply("add", one, decayed))
+    if x.dtype is not dtypes.float64:
+        return share
+    # left of 0 the errors of the sum and the quotient hardly count in this form
+    return select(positive, share, apply("sub", decayed, apply("mul", decayed, share)))
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def logsigmoid(input: Node) -> Node:
     """log(sigmoid(input))."""
     x = _real(input)
@@ -274,15 +281,27 @@ def logsigmoid(input: Node) -> Node:
     return apply("sub", select(negative, x, zero), tail)
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def logit(input: Node, eps: float | None = None) -> Node:
-    """log(input / (1 - input))."""
+    """log(input / (1 - input)), accurate around 1/2."""
     from ridgeline.functions.arithmetic import clamp
 
     x = _real(input)
     if eps is not None:
         x = clamp(x, eps, 1 - eps)
-    return apply("log", apply("div", x, apply("sub", full_like(x, 1), x)))
+    if x.dtype.is_complex:
+        return apply("log", apply("div", x, apply("sub", full_like(x, 1), x)))
+    low, high = (apply("le", *pair) for pair in ((full_like(x, 0.25), x), (x, full_like(x, 0.75))))
+    middle = apply("and", low, high)
+    inner = select(middle, x, full_like(x, 0.5))  # keeps the unused branches finite
+    outer = select(middle, full_like(x, 0.25), x)
+    one = full_like(x, 1)
+    below = apply("lt", inner, full_like(x, 0.5))
+    excess = apply("sub", apply("add", inner, inner), one)  # exact, and so is what it is divided by
+    smaller = select(below, apply("neg", inner), apply("sub", one, inner))
+    near = apply("log1p", apply("div", excess, smaller))
+    near = select(below, apply("neg", near), near)
+    return select(middle, near, apply("log", apply("div", outer, apply("sub", one, outer))))
 
 
 @public(inplace=True)
@@ -361,7 +380,7 @@ def softplus(input: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
     return select(apply("lt", limit, scaled), x, soft)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def softsign(input: Node) -> Node:
     """x / (1 + |x|)."""
     return div(input, add(abs(input), 1))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, RidgelineError
-from ridgeline.functions.arithmetic import add, div, mul, sub, truth
+from ridgeline.functions.arithmetic import add, div, mul, truth
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -20,7 +20,7 @@ from ridgeline.functions.operands import (
     require_float,
     stretch,
 )
-from ridgeline.functions.pointwise import abs, log1p
+from ridgeline.functions.pointwise import abs
 from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr, product
@@ -400,23 +400,6 @@ def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     grown = apply("exp", apply("sub", x, expand_back(shift, x.shape, axes)))
     total = add(apply("log", reduce(grown, "sum", axes)), shift)
     return keep(total, x.shape, axes, keepdim)
-
-
-@public(wide=True)
-def logaddexp(input: Node, other: Node) -> Node:
-    """log(exp(input) + exp(other)), without overflow."""
-    from ridgeline.functions.arithmetic import maximum
-
-    if input.dtype.is_complex:
-        a, b = pair(input, other)
-        first = apply("le", real(b), real(a))
-        high, low = select(first, a, b), select(first, b, a)
-        return apply("add", high, apply("log1p", apply("exp", apply("sub", low, high))))
-    top = maximum(input, other)
-    infinite = apply("eq", abs(top), full_like(top, math.inf))
-    gap = apply("neg", abs(sub(input, other)))
-    safe = select(infinite, full_like(gap, 0), gap)
-    return select(infinite, top, add(top, log1p(apply("exp", safe))))
 
 
 @public(method=False, wide=True)

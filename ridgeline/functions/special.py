@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
 from ridgeline.functions.operands import Operand, align, floating, result_type, step_count
 from ridgeline.functions.registry import public
@@ -241,10 +242,11 @@ def expit(input: Node) -> Node:
 def ndtr(input: Node) -> Node:
     """The normal distribution function."""
     x = _float(input)
-    return scale(special("erfc", scale(x, -1 / math.sqrt(2))), 0.5)
+    wide = cast(x, dtypes.float64)  # in the tail what the root of 2 lost would grow
+    return cast(scale(special("erfc", scale(wide, -1 / math.sqrt(2))), 0.5), x.dtype)
 
 
-@public(namespace="special")
+@public(namespace="special", wide=True)
 def entr(input: Node) -> Node:
     """-input * log(input), 0 at 0 and -inf below."""
     x = _float(input)
@@ -266,13 +268,13 @@ def _times_log(name: str, input: Operand, other: Operand) -> Node:
     return select(silent, mul(zero, x), mul(x, safe))
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def xlogy(input: Operand, other: Operand) -> Node:
     """input * log(other), and 0 where input is 0."""
     return _times_log("log", input, other)
 
 
-@public(namespace="special")
+@public(namespace="special", wide=True)
 def xlog1py(input: Operand, other: Operand) -> Node:
     """input * log1p(other), and 0 where input is 0."""
     return _times_log("log1p", input, other)
@@ -281,7 +283,10 @@ def xlog1py(input: Operand, other: Operand) -> Node:
 @public(inplace=True)
 def sinc(input: Node) -> Node:
     """sin(pi * x) / (pi * x), and 1 at 0."""
-    x = scale(real_or_complex(input), math.pi)
+    given = real_or_complex(input)
+    if not given.dtype.is_complex:
+        return apply("sinc", given)
+    x = scale(given, math.pi)
     zero = apply("eq", x, full_like(x, 0))
     safe = select(zero, full_like(x, 1), x)
     # the series keeps the derivatives at 0

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError
-from ridgeline.functions.arithmetic import mul, truth
+from ridgeline.functions.arithmetic import clamp, mul, truth
 from ridgeline.functions.operands import Operand, align, floating, pair, result_type
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, proj
+from ridgeline.ops.complex import real
 from ridgeline.ops.elementwise import apply, cast, full_like, scale, select
 from ridgeline.ops.special import bits_gcd, next_after, split_exponent
+
+_FURTHEST_POWERS = {dtypes.float32: 300.0, dtypes.float64: 2200.0}
 
 
 def real_or_complex(input: Node) -> Node:
@@ -128,11 +132,19 @@ def frexp(input: Node) -> MantissaExponent:
     return MantissaExponent(proj(both, 0), proj(both, 1))
 
 
-@public(inplace=True)
+@public(inplace=True, wide=True)
 def ldexp(input: Node, other: Node) -> Node:
     """input * 2 ** other."""
-    power = cast(other, floating(result_type(input, other)))
-    return mul(input, apply("pow", full_like(power, 2), power))
+    x, power = floats(input, other)
+    if x.dtype.is_complex:
+        return mul(x, apply("pow", full_like(power, 2), power))
+    # beyond these there is nothing but 0 and infinity; a third of the way leads past neither
+    furthest = _FURTHEST_POWERS[x.dtype]
+    power = clamp(power, -furthest, furthest)
+    third = apply("trunc", scale(power, 1 / 3))
+    step = apply("exp2", third)
+    rest = apply("exp2", apply("sub", power, scale(third, 2.0)))
+    return mul(mul(mul(x, step), step), rest)
 
 
 @public(inplace=True)
@@ -190,12 +202,44 @@ def _number_wins(input: Node, other: Node, worse: str) -> Node:
 
 
 @public()
+def logaddexp(input: Node, other: Node) -> Node:
+    """log(exp(input) + exp(other)), without overflow."""
+    a, b = floats(input, other)
+    if a.dtype.is_complex:
+        first = apply("le", real(b), real(a))
+        high, low = select(first, a, b), select(first, b, a)
+        return apply("add", high, apply("log1p", apply("exp", apply("sub", low, high))))
+    return _above_the_larger(a, b, lambda gap: apply("log1p", apply("exp", gap)))
+
+
+@public()
 def logaddexp2(input: Node, other: Node) -> Node:
     """log2(2 ** input + 2 ** other), without overflow."""
-    from ridgeline.functions.reductions import logaddexp
-
     a, b = floats(input, other)
-    return scale(logaddexp(scale(a, math.log(2)), scale(b, math.log(2))), 1 / math.log(2))
+    if a.dtype.is_complex:
+        both = logaddexp(scale(a, math.log(2)), scale(b, math.log(2)))
+        return scale(both, 1 / math.log(2))
+    return _above_the_larger(a, b, _binary_excess)
+
+
+def _binary_excess(gap: Node) -> Node:
+    """log2(1 + 2 ** gap), which is 1 at 0."""
+    excess = apply("div", apply("log1p", apply("exp2", gap)), full_like(gap, math.log(2)))
+    return select(apply("eq", gap, full_like(gap, 0)), full_like(gap, 1), excess)
+
+
+def _above_the_larger(a: Node, b: Node, excess: Callable[[Node], Node]) -> Node:
+    """The larger number plus an excess by the gap to the smaller one, which is not positive.
+
+    In float64, rounded once: the sum may cancel.
+    """
+    own = a.dtype
+    a, b = cast(a, dtypes.float64), cast(b, dtypes.float64)
+    top = apply("max", a, b)
+    infinite = apply("eq", apply("abs", top), full_like(top, math.inf))
+    gap = apply("neg", apply("abs", apply("sub", a, b)))
+    safe = select(infinite, full_like(gap, 0), gap)
+    return cast(select(infinite, top, apply("add", top, excess(safe))), own)
 
 
 @public()

@@ -25,6 +25,7 @@ from ridgeline.ops.complex import conj, real
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.scalars import Array, ScalarOp
 
+_SINC_TERMS = 9  # of the series of sinc's derivative, which then is good to float64 up to 1/4
 Derivative = Callable[[Node, int, Node], Node | None]
 
 
@@ -288,6 +289,21 @@ def _erf_slope(current: Node, i: int, t: Node) -> Node:
     return scale(mul(t, apply("exp", neg(mul(x, x)))), 2 / math.sqrt(math.pi))
 
 
+def _sinc_slope(current: Node) -> Node:
+    """(cos(pi x) - sinc(x)) / x; around 0, where the difference cancels, its series."""
+    x = current.inputs[0]
+    turns = sub(x, scale(apply("round", scale(x, 0.5)), 2.0))
+    square = mul(x, x)
+    series = full_like(x, 0)
+    for k in range(_SINC_TERMS, 0, -1):
+        coefficient = (-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1)
+        series = add(mul(series, square), full_like(x, coefficient))
+    near = apply("lt", apply("abs", x), full_like(x, 0.25))
+    safe = select(near, full_like(x, 1), x)
+    far = div(sub(apply("cos", scale(turns, math.pi)), current), safe)
+    return select(near, mul(x, series), far)
+
+
 def _one_minus(x: Node) -> Node:
     return sub(full_like(x, 1), mul(x, x))
 
@@ -334,11 +350,16 @@ _DERIVATIVES: dict[str, Derivative] = {
     "reciprocal": lambda current, i, t: neg(mul(t, mul(current, current))),
     "sqrt": lambda current, i, t: div(scale(t, 0.5), current),
     "exp": lambda current, i, t: mul(t, current),
+    "exp2": lambda current, i, t: mul(t, scale(current, math.log(2))),
     "expm1": lambda current, i, t: add(mul(t, current), t),
     "log": lambda current, i, t: div(t, current.inputs[0]),
+    "log2": lambda current, i, t: scale(div(t, current.inputs[0]), 1 / math.log(2)),
+    "log10": lambda current, i, t: scale(div(t, current.inputs[0]), 1 / math.log(10)),
     "log1p": lambda current, i, t: div(t, add(current.inputs[0], full_like(t, 1))),
     "sin": _of_input(lambda x: apply("cos", x)),
     "cos": _of_input(lambda x: neg(apply("sin", x))),
+    "tan": lambda current, i, t: add(t, mul(t, mul(current, current))),
+    "sinc": lambda current, i, t: mul(t, _sinc_slope(current)),
     "tanh": _one_minus_square,
     "erf": _erf_slope,
     "asin": _of_input(lambda x: _inverse_root(_one_minus(x))),

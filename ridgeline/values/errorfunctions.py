@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ridgeline.fma import fma
+
 if TYPE_CHECKING:
     from ridgeline.scalars import Array
 
 _ROOT2 = math.sqrt(2)
+_ROOT2_BELOW = -9.667293313452913e-17  # what the root of 2 has beyond float64
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
@@ -38,7 +41,13 @@ def log_ndtr(x: Array) -> Array:
     low = x < -1
     tail = np.where(low, x, -1.0)
     left = np.log(erfcx(-tail / _ROOT2) / 2) - tail * tail / 2
-    return np.where(low, left, np.log1p(-erfc(np.where(low, 0.0, x) / _ROOT2) / 2))
+    right = np.where(low, 0.0, x)
+    near = right / _ROOT2
+    # what the quotient lost, of which erfc makes much in the tail
+    lost = (fma(-near, np.full_like(near, _ROOT2), right) - near * _ROOT2_BELOW) / _ROOT2
+    slope = 2 / math.sqrt(math.pi) * np.exp(-near * near)
+    above = erfc(near) - np.where(slope > 0, slope * lost, 0.0)
+    return np.where(low, left, np.log1p(-above / 2))
 
 
 def ndtri(p: Array) -> Array:

@@ -14,6 +14,8 @@ Run = Callable[..., Array]  # (name of an operation, operands) -> values
 mp.mp.dps = 40
 
 TRUTH: dict[str, Callable[..., mp.mpf]] = {
+    "exp2": lambda x: mp.power(2, x), "log2": lambda x: mp.log(x) / mp.ln2, "log10": mp.log10,
+    "tan": mp.tan, "sinc": mp.sincpi,
     "exp": mp.exp, "expm1": mp.expm1, "log": mp.log, "log1p": mp.log1p, "tanh": mp.tanh,
     "erf": mp.erf, "sin": mp.sin, "cos": mp.cos, "pow": mp.power, "asin": mp.asin,
     "acos": mp.acos, "atan": mp.atan, "sinh": mp.sinh, "cosh": mp.cosh, "asinh": mp.asinh,
@@ -27,7 +29,8 @@ _TOP = {2: 15, 4: 127, 8: 1023}
 
 def true_value(name: str, operands: Sequence[float]) -> mp.mpf:
     """The value for finite operands inside the function's domain, to forty digits or more."""
-    with mp.workdps(340 if name in ("sin", "cos") else 40):  # room to reduce huge arguments
+    # room to reduce huge arguments
+    with mp.workdps(340 if name in ("sin", "cos", "tan", "sinc") else 40):
         return TRUTH[name](*(mp.mpf(float(x)) for x in operands))
 
 

@@ -23,8 +23,9 @@ from ridgeline.loops.ranges import Simplifier
 from ridgeline.scalars import TABLE
 
 _INDEX_OPS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "neg", "select"})
-# CUDA's own power is off by up to 4 ulp; of the others it has not all, and these are the same
-_EXPANDED = ("log", "pow", "copysign", "signed", "fmod", *DOUBLE)
+# CUDA's own power is off by up to 4 ulp, those to base 2 are not exact everywhere where they could
+# be; of the others it has not all, and these are the same
+_EXPANDED = ("log", "log2", "exp2", "tan", "pow", "copysign", "signed", "fmod", *DOUBLE)
 _COSTLY = frozenset({"sqrt", "reciprocal", "div", "exp", "tanh", "erf"})
 _FAR = 1e5  # angles that need a long division by pi are larger
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.bfloat16 import rounds_by_hand, upper_half
+from ridgeline.codegen.llvm.bfloat16 import upper_half
 from ridgeline.codegen.llvm.float8 import decode, encode, is_float8
 from ridgeline.codegen.llvm.lanes import Offsets, over_lanes, steady
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
@@ -432,7 +432,7 @@ class MemoryEmitter(ScalarEmitter):
             return self.instruction(text, buffer.dtype, value)
         if is_float8(buffer.dtype):
             return encode(self, value, buffer.dtype)
-        if rounds_by_hand(buffer.dtype):
+        if buffer.dtype is dtypes.bfloat16:
             return upper_half(self, value)
         half = vector(memory_type(buffer.dtype), value.lanes)
         text = f"fptrunc {value.type} {value.name} to {half}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.bfloat16 import rounds_by_hand, to_upper_half
+from ridgeline.codegen.llvm.bfloat16 import to_upper_half
 from ridgeline.codegen.llvm.float8 import decode, encode, is_float8
 from ridgeline.codegen.llvm.types import (
     literal,
@@ -376,7 +376,7 @@ class ScalarEmitter:
             return a
         if is_float8(dtype):
             return decode(self, encode(self, a, dtype), dtype)
-        if rounds_by_hand(dtype):
+        if dtype is dtypes.bfloat16:
             return to_upper_half(self, a)
         narrow = vector(memory_type(dtype), a.lanes)
         small = self.instruction(f"fptrunc {a.type} {a.name} to {narrow}", dtype, a)

@@ -34,23 +34,26 @@ from ridgeline.loops.math.arcs import (
 )
 from ridgeline.loops.math.bessel import i0, i0e, i1, i1e, k0, k0e, k1, k1e
 from ridgeline.loops.math.error_function import erf, erfc, erfcx, erfinv, log_ndtr, ndtri
-from ridgeline.loops.math.exponential import exp, expm1
+from ridgeline.loops.math.exponential import exp, exp2, expm1
 from ridgeline.loops.math.gamma import digamma, lgamma
 from ridgeline.loops.math.hyperbolic import tanh
 from ridgeline.loops.math.incomplete_gamma import gammainc, gammaincc
-from ridgeline.loops.math.logarithm import log, log1p
+from ridgeline.loops.math.logarithm import log, log1p, log2, log10
 from ridgeline.loops.math.philox import philox
 from ridgeline.loops.math.power import integer_power, pow_
-from ridgeline.loops.math.trigonometric import cos, sin
+from ridgeline.loops.math.trigonometric import cos, sin, sinc, tan
 from ridgeline.loops.math.waves import airy_ai, j0, j1, spherical_j0, y0, y1
 from ridgeline.loops.math.zeta import inverse_power, zeta
 
 EXPANSIONS: dict[str, Callable[..., Expr]] = {
-    "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "erf": erf,
-    "sin": sin, "cos": cos, "pow": pow_, "copysign": copysign, "signed": signed, "fmod": fmod,
+    "exp": exp, "exp2": exp2, "expm1": expm1, "log": log, "log1p": log1p, "log2": log2,
+    "tanh": tanh, "erf": erf,
+    "sin": sin, "cos": cos, "tan": tan, "pow": pow_, "copysign": copysign, "signed": signed,
+    "fmod": fmod,
 }  # fmt: skip
 # computed in float64 whatever the type, and rounded once
 DOUBLE: dict[str, Callable[..., Expr]] = {
+    "log10": log10, "sinc": sinc,
     "asin": asin, "acos": acos, "atan": atan, "sinh": sinh, "cosh": cosh, "asinh": asinh,
     "acosh": acosh, "atanh": atanh, "atan2": atan2, "hypot": hypot, "erfc": erfc, "erfcx": erfcx,
     "erfinv": erfinv, "ndtri": ndtri, "log_ndtr": log_ndtr, "lgamma": lgamma, "digamma": digamma,

@@ -1,8 +1,9 @@
-"""exp and expm1.
+"""exp, expm1 and exp2.
 
 x = 2n*ln2 + r with |r| <= ln2, and e**x = 2**n * (e**r * 2**n). Scaling twice by the same factor
 needs one more term in the series than |r| <= ln2/2 would, but reaches every result from the
-smallest subnormal to overflow, rounded once.
+smallest subnormal to overflow, rounded once. Of 2**x the exponent is split into whole halves
+instead, so that whole powers are exact.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ _HALF_LOG2_E = 0.72134752044448170368
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """2*ln2 in two parts, and the range beyond which e**x is 0 or infinite."""
+    """2*ln2 in two parts, and the ranges beyond which e**x and 2**x are 0 or infinite."""
 
     high: float
     low: float
     least: float
     most: float
+    least_binary: float
+    most_binary: float
 
 
-_SINGLE = _Reduction(*table.TWO_LN2_32, -104.0, 89.0)
-_DOUBLE = _Reduction(*table.TWO_LN2_64, -746.0, 710.0)
+_SINGLE = _Reduction(*table.TWO_LN2_32, -104.0, 89.0, -151.0, 129.0)
+_DOUBLE = _Reduction(*table.TWO_LN2_64, -746.0, 710.0, -1076.0, 1025.0)
 
 
 def reduced(x: Expr) -> tuple[Expr, Expr]:
@@ -77,3 +80,15 @@ def expm1(x: Expr) -> Expr:
     inverse = power_of_two(negative(bits), form)
     result = mul(fma(scale, change, sub(scale, inverse)), scale)
     return select(eq(x, const(0, x)), x, result)  # keeps the sign of zero
+
+
+def exp2(x: Expr) -> Expr:
+    """2**x: for x = n + r with |r| <= 1/2 it is 2**r * 2**h * 2**(n - h), with h about n/2."""
+    form = format_of(x)
+    single = x.dtype is dtypes.float32
+    parts = _SINGLE if single else _DOUBLE
+    held = clamp(x, parts.least_binary, parts.most_binary)
+    n, bits = round_by_adding(held, 1.0)
+    _, half = round_by_adding(n, 0.5)
+    power = series(table.EXP2_32 if single else table.EXP2_64, sub(held, n))
+    return mul(mul(power, power_of_two(half, form)), power_of_two(sub(bits, half), form))

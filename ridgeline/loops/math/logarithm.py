@@ -1,8 +1,9 @@
-"""log and log1p.
+"""log, log1p, log2 and log10.
 
 x = 2**e * (1 + f) with 1 + f between sqrt(1/2) and sqrt(2), and log x = e*ln2 + log(1 + f). In
 float32 log(1 + f) is a polynomial in f; in float64 it is 2*atanh(f / (2 + f)), written so that
-f itself enters unrounded.
+f itself enters unrounded. To other bases log(1 + f) is kept in two parts, so that the logarithm of
+a power of the base is exact.
 """
 
 from __future__ import annotations
@@ -89,6 +90,48 @@ def log1p(x: Expr) -> Expr:
     near = fma(x, scale, sub(scale, one))
     f = select(lt(x, const(2.0 ** (2 * form.mantissa), x)), near, sub(m, one))  # else scale is tiny
     return select(eq(x, const(0, x)), x, _edges(whole, combined(e, f)))
+
+
+def log2(x: Expr) -> Expr:
+    """The logarithm to base 2."""
+    e, f = _parts(x)
+    if x.dtype is dtypes.float32:
+        bend = fma(f, series(table.LOG32, f), -0.5)
+        return _edges(x, fma(fma(mul(f, f), bend, f), table.LOG2_E_64[0], e))
+    return _edges(x, _to_base(f, table.LOG2_E_64, e, const(0, e)))
+
+
+def log10(x: Expr) -> Expr:
+    """The logarithm to base 10, of float64."""
+    e, f = _parts(x)
+    high, low = table.LOG10_2_64
+    whole = mul(e, const(high, e))
+    rest = fma(e, low, fma(e, high, negative(whole)))
+    return _edges(x, _to_base(f, table.LOG10_E_64, whole, rest))
+
+
+def _parts(x: Expr) -> tuple[Expr, Expr]:
+    """(e, f) with x = 2**e * (1 + f) for a positive x, subnormal ones included."""
+    form = format_of(x)
+    lift = form.mantissa + 1
+    subnormal = lt(x, const(2.0 ** (1 - form.bias), x))
+    e, m, _ = split(select(subnormal, mul(x, const(2.0**lift, x)), x), form)
+    return select(subnormal, sub(e, const(lift, e)), e), sub(m, const(1, m))
+
+
+def _to_base(f: Expr, factor: tuple[float, float], whole: Expr, rest: Expr) -> Expr:
+    """whole + rest + log(1 + f) * factor in float64, where whole is 0 or the larger."""
+    s = div(f, add(f, const(2, f)))
+    z = mul(s, s)
+    bend = mul(s, fma(negative(z), series(table.LOG64, z), f))
+    high = sub(f, bend)
+    low = sub(sub(f, high), bend)  # what the difference lost
+    product = mul(high, const(factor[0], f))
+    lost = fma(high, factor[0], negative(product))
+    below = add(lost, fma(high, factor[1], mul(low, const(factor[0], f))))
+    total = add(whole, product)
+    missing = add(sub(whole, total), product)
+    return add(total, add(missing, add(below, rest)))
 
 
 def _edges(x: Expr, result: Expr) -> Expr:

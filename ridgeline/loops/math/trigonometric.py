@@ -1,9 +1,10 @@
-"""sin and cos.
+"""sin, cos, tan and sinc.
 
 float32 is reduced in float64: |x| / 2pi modulo 1, from two parts of 2**k / 2pi modulo 1, where k is
 chosen by the size of x so that x * 2**-k has at most fifty bits before the point, and is an integer
 if k > 0. So every float32 is reduced to full precision without a table. float64 subtracts multiples
-of pi/2 in three parts, and asks the C library beyond a billion.
+of pi/2 in three parts, and asks the C library beyond a billion. The argument of sinc counts half
+turns, which are taken off exactly.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ridgeline.loops.math.toolbox import (
     bitcast,
     cast,
     const,
+    div,
+    eq,
     fma,
     format_of,
     lt,
@@ -47,6 +50,34 @@ def sin(x: Expr) -> Expr:
 def cos(x: Expr) -> Expr:
     """The cosine."""
     return _single(x, cosine=True) if x.dtype is dtypes.float32 else _double(x, cosine=True)
+
+
+def tan(x: Expr) -> Expr:
+    """The tangent; of float32 by the polynomials of sin and cos, but without rounding them."""
+    if x.dtype is not dtypes.float32:
+        return div(sin(x), cos(x))
+    turn = _turns(cast(magnitude(x), dtypes.float64))
+    quarters, bits = round_by_adding(turn, 4.0)
+    r = mul(fma(turn, 4.0, negative(quarters)), const(_HALF_PI, turn))
+    z = mul(r, r)
+    sine = fma(mul(r, z), series(table.SIN32, z), r)
+    cosine = fma(z, fma(z, series(table.COS32, z), -0.5), 1.0)
+    odd = op("ne", op("and", bits, const(1, bits)), const(0, bits))
+    top, bottom = select(odd, negative(cosine), sine), select(odd, sine, cosine)
+    value = cast(div(top, bottom), dtypes.float32)
+    return select(lt(x, const(0, x)), negative(value), select(eq(x, const(0, x)), x, value))
+
+
+def sinc(x: Expr) -> Expr:
+    """sin(pi x) / (pi x) of float64, 1 at 0: with x = n + r it is r * S(r*r) / x."""
+    n = op("round", x)
+    r = sub(x, n)
+    z = mul(r, r)
+    wave = fma(mul(r, z), series(table.SINC64, z), r)  # sin(pi r) / pi
+    half = mul(n, const(0.5, n))
+    odd = op("ne", op("trunc", half), half)
+    value = div(select(odd, negative(wave), wave), x)
+    return select(eq(x, const(0, x)), const(1, x), value)
 
 
 def _single(x: Expr, cosine: bool) -> Expr:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.functional.choose import choose
+from ridgeline.nn.functional.precision import in_float32
 from ridgeline.tensors.public import log, rand_like, relu6, sigmoid, softmax, tanh
 from ridgeline.tensors.tensor import Tensor
 
 
+@in_float32
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of an axis times the sigmoid of the second."""
     size = input.shape[dim]
@@ -22,6 +24,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return choose((input >= -lambd) & (input <= lambd), input * 0.0, input)
 
 
+@in_float32
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within."""
     if lambd < 0:
@@ -30,19 +33,22 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return choose((input >= -lambd) & (input <= lambd), input * 0.0, outside)
 
 
+@in_float32
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x)."""
     return input - tanh(input)
 
 
+@in_float32
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(x + 3) / 6."""
     return relu6(input + 3) / 6
 
 
+@in_float32
 def hardswish(input: Tensor) -> Tensor:
     """x * relu6(x + 3) / 6."""
-    return input * relu6(input + 3) / 6
+    return input * (relu6(input + 3) / 6)
 
 
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
@@ -65,6 +71,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return choose(input > 0, input, slope * input)
 
 
+@in_float32
 def rrelu(
     input: Tensor,
     lower: float = 1.0 / 8,
