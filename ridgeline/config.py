@@ -47,6 +47,7 @@ class Config:
     isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
+    passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
     epoch = 0  # not a setting: moves forward with every change
 
@@ -129,6 +130,11 @@ def _check_text(name: str, value: Any) -> None:
         raise ConfigError(f"{name} must be a path as text, not {value!r}")
 
 
+def _check_name(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name} must be the name of a pass, or empty, not {value!r}")
+
+
 def _check_flag(name: str, value: Any) -> None:
     if not isinstance(value, bool):
         raise ConfigError(f"{name} must be True or False, not {value!r}")
@@ -155,6 +161,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "isa": _check_isa,
     "allow_tf32": _check_flag,
     "allow_winograd": _check_flag,
+    "passes_until": _check_name,
 }
 
 config = Config.from_environment(os.environ)

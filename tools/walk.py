@@ -18,6 +18,7 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.compiler import lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.explain import kernel_row, quantity
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.printer import format_graph
 from ridgeline.loops.printer import print_kernel
 from ridgeline.schedules.machine import Machine
@@ -26,8 +27,8 @@ DOCUMENT = Path(__file__).parents[1] / "ARCHITECTURE.md"
 MACHINE = Machine(32, 16, 2, 32 << 10, 512 << 10, 32 << 20)
 
 
-def capture() -> tuple[list, list]:
-    """The graph of the step: outputs and inputs."""
+def capture() -> Graph:
+    """The graph of the step."""
     rl.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(1, 6, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 3), nn.ReLU(),
@@ -47,14 +48,14 @@ def capture() -> tuple[list, list]:
     x, y = rl.tensor(np.zeros((64, 1, 32, 32), np.float32)), rl.tensor(np.zeros(64, np.int64))
     step(x, y)
     step(x, y)  # momentum exists from the second step on
-    return step.program.source
+    return step.program.graph
 
 
 def sections() -> dict[str, str]:
     """The printed stages by name."""
-    outputs, inputs = capture()
-    stages = lower_graph(outputs, inputs, MACHINE)
-    layout = lay_out(stages, inputs, CpuBackend().launch)
+    graph = capture()
+    stages = lower_graph(graph, MACHINE)
+    layout = lay_out(stages, CpuBackend().launch)
     first = stages.kernels[0]
     rows = [kernel_row(k) for k in stages.kernels]
     table = ["kernel                                     FLOP        bytes   FLOP/B"]
@@ -68,7 +69,7 @@ def sections() -> dict[str, str]:
     inner = [line for line in ir.splitlines() if "llvm.fma" in line and "=" in line]
     refused = [f"{r.first} + {r.second}: {r.reason}" for r in stages.fusion.refusals]
     return {
-        "graph": format_graph(outputs[:1], origins=False, at_most=24),
+        "graph": format_graph(graph.outputs[:1], origins=False, at_most=24),
         "groups": "\n".join(table),
         "refusals": "\n".join(dict.fromkeys(refused[:5])),
         "loops": print_kernel(first.group.loops.kernel),

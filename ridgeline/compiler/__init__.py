@@ -1,10 +1,7 @@
-"""The compiler: a graph in, a program out. Its body is the list of its stages.
-
-    graph → simplified → stored values → fused groups → loops → schedule → code → plan
+"""The compiler: a graph in, a program out. `pipeline.py` is the list of its passes.
 
 Programs are kept by structure, in the process and on disk; a warm start loads the plan and the
-machine code without any of the stages above. What differs between kinds of devices is behind
-`Backend`.
+machine code without any of the passes. What differs between kinds of devices is behind `Backend`.
 """
 
 from __future__ import annotations
@@ -17,8 +14,6 @@ from hashlib import blake2b
 
 from ridgeline.codegen.llvm.native import ObjectCache
 from ridgeline.collector import paused
-from ridgeline.compiler.backend import Backend, backend
-from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import (
     HostCall,
     KernelCall,
@@ -27,11 +22,12 @@ from ridgeline.compiler.layout import (
     lay_out,
     to_text,
 )
+from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.pipeline import check, compilation, lower, lower_graph, optimize
 from ridgeline.compiler.program import Program
-from ridgeline.compiler.stages import CompiledKernel, Stages, device_of, lower_graph
-from ridgeline.graph.copying import onto_fresh_leaves
-from ridgeline.graph.node import Node
-from ridgeline.graph.passes.checks import with_index_flag
+from ridgeline.compiler.settings import Compilation
+from ridgeline.compiler.stages import CompiledKernel, Stages
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.structure import structure
 
 __all__ = [
@@ -44,21 +40,18 @@ _programs: OrderedDict[object, Program] = OrderedDict()
 _lock = threading.RLock()
 
 
-def compile_graph(
-    outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]] = ()
-) -> Program:
+def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Program:
     """The program for a graph on one device; compiled once per structure, settings and machine.
 
     `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
     """
-    target = backend(device_of(outputs, inputs))
-    key = (structure(outputs, inputs), target.key(), tuple(pairs))
+    to = compilation(graph, pairs=tuple(pairs), ahead=True)
+    key = (structure(graph), to.target.key(), to.pairs, *sorted(to.left_out))
     with _lock:
         program = _programs.get(key)
         if program is None:
             with paused:
-                results, leaves = onto_fresh_leaves(outputs, inputs)
-                program = _load_or_compile(key, target, results, leaves, pairs)
+                program = _load_or_compile(key, graph.on_fresh_leaves(), to)
             _programs[key] = program
             while len(_programs) > MOST_PROGRAMS:
                 _programs.popitem(last=False)
@@ -67,16 +60,10 @@ def compile_graph(
     return program
 
 
-def _load_or_compile(
-    key: object,
-    target: Backend,
-    results: tuple[Node, ...],
-    inputs: tuple[Node, ...],
-    pairs: Sequence[tuple[int, int]],
-) -> Program:
-    results, flag = with_index_flag(results, inputs)
-    outputs = results if flag is None else (*results, flag)
-    cache = ObjectCache("programs")
+def _load_or_compile(key: object, graph: Graph, to: Compilation) -> Program:
+    graph, checked = check(graph, to)
+    to = replace(to, checked=checked)
+    cache, target = ObjectCache("programs"), to.target
     digest = blake2b(f"{target.fingerprint()}{key!r}".encode(), digest_size=20).hexdigest()
     stored = cache.get(digest)
     stages = None
@@ -85,13 +72,10 @@ def _load_or_compile(
         layout = from_text(head)
         target.load(code, list(layout.symbols()))
     else:
-        stages = lower_graph(
-            outputs, inputs, target=target, pairs=pairs, checked=flag is not None, ahead=True
-        )  # fmt: skip
-        layout = lay_out(stages, inputs, target.launch, join=target.join)
-        layout = replace(layout, checked=flag is not None)
+        stages = lower(optimize(graph, to), to)
+        layout = replace(lay_out(stages, target.launch, join=target.join), checked=checked)
         own = list(stages.all_kernels())
         code = target.compile(own, stages.whole, stages.together, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
-    graph = Graph(outputs, inputs, target.arrange)
-    return Program(layout, target, graph, stages, pairs)
+    calls = LibraryCalls(graph, lambda: optimize(graph, to).order)
+    return Program(layout, to, calls, stages)

@@ -7,7 +7,7 @@ memory in order first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from itertools import pairwise
 from math import prod
 
@@ -21,6 +21,7 @@ from ridgeline.codegen.cuda.attention import (
 )
 from ridgeline.codegen.cuda.source import KernelSource
 from ridgeline.fusion.groups import Group
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.strides import View, itself, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
@@ -45,11 +46,11 @@ def is_attention(node: Node) -> bool:
     return generated and q[-1] == v[-1] and short and node.attrs.scale > 0
 
 
-def operand_views(node: Node, is_input: Callable[[Node], bool]) -> list[View]:
+def operand_views(node: Node, graph: Graph) -> list[View]:
     """The views through which the kernels read a node's operands."""
     found = []
     for place, operand in enumerate(node.inputs):
-        view = strided(operand, is_input)
+        view = strided(operand, graph.is_input)
         whole = itself(operand)
         in_order = view.offset == 0 and view.strides == whole.strides
         if is_masked(node) and place == _MASK:

@@ -13,6 +13,7 @@ from typing import Any
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler.attention import operand_views, over, problem_of
 from ridgeline.fusion.groups import Group
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, itself
@@ -33,9 +34,9 @@ def is_call(node: Node, planned: Planned) -> bool:
     return min(rows, columns) >= _LEAST and _plan(node, [*map(itself, node.inputs)], planned)
 
 
-def views_of(node: Node, is_input: Callable[[Node], bool], planned: Planned) -> Sequence[View]:
+def views_of(node: Node, graph: Graph, planned: Planned) -> Sequence[View]:
     """The operands where they lie, or in order where the library does not read them there."""
-    found = operand_views(node, is_input)
+    found = operand_views(node, graph)
     return found if _plan(node, found, planned) else [*map(itself, node.inputs)]
 
 

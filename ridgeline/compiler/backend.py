@@ -7,21 +7,34 @@ and a layout into something that runs. Everything else in the compiler is the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import Layout
+from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.devices import device
 from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.convolve import ConvolveAttrs
 
 if TYPE_CHECKING:
     from ridgeline.compiler.stages import CompiledKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """What a device's libraries compute, as tests of nodes; None where there is no such library."""
+
+    convolves: Callable[[ConvolveAttrs, Node], bool] | None = None
+    rectifies: Callable[[ConvolveAttrs, Node], bool] | None = None  # with a ReLU after it
+    attends: Callable[[Node], bool] | None = None
+    takes_bias: Callable[[Node], bool] | None = None  # of products with a vector added to them
 
 
 class Executable(Protocol):
@@ -52,8 +65,11 @@ class Backend(Protocol):
     def schedule(self, lowered: Lowered, facts: Any) -> list[ScheduleStep]:
         """The default schedule of a kernel."""
 
-    def arrange(self, roots: Sequence[Node]) -> list[Node]:
-        """A simplified graph with what the device's libraries compute put into their form."""
+    def libraries(self) -> Libraries:
+        """What the device's libraries compute."""
+
+    def shared_bytes(self) -> int:
+        """The memory that the threads of a block share; 0 where there are no blocks."""
 
     def apart(self, node: Node) -> bool:
         """True for a fold that must not share a kernel, because a library may compute it."""
@@ -70,7 +86,7 @@ class Backend(Protocol):
         Others are written out in simpler ops before compilation.
         """
 
-    def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
         """The views of memory through which a node that it computes whole reads its operands.
 
         What a view shows is written to memory; where the device cannot read a view of something
@@ -120,8 +136,8 @@ class Backend(Protocol):
     def source(self, kernels: Sequence[Kernel]) -> str:
         """The code in its readable form."""
 
-    def executable(self, layout: Layout, graph: Graph) -> Executable:
-        """A layout ready to run; `graph` is what it computes."""
+    def executable(self, layout: Layout, calls: LibraryCalls) -> Executable:
+        """A layout ready to run; `calls` are what of it NumPy computes."""
 
 
 @lru_cache(maxsize=64)

@@ -96,9 +96,7 @@ def inner_layouts(stages: Stages, launch: Launch) -> dict[int, Inner]:
         node = group.apart
         if node is None or node not in stages.inner:
             continue
-        layouts = [
-            lay_out(part, b.inputs, launch) for part, b in zip(stages.inner[node], bodies(node))
-        ]
+        layouts = [lay_out(part, launch) for part in stages.inner[node]]
         read = {0 if value is node else value.attrs.output for value in group.values}
         found[step] = Inner(step, node, tuple(layouts), read)
     return found

@@ -6,7 +6,7 @@ Without library calls a run is one native call; each library call cuts the plan 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from types import MappingProxyType
@@ -17,8 +17,9 @@ import numpy as np
 from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
-from ridgeline.compiler.graph import Graph, known
+from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
+from ridgeline.compiler.library_calls import LibraryCalls, known
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.devices import CPU
@@ -26,6 +27,7 @@ from ridgeline.dtypes import bool_, float32
 from ridgeline.errors import DeviceError
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.fusion.values import on_host
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View, itself
 from ridgeline.loops.build import substitute
@@ -116,9 +118,13 @@ class CpuBackend:
         """The default schedule of a kernel."""
         return default_steps(lowered, facts)
 
-    def arrange(self, roots: Sequence[Node]) -> list[Node]:
-        """As it is: a kernel reads its operands in any order."""
-        return list(roots)
+    def libraries(self) -> Libraries:
+        """None: kernels compute everything that has loops."""
+        return Libraries()
+
+    def shared_bytes(self) -> int:
+        """None: there are no blocks of threads."""
+        return 0
 
     def apart(self, node: Node) -> bool:
         """Contractions are ours, so all may share kernels."""
@@ -147,7 +153,7 @@ class CpuBackend:
         """None: attention is written out, and its parts share kernels."""
         return False
 
-    def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
         """Each as it is: nothing is computed whole here."""
         return [itself(operand) for operand in node.inputs]
 
@@ -216,16 +222,16 @@ class CpuBackend:
         """LLVM IR."""
         return module_text(list(kernels), target().vector_bits // 8)
 
-    def executable(self, layout: Layout, graph: Graph) -> CpuExecutable:
+    def executable(self, layout: Layout, calls: LibraryCalls) -> CpuExecutable:
         """Plans with the library calls between them."""
-        return CpuExecutable(layout, graph)
+        return CpuExecutable(layout, calls)
 
 
 class CpuExecutable:
     """Runs of kernels as native plans, and library calls in NumPy between them."""
 
-    def __init__(self, layout: Layout, graph: Graph) -> None:
-        self.layout, self._graph = layout, graph
+    def __init__(self, layout: Layout, calls: LibraryCalls) -> None:
+        self.layout, self._calls = layout, calls
         self.parts = tuple(_parts(layout))
         self._sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
         self._results = layout.results
@@ -251,9 +257,9 @@ class CpuExecutable:
             else:
                 self._call(part, held)
         if layout.checked and held[layout.returns[-1]].array(bool_, ()):
-            nodes = self._graph.inputs
-            shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(nodes, inputs)}
-            report_index(self._graph.outputs, shown)
+            graph = self._calls.graph
+            shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(graph.inputs, inputs)}
+            report_index(graph.outputs, shown)
         results = [held[slot] for slot in self._results]
         for place in self._copied:
             results[place] = _copy(results[place])
@@ -279,12 +285,12 @@ class CpuExecutable:
         return seconds
 
     def _call(self, call: HostCall, held: list[Buffer]) -> None:
-        node = self._graph.order[call.node]
+        node = self._calls.order[call.node]
         operands = [
             held[slot].array(source.dtype, known(source.shape))
             for slot, source in zip(call.inputs, node.inputs)
         ]
-        values = self._graph.call(call.node, operands)
+        values = self._calls.call(call.node, operands)
         for slot, value, made in zip(call.outputs, values, node.types):
             if slot >= 0:
                 held[slot].array(made.dtype, known(made.shape))[...] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from functools import partial
 from math import prod
@@ -18,8 +18,9 @@ from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler import attention_calls
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
-from ridgeline.compiler.graph import Graph, known
+from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.layout import Call, HostCall, JoinedCall, KernelCall, Layout, shared_values
+from ridgeline.compiler.library_calls import LibraryCalls, known
 from ridgeline.compiler.matmul import (
     Matmul,
     Matrix,
@@ -33,14 +34,9 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.fusion.groups import Group, Roofline
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.attention_calls import with_attention_calls
-from ridgeline.graph.passes.biased import with_biases
-from ridgeline.graph.passes.last_updates import last_updates
-from ridgeline.graph.passes.layout import convolutions_last, is_product
-from ridgeline.graph.passes.moments import one_reading
-from ridgeline.graph.passes.rectified import with_rectifiers
-from ridgeline.graph.passes.tiled_sorts import tiled_sorts
+from ridgeline.graph.passes.layout import is_product
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
@@ -122,16 +118,20 @@ class CudaBackend:
         """The default schedule of a kernel."""
         return gpu_steps(lowered, facts)
 
-    def arrange(self, roots: Sequence[Node]) -> list[Node]:
-        """Statistics in one reading; sorts by tiles; updates in any order; convolutions that cuDNN
-        has, with channels last between, and with a ReLU after them; attention that it has; products
-        that take up the vector added to them."""
-        made = tiled_sorts(last_updates(one_reading(roots)), self._facts.shared_bytes)
-        if cudnn_api.library() is not None:
-            made = with_rectifiers(convolutions_last(made, self._convolves), self._rectifies)
-        if cudnn_api.version() >= cudnn_attention.SINCE:
-            made = with_attention_calls(made, self._attends)
-        return with_biases(made, takes_bias) if cublaslt.library() is not None else made
+    def libraries(self) -> Libraries:
+        """cuDNN's convolutions and attention, cuBLASLt's products."""
+        has_convolutions = cudnn_api.library() is not None
+        has_attention = cudnn_api.version() >= cudnn_attention.SINCE
+        return Libraries(
+            self._convolves if has_convolutions else None,
+            self._rectifies if has_convolutions else None,
+            self._attends if has_attention else None,
+            takes_bias if cublaslt.library() is not None else None,
+        )
+
+    def shared_bytes(self) -> int:
+        """The shared memory of a block."""
+        return self._facts.shared_bytes
 
     def _convolves(self, attrs: ConvolveAttrs, node: Node) -> bool:
         """True for convolutions large enough for a library, of which cuDNN has this one."""
@@ -176,15 +176,15 @@ class CudaBackend:
         """Attention on tensor cores, and what was arranged for libraries."""
         return node.op in _ARRANGED or (self._facts.capability >= 80 and is_attention(node))
 
-    def operands(self, node: Node, is_input: Callable[[Node], bool]) -> Sequence[View]:
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
         """Views at any strides whose rows are dense; for cuDNN memory as it is."""
         if node.op is CONVOLVE:
-            return [in_order(operand, is_input) for operand in node.inputs]
+            return [in_order(operand, graph.is_input) for operand in node.inputs]
         if node.op is BIASED:
-            return product_views(node, is_input)
+            return product_views(node, graph)
         if node.op in CALLS:
-            return attention_calls.views_of(node, is_input, self.attention)
-        return operand_views(node, is_input)
+            return attention_calls.views_of(node, graph, self.attention)
+        return operand_views(node, graph)
 
     def runs(self, node: Node) -> bool:
         """No control flow: it runs on the host, between kernels."""
@@ -294,16 +294,17 @@ class CudaBackend:
         """CUDA C++."""
         return "\n".join(generate(kernel).text for kernel in kernels)
 
-    def executable(self, layout: Layout, graph: Graph) -> CudaExecutable:
+    def executable(self, layout: Layout, calls: LibraryCalls) -> CudaExecutable:
         """A plan of launches, with library calls in NumPy between them."""
-        return CudaExecutable(layout, graph, self)
+        return CudaExecutable(layout, calls, self)
 
 
 class CudaExecutable:
     """A layout on a GPU."""
 
-    def __init__(self, layout: Layout, graph: Graph, target: CudaBackend) -> None:
-        self.layout, self._graph, self._target = layout, graph, target
+    def __init__(self, layout: Layout, calls: LibraryCalls, target: CudaBackend) -> None:
+        self.layout, self._calls, self._target = layout, calls, target
+        self._graph = calls.graph
         self._space = DeviceSpace(target.device.number)
         own = [c for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
         workspace = max((call.launch[1] for call in own), default=0)
@@ -312,7 +313,7 @@ class CudaExecutable:
         target.device.activate()  # libraries describe their calls for the current device
         self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
         self._results, self._copied = layout.results, tuple(layout.not_their_own())
-        self._watched = index_inputs(graph.outputs[-1], graph.inputs) if layout.checked else ()
+        self._watched = index_inputs(calls.graph) if layout.checked else ()
 
     def _steps(self, words: Words) -> Iterator[Step]:
         for call in self.layout.calls:
@@ -413,12 +414,12 @@ class CudaExecutable:
 
     def _call(self, call: HostCall, held: Sequence[Any]) -> None:
         """A library call in NumPy: its operands come to the host, its results go back."""
-        node = self._graph.order[call.node]
+        node = self._calls.order[call.node]
         operands = [
             held[slot].array(source.dtype, known(source.shape))
             for slot, source in zip(call.inputs, node.inputs)
         ]
-        values = self._graph.call(call.node, operands)
+        values = self._calls.call(call.node, operands)
         for slot, value, made in zip(call.outputs, values, node.types):
             if slot >= 0:
                 self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))

@@ -150,7 +150,6 @@ class Scratch:
 
 def lay_out(
     stages: Stages,
-    inputs: Sequence[Node],
     launch: Launch,
     sizes: Mapping[str, int] = MappingProxyType({}),
     join: Join | None = None,
@@ -158,6 +157,7 @@ def lay_out(
     """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
     from ridgeline.compiler.control import inner_layouts  # it lays out bodies with this function
 
+    inputs = stages.graph.inputs
     slot_of: dict[Node | Scratch | str, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
@@ -265,7 +265,7 @@ def _calls(
     for step, group in enumerate(stages.fusion.groups):
         if group.apart is not None:
             node = group.apart
-            read = sources(node, slot_of.__contains__, group.views)
+            read = sources(node, stages.graph, group.views)
             given = tuple(slot_of[source] for source in read)
             outputs = tuple(slot_of.get(proj(node, i), -1) for i in range(len(node.types)))
             if step in inner:

@@ -7,11 +7,12 @@ N and one K, the others become batches. Kernels of any other form have none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from ridgeline import dtypes
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, dense, in_order, itself, strided
@@ -85,13 +86,13 @@ def takes_bias(node: Node) -> bool:
     return sized and _product(node, [itself(operand) for operand in node.inputs]) is not None
 
 
-def product_views(node: Node, is_input: Callable[[Node], bool]) -> list[View]:
+def product_views(node: Node, graph: Graph) -> list[View]:
     """The views through which the library reads the operands of a product with a bias."""
     left, right, bias = node.inputs
-    views = [strided(operand, is_input) for operand in (left, right)]
+    views = [strided(operand, graph.is_input) for operand in (left, right)]
     if _product(node, views) is None:
         views = [itself(left), itself(right)]
-    return [*views, in_order(bias, is_input)]
+    return [*views, in_order(bias, graph.is_input)]
 
 
 def product_of(node: Node, views: Sequence[View]) -> Matmul:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ridgeline.compiler.backend import Backend, Executable
-from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import Layout
-from ridgeline.compiler.stages import Stages, lower_graph
+from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.pipeline import lower, optimize
+from ridgeline.compiler.settings import Compilation
+from ridgeline.compiler.stages import Stages
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 
 
@@ -18,14 +22,12 @@ class Program:
     def __init__(
         self,
         layout: Layout,
-        target: Backend,
-        graph: Graph,
+        to: Compilation,
+        calls: LibraryCalls,
         stages: Stages | None = None,
-        pairs: Sequence[tuple[int, int]] = (),
     ) -> None:
-        self.layout, self.backend, self.graph = layout, target, graph
-        self._stages, self._pairs = stages, pairs
-        self.executable: Executable = target.executable(layout, graph)
+        self.layout, self.compilation, self._calls, self._stages = layout, to, calls, stages
+        self.executable: Executable = to.target.executable(layout, calls)
         # run on the inputs' memory; every output is memory that nobody else has. What else is given
         # is memory for some outputs, by the numbers that `replaceable` gives them.
         self.run: Callable[..., list[Any]] = self.executable.run
@@ -47,25 +49,26 @@ class Program:
         return self.executable.profile(inputs)
 
     @property
-    def source(self) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
-        """The outputs and the inputs of the graph."""
-        return self.graph.outputs, self.graph.inputs
+    def backend(self) -> Backend:
+        """What it was compiled by."""
+        return self.compilation.target
 
     @property
-    def order(self) -> list[Node]:
+    def graph(self) -> Graph:
+        """What it computes; an index flag is the last output, where there is one."""
+        return self._calls.graph
+
+    @property
+    def order(self) -> Sequence[Node]:
         """The nodes of the program, by which library calls are numbered."""
-        return self.graph.order
+        return self._calls.order
 
     @property
     def stages(self) -> Stages:
         """Every stage of the compilation; compiled again if the program came from the cache."""
         if self._stages is None:
-            self._stages = lower_graph(
-                *self.source,
-                target=self.backend,
-                pairs=self._pairs,
-                checked=self.layout.checked,
-            )
+            to = replace(self.compilation, ahead=False)
+            self._stages = lower(optimize(self.graph, to), to)
         return self._stages
 
     def explain(self, detail: str = "loops") -> str:

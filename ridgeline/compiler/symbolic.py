@@ -11,15 +11,13 @@ from dataclasses import replace
 from math import prod
 
 from ridgeline.compiler.cpu import CpuBackend
-from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import lay_out
+from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
-from ridgeline.compiler.stages import lower_graph
 from ridgeline.errors import ComputeError
 from ridgeline.fusion.groups import Group
-from ridgeline.graph.copying import onto_fresh_leaves
-from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.checks import with_index_flag
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.settle import Settled
 from ridgeline.graph.sizes import Sym
 from ridgeline.loops.ir import Kernel
@@ -30,22 +28,18 @@ class SymbolicProgram:
 
     def __init__(
         self,
-        outputs: Sequence[Node],
-        inputs: Sequence[Node],
+        graph: Graph,
         sizes: Sequence[Sym],
         pairs: Sequence[tuple[int, int]] = (),
     ) -> None:
         """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`."""
-        _check(outputs, inputs)
+        _check(graph)
         self._highest = {size.name: size.hi for size in sizes}
-        results, self._inputs = onto_fresh_leaves(outputs, inputs)
-        results, flag = with_index_flag(results, self._inputs)
-        self._checked = flag is not None
-        self._outputs = results if flag is None else (*results, flag)
         self._target = CpuBackend()
-        self.stages = lower_graph(
-            self._outputs, self._inputs, target=self._target, pairs=pairs, checked=self._checked
-        )
+        to = compilation(graph, self._target, pairs=tuple(pairs))
+        self._graph, checked = check(graph.on_fresh_leaves(), to)
+        self._to = replace(to, checked=checked)
+        self.stages = lower(optimize(self._graph, self._to), self._to)
         self._target.compile(list(self.stages.all_kernels()), ())
 
     def replaceable(self, output: int, replaced: int) -> int | None:
@@ -62,19 +56,18 @@ class SymbolicProgram:
             return self._target.launch_at(kernel, values, group.seconds * share)
 
         ordered = {name: values[name] for name in sorted(values)}
-        layout = lay_out(self.stages, self._inputs, launch, ordered)
+        layout = lay_out(self.stages, launch, ordered)
         settled = Settled(values)
-        given = set(self._inputs).__contains__
-        inputs = tuple(settled.nodes(self._inputs, given))
-        graph = Graph(tuple(settled.nodes(self._outputs, given)), inputs, list)
-        graph.order = settled.nodes(self.stages.order, given)  # library calls go by place
-        checked = replace(layout, checked=self._checked)
-        return Program(checked, self._target, graph, replace(self.stages, sizes=ordered))
+        graph = settled.graph(self._graph)
+        order = settled.graph(self._graph.giving(self.stages.order)).outputs
+        checked = replace(layout, checked=self._to.checked)
+        stages = replace(self.stages, sizes=ordered)
+        return Program(checked, self._to, LibraryCalls(graph, lambda: order), stages)
 
 
-def _check(outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
+def _check(graph: Graph) -> None:
     """Raise for what is compiled anew for each size."""
-    for node in topological(outputs, set(inputs).__contains__):
+    for node in graph.order:
         if node.types[0].device != "cpu":
             raise ComputeError("programs over symbolic sizes run on the CPU only")
         if node.op.family == "control":

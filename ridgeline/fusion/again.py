@@ -103,7 +103,7 @@ def _made_of(fuser: Fuser, value: Node) -> set[Node]:
     stack, seen = list(value.inputs), set(value.inputs)
     while stack:
         node = stack.pop()
-        if fuser.is_input(node) or node in fuser.values.stored:
+        if fuser.values.graph.is_input(node) or node in fuser.values.stored:
             found.add(node)
             continue
         fresh = [i for i in node.inputs if i not in seen]

@@ -7,17 +7,17 @@ than in proportion to a kernel's size.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 
 MOST_NODES = 128  # in one kernel
 
 
-def cuts(
-    order: Sequence[Node], stored: Set[Node], is_input: Callable[[Node], bool]
-) -> Iterable[Node]:
+def cuts(graph: Graph, stored: Set[Node]) -> Iterable[Node]:
     """Pointwise values to store as well, so that no kernel computes more than `MOST_NODES`."""
+    order, is_input = graph.order, graph.is_input
     if len(order) <= MOST_NODES:
         return
     uses = Counter(source for node in order for source in node.inputs)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ridgeline.dtypes import float64
-from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.repeated import Repeated
 from ridgeline.fusion.replacing import Replacing, kernel_order, store_order
 from ridgeline.fusion.sizes import elements, is_costly, nbytes
 from ridgeline.fusion.values import FOLDS, Values, Whole, is_apart, sources
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
@@ -106,7 +106,6 @@ class Fuser:
     """State of the search for merges."""
 
     values: Values
-    is_input: Callable[[Node], bool]
     roofline: Roofline
     apart: Callable[[Node], bool]
     whole: Whole = lambda node: None
@@ -125,20 +124,24 @@ class Fuser:
     position: dict[Node, int] = field(default_factory=dict)
     precedence: Precedence = field(default_factory=lambda: Precedence({}))
 
-    def run(self) -> Fusion:
-        """Merge while a merge saves time; give the kernels in order."""
+    def __post_init__(self) -> None:
+        """Make every value a kernel of its own."""
         self.position = {node: i for i, node in enumerate(self.values.order)}
         for unit in self._units():
             self.add(self.group(unit, unit))
         self.precedence = Precedence({n: self._sources(g) for n, g in self.groups.items()})
+
+    def merge(self) -> None:
+        """Merge two kernels while that saves time."""
         for group in list(self.groups.values()):
             self._propose(group)
         while self.heap:
             _, a, b = heapq.heappop(self.heap)
             if a in self.groups and b in self.groups:
                 self._merge(self.groups[a], self.groups[b])
-        if self.roofline.recompute:
-            compute_again(self)
+
+    def fusion(self) -> Fusion:
+        """The kernels in order."""
         sources = {number: self._sources(group) for number, group in self.groups.items()}
         late = {n for n, g in self.groups.items() if self.values.late.keys() >= set(g.values)}
         order, kept, needs = kernel_order(sources, self.owner, self.readers, self.replacing, late)
@@ -175,7 +178,7 @@ class Fuser:
             node = stack.pop()
             if is_apart(node) or node.op.family != "pointwise" or elements(node) != 1:
                 return False
-            fresh = [i for i in node.inputs if not self.is_input(i) and i not in seen]
+            fresh = [i for i in node.inputs if not self.values.graph.is_input(i) and i not in seen]
             if any(i in self.values.stored for i in fresh):
                 return False
             seen.update(fresh)
@@ -190,7 +193,7 @@ class Fuser:
         source = _source(ordered[0])
         if is_apart(source):
             views = self.whole(source)
-            reads = frozenset(sources(source, self.is_input, views))
+            reads = frozenset(sources(source, self.values.graph, views))
             return Group(next(self.numbers), ordered, reads, 0.0, None, source, views)
         several = any(_source(v) is not source for v in ordered)
         inside = set(ordered)
@@ -198,6 +201,7 @@ class Fuser:
         work = before = 0.0
         seen: set[Node] = set()
         folds: list[Node] = []
+        stored_before, is_input = self.values.stored, self.values.graph.is_input
         stack = list(ordered)
         while stack:
             node = stack.pop()
@@ -206,7 +210,7 @@ class Fuser:
             seen.add(node)
             if len(seen) > most:
                 raise NotFusable(f"a kernel of more than {most} operations takes long to compile")
-            if self.is_input(node) or (node in self.values.stored and node not in inside):
+            if is_input(node) or (node in stored_before and node not in inside):
                 read.add(node)
                 continue
             if node.op in FOLDS:
@@ -220,13 +224,14 @@ class Fuser:
         folds.sort(key=self.position.__getitem__)
         name = _name(ordered, folds)
         if source.op in ORDERED:
-            lowered = lower_ordered(source, stored, read.__contains__, name)
+            lowered = lower_ordered(source, Graph(stored, read), name)
         else:
             lowering: type[GroupLowering] = GroupLowering
             if self.roofline.chains and is_chain(folds):
                 lowering = ChainLowering
-            in_order = store_order(stored, self.replacing, read.__contains__)
-            lowered = self.repeated.lower(lowering, folds, in_order, read.__contains__, name)
+            kernel = Graph(stored, read)
+            kernel = kernel.giving(store_order(kernel, self.replacing))
+            lowered = self.repeated.lower(lowering, folds, kernel, name)
             reason = self._reason_to_part(lowered) if several else ""
             if reason:
                 raise NotFusable(reason)
@@ -402,20 +407,3 @@ def _name(values: Sequence[Node], folds: Sequence[Node]) -> str:
 
 def _fold_name(fold: Node) -> str:
     return "contract" if fold.op is CONTRACT else str(fold.attrs.monoid)
-
-
-def fuse(
-    values: Values,
-    is_input: Callable[[Node], bool],
-    roofline: Roofline,
-    apart: Callable[[Node], bool] = lambda node: False,
-    whole: Whole = lambda node: None,
-    replacing: Replacing | None = None,
-    parts: Callable[[Lowered], str] = lambda lowered: "",
-) -> Fusion:
-    """Kernels for all stored values; folds where `apart` holds get kernels of their own.
-
-    `parts` may say why a kernel that could be one should not be.
-    """
-    fuser = Fuser(values, is_input, roofline, apart, whole, replacing or Replacing(), parts)
-    return fuser.run()

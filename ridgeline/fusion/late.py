@@ -15,8 +15,8 @@ from itertools import accumulate
 
 from ridgeline.fusion.sizes import nbytes, work_bytes
 from ridgeline.fusion.values import Values
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.loops.reading import widens
 from ridgeline.ops.biased import PRODUCTS
 from ridgeline.ops.contract import CONTRACT
@@ -26,12 +26,10 @@ _FAR = 4  # times its own bytes that are written between a value's first reader 
 _SMALL = 1 / 8  # of a value's bytes: what it is made of may be kept for it alone
 
 
-def compute_late(
-    order: Sequence[Node], values: Values, is_input: Callable[[Node], bool]
-) -> tuple[list[Node], dict[Node, Node]] | None:
+def compute_late(graph: Graph, values: Values) -> tuple[list[Node], dict[Node, Node]] | None:
     """What stands for each node when late readers have copies, and the copies, each with the first
     reader of the value; None without any."""
-    search = _Search(values, is_input)
+    search = _Search(values)
     late = search.run()
     if not late:
         return None
@@ -57,9 +55,9 @@ def compute_late(
         ]
         return node(CONTRACT, operands, current.attrs)
 
-    made = rebuild(order, replace, is_input)
-    now = dict(zip(order, made))
-    return made, {copies[now[v]]: now[search.readers[v][0]] for v in late}
+    made = graph.giving(graph.order).rebuilt(replace).outputs
+    now = dict(zip(graph.order, made))
+    return list(made), {copies[now[v]]: now[search.readers[v][0]] for v in late}
 
 
 def _base(operand: Node, wanted: Callable[[Node], bool]) -> Node:
@@ -82,7 +80,6 @@ class _Search:
     """The values to copy, each with the contractions that read the copy."""
 
     values: Values
-    is_input: Callable[[Node], bool]
     written: dict[Node, int] = field(default_factory=dict)  # bytes up to each node, in order
     readers: dict[Node, list[Node]] = field(default_factory=dict)  # stored values, in order
     behind: dict[Node, int] = field(default_factory=dict)  # the first readers that each follows
@@ -103,7 +100,7 @@ class _Search:
             self.bits[first] = 1 << number
         for current in values.order:
             mark = self.bits.get(current, 0)
-            for source in current.inputs if not self.is_input(current) else ():
+            for source in current.inputs if not self.values.graph.is_input(current) else ():
                 mark |= self.behind[source]
             self.behind[current] = mark
         for value in candidates:
@@ -124,7 +121,8 @@ class _Search:
         if not late or value in self.pinned or not all(_multiplies(r, value) for r in late):
             return
         sources, work, plain = self._made_of(value)
-        large = [s for s in sources if nbytes(s) > _SMALL * nbytes(value) and not self.is_input(s)]
+        made = [s for s in sources if not self.values.graph.is_input(s)]
+        large = [s for s in made if nbytes(s) > _SMALL * nbytes(value)]
         if not plain or work > nbytes(value) or not large:
             return
         if all(self._is_kept(s, value, readers[0]) for s in large):
@@ -154,7 +152,7 @@ class _Search:
             fresh = [i for i in current.inputs if i not in seen]
             seen.update(fresh)
             for source in fresh:
-                if self.is_input(source) or source in self.values.stored:
+                if self.values.graph.is_input(source) or source in self.values.stored:
                     found.add(source)
                 else:
                     stack.append(source)

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 
 from ridgeline.fusion.sizes import elements, nbytes, work_bytes
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 
 
 def recomputed(
+    graph: Graph,
     chosen: Sequence[Node],
     users: Mapping[Node, Sequence[Node]],
     stored: Set[Node],
-    is_input: Callable[[Node], bool],
 ) -> set[Node]:
     """Those of the chosen values, users first, that cost more to store than to compute again."""
     dropped: set[Node] = set()
 
     def is_kept(node: Node) -> bool:
-        return is_input(node) or (node in stored and node not in dropped)
+        return graph.is_input(node) or (node in stored and node not in dropped)
 
     for value in chosen:
         sites = _sites(value, users, is_kept)

@@ -7,10 +7,11 @@ second group takes those of the first, or the reason why there are none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.spaces import NotFusable
@@ -27,18 +28,17 @@ class Repeated:
         self,
         lowering: type[GroupLowering],
         folds: Sequence[Node],
-        stored: Sequence[Node],
-        external: Callable[[Node], bool],
+        graph: Graph,
         name: str,
     ) -> Lowered:
-        """The loops of a group; raises NotFusable where one nest does not hold it."""
-        order = topological((*folds, *stored), external)
+        """The loops of a group, which is a graph; NotFusable where one nest does not hold it."""
+        order = graph.giving((*folds, *graph.outputs)).order
         place = {node: number for number, node in enumerate(order)}
-        key = (lowering, name, _wiring(order, place, external), *_places(folds, stored, place))
+        key = (lowering, name, _wiring(graph, order, place), *_places(folds, graph.outputs, place))
         found = self.known.get(key)
-        if found is None or _looks_outside(order, external):
+        if found is None or _looks_outside(graph, order):
             try:
-                made = lowering(folds=folds, stored=stored, external=external, name=name).lower()
+                made = lowering(folds=folds, graph=graph, name=name).lower()
             except NotFusable as refusal:
                 self.known[key] = str(refusal)
                 raise
@@ -50,14 +50,12 @@ class Repeated:
         return model.over(tuple([order[number] for number in slots]))
 
 
-def _wiring(
-    order: Sequence[Node], place: dict[Node, int], external: Callable[[Node], bool]
-) -> tuple[Hashable, ...]:
+def _wiring(graph: Graph, order: Sequence[Node], place: dict[Node, int]) -> tuple[Hashable, ...]:
     """What every node is: an op on earlier ones, or memory of some type."""
     return tuple(
         [
             node.types
-            if external(node)
+            if graph.is_input(node)
             else (node.op, node.attrs, *[place[operand] for operand in node.inputs])
             for node in order
         ]
@@ -70,6 +68,6 @@ def _places(
     return tuple([place[node] for node in folds]), tuple([place[node] for node in stored])
 
 
-def _looks_outside(order: Sequence[Node], external: Callable[[Node], bool]) -> bool:
+def _looks_outside(graph: Graph, order: Sequence[Node]) -> bool:
     """True where loops depend on how memory that is read was made: indices surely in range."""
-    return any(node.op is GATHER and not external(node) for node in order)
+    return any(node.op is GATHER and not graph.is_input(node) for node in order)

@@ -10,10 +10,11 @@ out of range leaves everything as it was.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +26,15 @@ class Replacing:
     flag: Node | None = None
 
     @classmethod
-    def of(
-        cls,
-        results: Sequence[Node],
-        inputs: Sequence[Node],
-        pairs: Sequence[tuple[int, int]],
-        checked: bool,
-    ) -> Replacing:
+    def of(cls, graph: Graph, pairs: Sequence[tuple[int, int]], checked: bool) -> Replacing:
         """From numbers of outputs and inputs (-1: none); each memory is taken once.
 
         An input that is itself a result, perhaps in another shape, is read after the run.
         """
-        given = set(inputs)
+        results, inputs, given = graph.outputs, graph.inputs, set(graph.inputs)
         read_later = given.intersection(results)
         # a report of an index out of range shows the inputs that it came from
-        shown = set(topological([results[-1]], given.__contains__)) if checked else set()
+        shown = set(graph.giving(results[-1:]).order) if checked else set()
         replaced: dict[Node, Node] = {}
         others: set[Node] = set()
         for output, number in pairs:
@@ -57,16 +52,15 @@ class Replacing:
         return cls(replaced, frozenset(others), results[-1] if checked and wanted else None)
 
 
-def store_order(
-    stored: Sequence[Node], replacing: Replacing, external: Callable[[Node], bool]
-) -> list[Node]:
-    """Values of one kernel, each after those that read what it overwrites."""
+def store_order(graph: Graph, replacing: Replacing) -> list[Node]:
+    """The outputs of a kernel, each after those that read what it overwrites."""
+    stored = graph.outputs
     over = {replacing.inputs[v]: v for v in stored if v in replacing.inputs}
     if len(stored) < 2 or not over:
         return list(stored)
     waiting: dict[Node, set[Node]] = {value: set() for value in stored}
     for value in stored:
-        for source in _reads(value, external):
+        for source in _reads(value, graph):
             if source in over and over[source] is not value:
                 waiting[over[source]].add(value)
     order: list[Node] = []
@@ -78,13 +72,13 @@ def store_order(
     return order
 
 
-def _reads(value: Node, external: Callable[[Node], bool]) -> set[Node]:
+def _reads(value: Node, graph: Graph) -> set[Node]:
     """What a value reads from memory."""
     found: set[Node] = set()
     stack, seen = [value], {value}
     while stack:
         current = stack.pop()
-        if external(current):
+        if graph.is_input(current):
             found.add(current)
             continue
         fresh = [i for i in current.inputs if i not in seen]

@@ -18,7 +18,8 @@ from ridgeline.fusion.cuts import cuts
 from ridgeline.fusion.recompute import recomputed
 from ridgeline.fusion.sizes import elements, is_costly, nbytes, work_bytes
 from ridgeline.graph.body import Body, bodies
-from ridgeline.graph.node import PROJ, Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
@@ -60,16 +61,12 @@ def on_host(node: Node) -> bool:
 @lru_cache(maxsize=1024)
 def _needs_host(part: Body) -> bool:
     """True where a body holds a library call: then Python runs the loop."""
-    is_input = set(part.inputs).__contains__
-    order = topological(complex_pairs(part.outputs, is_input), is_input)
-    return any(on_host(node) for node in order if not is_input(node))
+    return any(map(on_host, complex_pairs(part.graph).computed))
 
 
 def _tests_indices(node: Node) -> bool:
     """True for a loop whose test may read out of range: a flag could not stop it in time."""
-    return (
-        node.op is WHILE and index_flag(node.attrs.test.outputs, node.attrs.test.inputs) is not None
-    )
+    return node.op is WHILE and index_flag(node.attrs.test.graph) is not None
 
 
 def is_apart(node: Node) -> bool:
@@ -79,18 +76,26 @@ def is_apart(node: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The nodes in execution order, and those whose values are written to memory."""
+    """A graph, and those of its nodes whose values are written to memory."""
 
-    order: tuple[Node, ...]
+    graph: Graph  # its outputs are the memory that holds each requested output
     stored: frozenset[Node]
-    results: tuple[Node, ...]  # what holds each requested output
     late: Late = field(default_factory=dict)
     windows: frozenset[Node] = frozenset()  # stored because one kernel reads them at many places
 
+    @property
+    def order(self) -> tuple[Node, ...]:
+        """The nodes in execution order."""
+        return self.graph.order
+
+    @property
+    def results(self) -> tuple[Node, ...]:
+        """What holds each requested output."""
+        return self.graph.outputs
+
 
 def choose_values(
-    outputs: Sequence[Node],
-    is_input: Callable[[Node], bool],
+    wanted: Graph,
     converts: Callable[[Node], bool] = lambda node: False,
     whole: Whole = lambda node: None,
     late: Late = MappingProxyType({}),
@@ -101,9 +106,9 @@ def choose_values(
     A node computed whole reads its operands through the views that `whole` gives. What is `late`
     is a copy of a value for readers that come later than the one given with it.
     """
-    results = tuple(in_memory(o, is_input) for o in outputs)
-    order = topological(results, stop=is_input)
-    stored = {n for n in results if not is_input(n)}
+    graph = wanted.giving([in_memory(o, wanted) for o in wanted.outputs])
+    order, is_input = graph.order, graph.is_input
+    stored = {n for n in graph.outputs if not is_input(n)}
     users: dict[Node, list[Node]] = {n: [] for n in order}
     for node in order:
         if is_input(node):
@@ -112,15 +117,15 @@ def choose_values(
             for source in node.inputs:
                 users[source].append(node)
         if is_apart(node):
-            stored.update(_whole_values(node, is_input, whole(node)))
+            stored.update(_whole_values(node, graph, whole(node)))
         if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
             stored.add(node)
         if node.op is PROJ:
             stored.add(node)
         if node.op is CONTRACT:
-            stored.update(_operands_in_memory(node, is_input, converts(node)))
+            stored.update(_operands_in_memory(node, graph, converts(node)))
         if node.op is BROADCAST and elements(node) >= _MANY * elements(node.inputs[0]):
-            stored.update(_costly_base(node, is_input))
+            stored.update(_costly_base(node, graph))
     sites: dict[Node, set[Node]] = {}
     chosen: list[Node] = []  # stored because it seems cheaper, users first
     windows: set[Node] = set()
@@ -133,51 +138,46 @@ def choose_values(
             continue
         if node.op.family not in ("pointwise", "gather") or widens(node):
             continue  # rather than a widened copy, what it widens is stored
-        if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), is_input):
+        if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), graph):
             stored.add(node)
             chosen.append(node)
-        elif (times := _windows(node, users)) > 1 and _cheaper_to_store(node, times, is_input):
+        elif (times := _windows(node, users)) > 1 and _cheaper_to_store(node, times, graph):
             stored.add(node)
             windows.add(node)
-    stored -= recomputed(chosen, users, stored, is_input)
-    stored.update(cuts(order, stored, is_input))
-    return Values(tuple(order), frozenset(stored), results, late, frozenset(windows))
+    stored -= recomputed(graph, chosen, users, stored)
+    stored.update(cuts(graph, stored))
+    return Values(graph, frozenset(stored), late, frozenset(windows))
 
 
-def _whole_values(
-    node: Node, is_input: Callable[[Node], bool], views: Sequence[View] | None
-) -> Iterable[Node]:
+def _whole_values(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
     """What library calls, control flow and nodes computed whole read and write: it is in memory."""
     if len(node.types) == 1:
         yield node
-    for base in sources(node, is_input, views):
-        if not is_input(base) and len(base.types) == 1:
+    for base in sources(node, graph, views):
+        if not graph.is_input(base) and len(base.types) == 1:
             yield base
 
 
-def sources(
-    node: Node, is_input: Callable[[Node], bool], views: Sequence[View] | None
-) -> Iterable[Node]:
+def sources(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
     """The memory that each operand of a node without loops is read from."""
     if views is not None:
         return [view.base for view in views]
-    return [in_memory(source, is_input) for source in node.inputs]
+    return [in_memory(source, graph) for source in node.inputs]
 
 
-def in_memory(node: Node, is_input: Callable[[Node], bool]) -> Node:
+def in_memory(node: Node, graph: Graph) -> Node:
     """The node whose memory holds a value: a reshape of contiguous memory is that memory.
 
     So are complex numbers and their parts side by side.
     """
-    while node.op in (RESHAPE, STOP_GRADIENT, ALIAS) and not is_input(node):
+    while node.op in (RESHAPE, STOP_GRADIENT, ALIAS) and not graph.is_input(node):
         node = node.inputs[0]
     return node
 
 
-def _operands_in_memory(
-    node: Node, is_input: Callable[[Node], bool], converts: bool
-) -> Iterable[Node]:
+def _operands_in_memory(node: Node, graph: Graph, converts: bool) -> Iterable[Node]:
     """Where each operand is read from: below views that are affine, above all else."""
+    is_input = graph.is_input
     for operand in node.inputs:
         base = operand
         own = (CONCAT, PROJ) if pads_inside(node, operand) else (PAD, CONCAT, PROJ)
@@ -185,7 +185,7 @@ def _operands_in_memory(
             if base.op in own:
                 break
             if base.op in (RESHAPE, ALIAS):
-                root = in_memory(base, is_input)
+                root = in_memory(base, graph)
                 if root.op.family != "movement" or is_input(root) or root.op in own:
                     base = root
                     break
@@ -198,13 +198,14 @@ def _operands_in_memory(
             yield base
 
 
-def _costly_base(repeated: Node, is_input: Callable[[Node], bool]) -> Iterable[Node]:
+def _costly_base(repeated: Node, graph: Graph) -> Iterable[Node]:
     """What a broadcast repeats, where that takes a transcendental function to compute."""
-    base = in_memory(repeated.inputs[0], is_input)
+    base = in_memory(repeated.inputs[0], graph)
     stack, seen = [base], {base}
     while stack:
         node = stack.pop()
-        if is_input(node) or node.op.family not in ("pointwise", "movement") or is_apart(node):
+        plain = node.op.family in ("pointwise", "movement") and not is_apart(node)
+        if graph.is_input(node) or not plain:
             continue
         if is_costly(node):
             yield base
@@ -225,7 +226,7 @@ def _windows(node: Node, users: Mapping[Node, list[Node]]) -> int:
     return sum(elements(r) for r in readers if r.op is SLICE) // max(elements(node), 1)
 
 
-def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -> bool:
+def _cheaper_to_store(node: Node, uses: int, graph: Graph) -> bool:
     if node.op in (CONSTANT, EXTENT, IOTA) or elements(node) <= 1:
         return False
     store = nbytes(node) * (1 + uses)
@@ -237,7 +238,8 @@ def _cheaper_to_store(node: Node, uses: int, is_input: Callable[[Node], bool]) -
         if current in seen:
             continue
         seen.add(current)
-        if is_input(current) or current.op in FOLDS or current.op is PROJ or is_apart(current):
+        in_memory = graph.is_input(current) or current.op in FOLDS or current.op is PROJ
+        if in_memory or is_apart(current):
             recompute += uses * min(nbytes(current), nbytes(node) * 4)
             # a fold that only this value needs would otherwise not be written at all
             recompute += nbytes(current) if current.op in FOLDS else 0

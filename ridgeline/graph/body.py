@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, Node, TensorType, topological
 from ridgeline.graph.structure import structure
 
@@ -32,6 +33,11 @@ class Body:
         return tuple([output.types[0] for output in self.outputs])
 
     @property
+    def graph(self) -> Graph:
+        """The same as a graph."""
+        return Graph(self.outputs, self.inputs)
+
+    @property
     def order(self) -> list[Node]:
         """The nodes, inputs before users."""
         return topological(self.outputs)
@@ -50,13 +56,13 @@ _bodies: WeakValueDictionary[tuple[object, ...], Body] = WeakValueDictionary()
 
 def body(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
     """The one body of this structure."""
-    key = structure(outputs, inputs)
+    graph = Graph(outputs, inputs)
+    key = structure(graph)
     found = _bodies.get(key)
     if found is None:
-        given = set(inputs)
-        assert all(n in given for n in topological(outputs) if n.op is LEAF), "an open body"
+        assert all(map(graph.is_input, (n for n in graph.order if n.op is LEAF))), "an open body"
         assert all(len(n.types) == 1 for n in outputs), "an output is one value"
-        found = _bodies.setdefault(key, Body(tuple(inputs), tuple(outputs), key))
+        found = _bodies.setdefault(key, Body(graph.inputs, graph.outputs, key))
     return found
 
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.compiler.backend import backend
-from ridgeline.compiler.graph import Graph
-from ridgeline.compiler.stages import device_of
-from ridgeline.fusion.groups import Fusion, fuse
-from ridgeline.fusion.values import choose_values
-from ridgeline.graph.copying import onto_fresh_leaves
+from ridgeline.compiler.pipeline import compilation, lower, optimize, prepare
+from ridgeline.compiler.settings import Recorded
+from ridgeline.fusion.groups import Fusion
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, shows_constant, topological
-from ridgeline.graph.passes.spell import spell
 from ridgeline.kernel.arguments import LoopsError, check_not_traced, memory_of
 from ridgeline.kernel.scheduled import Loops
 from ridgeline.tensors.cells import PLAIN
@@ -42,15 +39,11 @@ def loops(function: Callable[..., Any], *examples: Tensor) -> Loops:
         raise LoopsError(f"rl.loops takes a function and tensors, not {function!r:.60}")
     outputs, given = _traced(function, examples)
     leaves = [n for n in topological(outputs, stop=_is_given) if _is_given(n) and n not in given]
-    copied, inputs = onto_fresh_leaves(outputs, [*given, *leaves])
-    known = set(inputs).__contains__
-    written_out = spell(copied, known)
-    values = choose_values(written_out, known)
-    target = backend(device_of(written_out, inputs))
-    fusion = fuse(values, known, target.roofline(target.facts()))
-    _require_one(fusion)
-    graph = Graph(tuple(values.results), tuple(inputs), list)
-    return Loops(fusion, graph, len(given), tuple(n.buffer for n in leaves))
+    graph = prepare(Graph(outputs, [*given, *leaves]).on_fresh_leaves(), Recorded("loops"))
+    to = compilation(graph, own=True)
+    stages = lower(optimize(graph, to), to)
+    _require_one(stages.fusion)
+    return Loops(stages, graph, len(given), tuple(n.buffer for n in leaves))
 
 
 class _Frame(BodyFrame):

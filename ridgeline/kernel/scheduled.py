@@ -9,15 +9,16 @@ from html import escape
 from typing import Any, Self
 
 from ridgeline.compiler.backend import Backend, backend
-from ridgeline.compiler.graph import Graph
 from ridgeline.compiler.layout import lay_out
+from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.pipeline import compilation
 from ridgeline.compiler.program import Program
-from ridgeline.compiler.stages import CompiledKernel, Stages, device_of
+from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.devices import CPU
 from ridgeline.errors import ShapeError
 from ridgeline.explain import quantity
 from ridgeline.fusion.groups import Fusion
-from ridgeline.graph.node import topological
+from ridgeline.graph.graph import Graph
 from ridgeline.kernel.arguments import LoopsError, check_not_traced, memory_of
 from ridgeline.kernel.roofline import KernelRoofline, ceilings_of
 from ridgeline.kernel.steps import Steps
@@ -36,8 +37,8 @@ from ridgeline.tensors.values import read
 class Loops(Steps):
     """A kernel and the schedule applied to it so far; every method gives a new one."""
 
-    fusion: Fusion  # of one kernel
-    graph: Graph
+    stages: Stages  # of one kernel
+    graph: Graph  # as it was recorded
     arguments: int  # how many of the graph's inputs a call gives; the others are `constants`
     constants: tuple[Any, ...]
     steps: tuple[Step, ...] = ()
@@ -45,12 +46,12 @@ class Loops(Steps):
     @property
     def lowered(self) -> Lowered:
         """The loops before any step."""
-        return self.fusion.groups[0].loops
+        return self.stages.fusion.groups[0].loops
 
     @property
     def device(self) -> str:
         """Where the kernel runs."""
-        return device_of(self.graph.outputs, self.graph.inputs)
+        return self.graph.device
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -176,12 +177,12 @@ class Loops(Steps):
             )
         views = {buffer: buffer for buffer in self.kernel.params}
         own = replace(self.lowered, body=self.kernel.body, views=views)  # no library's loops
-        group = replace(self.fusion.groups[0], lowered=own)
+        group = replace(self.stages.fusion.groups[0], lowered=own)
         values = tuple(own.slots[buffer.slot] for buffer in self.kernel.params)
         kernel = CompiledKernel(group, list(self.steps), named(self.kernel), values)
-        order = topological(self.graph.outputs, set(self.graph.inputs).__contains__)
-        stages = Stages(Fusion([group], []), [kernel], self.graph.outputs, tuple(order))
+        stages = replace(self.stages, fusion=Fusion([group], []), kernels=(kernel,))
         target = self._backend
-        layout = lay_out(stages, self.graph.inputs, target.launch)
+        layout = lay_out(stages, target.launch)
         target.compile([kernel], ())
-        return Program(layout, target, self.graph, stages)
+        calls = LibraryCalls(self.graph, lambda: stages.order)
+        return Program(layout, compilation(self.graph, own=True), calls, stages)

@@ -68,7 +68,7 @@ class ChainLowering(GroupLowering):
             stages.append(self._scores(first, kept, summed, space))
             before.append(ChainStage(space.inner[0].name, tuple(a.name for a in summed)))
         roots = [[f.inputs[0]] for f in folds] + [[n] for n in weights]
-        roots.append([n for n in self.stored if n.shape == matrix.shape and n not in late])
+        roots.append([n for n in self.graph.outputs if n.shape == matrix.shape and n not in late])
         self.plan_staging(roots, self._space_of(matrix, rows, name="c"))
         stages += [self._fold(fold, self._space_of(matrix, rows)) for fold in folds]
         after: list[ChainStage] = []
@@ -140,11 +140,11 @@ class ChainLowering(GroupLowering):
         return found
 
     def _needs_fold_below(self, node: Node) -> bool:
-        return any(not self.external(i) and self._needs_fold(i) for i in node.inputs)
+        return any(not self.graph.is_input(i) and self._needs_fold(i) for i in node.inputs)
 
     def _weights(self, last: Node) -> Node:
         """The operand of the last contraction that this kernel computes."""
-        inside = [i for i in last.inputs if not self.external(i) and self._needs_fold(i)]
+        inside = [i for i in last.inputs if not self.graph.is_input(i) and self._needs_fold(i)]
         if len(inside) != 1:
             raise NotFusable("both operands of a contraction are computed in its kernel")
         return inside[0]
@@ -301,7 +301,7 @@ class ChainLowering(GroupLowering):
     def _results(self, last: Node, index: Index, space: Space) -> list[Stmt]:
         """Stores of the last contraction and of pointwise work on it."""
         stores: list[Stmt] = []
-        for node in self.stored:
+        for node in self.graph.outputs:
             if node is last or last in self._reaches(node):
                 if node.shape != last.shape:
                     raise NotFusable(f"a result of shape {list(node.shape)} is not one per sum")
@@ -315,7 +315,7 @@ class ChainLowering(GroupLowering):
         stack = [node]
         while stack:
             current = stack.pop()
-            if current not in found and not self.external(current):
+            if current not in found and not self.graph.is_input(current):
                 found.add(current)
                 stack.extend(current.inputs if current.op is not CONTRACT else ())
         return found

@@ -43,7 +43,6 @@ class GroupLowering(Reading):
     """Lowers one group: its folds in order and the values it stores."""
 
     folds: Sequence[Node]
-    stored: Sequence[Node]
     name: str
     staged: dict[Node, Buffer] = field(default_factory=dict)  # rows kept in scratch
     written: set[Node] = field(default_factory=set)  # of those, what an earlier stage left there
@@ -52,11 +51,12 @@ class GroupLowering(Reading):
     def lower(self) -> Lowered:
         """The kernel of the group."""
         folds = self.folds
-        space = space_of(folds, self.stored)
+        space = space_of(folds, self.graph.outputs)
         for axis in (*space.rows, *space.inner):
             self.ranges[axis.name] = (0, max(bounds(axis.extent)[1] - 1, 0))
         if folds and folds[0].op is not CONTRACT:
-            full = [n for n in self.stored if same(n.shape, space.full_shape) and n not in folds]
+            others = [n for n in self.graph.outputs if n not in folds]
+            full = [n for n in others if same(n.shape, space.full_shape)]
             tails = [n for n in full if self._needs_fold(n)]
             first = [folds[0].inputs[0], *(n for n in full if n not in tails)]
             self.plan_staging([first, *([f.inputs[0]] for f in folds[1:]), tails], space)
@@ -73,8 +73,8 @@ class GroupLowering(Reading):
 
     def finished(self, body: Stmt, space: Space, anchor: Op | None) -> Lowered:
         """What becomes a kernel around a body: slots in order, parameters and sizes."""
-        reads = [n for n in self.slots if n not in self.stored]
-        order = (*reads, *self.stored)
+        reads = [n for n in self.slots if n not in self.graph.outputs]
+        order = (*reads, *self.graph.outputs)
         number = {node: i for i, node in enumerate(order)}
         renamed: dict[Buffer, Buffer] = {}
         for (node, shape, _), old in self.views.items():
@@ -114,7 +114,7 @@ class GroupLowering(Reading):
     def _early_stores(self, space: Space) -> list[Stmt]:
         """Results that need no fold are stored by the first loop that passes their elements."""
         stores: list[Stmt] = []
-        for node in self.stored:
+        for node in self.graph.outputs:
             if not same(node.shape, space.full_shape) or same(node.shape, space.row_shape):
                 continue
             if not self._needs_fold(node):
@@ -130,8 +130,8 @@ class GroupLowering(Reading):
             current = stack.pop()
             if current.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
                 return True
-            if not self.external(current):
-                fresh = [i for i in current.inputs if i not in seen and not self.external(i)]
+            if not self.graph.is_input(current):
+                fresh = [i for i in current.inputs if i not in seen and not self.graph.is_input(i)]
                 seen.update(fresh)
                 stack.extend(fresh)
         return False
@@ -204,7 +204,7 @@ class GroupLowering(Reading):
             node = stack.pop()
             if node in found or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
                 continue
-            if self.external(node):
+            if self.graph.is_input(node):
                 continue
             found[node] = None
             stack.extend(node.inputs)
@@ -215,7 +215,7 @@ class GroupLowering(Reading):
         row_level: list[Stmt] = []
         full_level: list[Stmt] = []
         self._begin_stage(space)
-        for node in self.stored:
+        for node in self.graph.outputs:
             if node in self.early:
                 continue
             whole = any(same(node.shape, s) for s in (space.row_shape, space.full_shape))

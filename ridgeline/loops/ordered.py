@@ -7,9 +7,10 @@ in, one after another where several may name one element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ridgeline import dtypes
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
@@ -54,11 +55,9 @@ def has_loops(node: Node) -> bool:
     return node.op in ORDERED
 
 
-def lower_ordered(
-    node: Node, stored: Sequence[Node], external: Callable[[Node], bool], name: str
-) -> Lowered:
-    """The kernel of one node; `stored` are those of its results that are wanted."""
-    lowering = GroupLowering(folds=(), stored=stored, external=external, name=name)
+def lower_ordered(node: Node, graph: Graph, name: str) -> Lowered:
+    """The kernel of one node; `graph` computes those of its results that are wanted."""
+    lowering = GroupLowering(folds=(), graph=graph, name=name)
     rules = {SCATTER: _scatter, EXTREME_SCAN: _extreme_scan, RANK: _rank, RADIX: _radix}
     rules |= {SMALLEST: _smallest, SEARCH: _search, DIGIT_COUNTS: _counts, TILED: _tiled}
     return rules.get(node.op, _scan)(node, lowering)
@@ -92,7 +91,7 @@ def _extreme_scan(node: Node, lowering: GroupLowering) -> Lowered:
     source = node.inputs[0]
     space = _along(source.shape, node.attrs.axis, False, lowering)
     value = lowering.read(source, space.full_index, space)
-    stored = results(node, lowering.stored)
+    stored = results(node, lowering.graph.outputs)
     values = (value, space.inner[0].var)
     return _scanned(node, lowering, space, f"last_{node.attrs.monoid}", values, stored)
 
@@ -123,7 +122,7 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     digit = cast(op("and", moved, ir.const((1 << bits) - 1, keys.dtype)), dtypes.int64)
     outputs = [
         (lowering.view(result, result.shape), values[number])
-        for number, result in results(node, lowering.stored)
+        for number, result in results(node, lowering.graph.outputs)
     ]
     body = radix_body(outputs, at, keys.shape[-1], digit, bits)
     return _finished(node, lowering, body, space)
@@ -163,7 +162,7 @@ def _tiled(node: Node, lowering: GroupLowering) -> Lowered:
     keys, order, *starts = node.inputs
     outputs = [
         (number, lowering.view(result, result.shape))
-        for number, result in results(node, lowering.stored)
+        for number, result in results(node, lowering.graph.outputs)
     ]
 
     def read(place: Expr) -> tuple[Expr, Expr]:
@@ -191,7 +190,7 @@ def _smallest(node: Node, lowering: GroupLowering) -> Lowered:
     values = (own, cast(each.var, dtypes.int32))
     outputs = [
         (lowering.view(result, result.shape), values[number])
-        for number, result in results(node, lowering.stored)
+        for number, result in results(node, lowering.graph.outputs)
     ]
     body = smallest_body(outputs, at, keys.shape[-1], own, node.attrs.count)
     return _finished(node, lowering, body, space)

@@ -6,13 +6,14 @@ accumulators, and what lies in memory when the kernel starts is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
@@ -45,10 +46,10 @@ _FEW = 16  # reads of an element for which its margin is not copied
 class Reading:
     """The memory of a kernel and the elements that were read so far.
 
-    `external(node)` says whether a node's value lies in memory when the kernel starts.
+    `graph` is what it computes: its inputs lie in memory when the kernel starts.
     """
 
-    external: Callable[[Node], bool]
+    graph: Graph
     slots: dict[Node, int] = field(default_factory=dict)
     views: dict[tuple[Node, tuple[Size, ...], DType], Buffer] = field(default_factory=dict)
     accumulators: dict[Node, tuple[Buffer, ...]] = field(default_factory=dict)
@@ -93,11 +94,11 @@ class Reading:
     def _needed(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
         """The elements of other nodes that an element is computed from."""
         inputs = node.inputs
-        if self.external(node) or node.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
+        if self.graph.is_input(node) or node.op in (REDUCE, ARG_REDUCE, CONTRACT, PROJ):
             return []
         if node.op in (RESHAPE, ALIAS):
             base = self._same_memory(node)
-            if self.external(base):
+            if self.graph.is_input(base):
                 return []
             if base.op is ALIAS:
                 raise NotFusable("parts of complex numbers are read from memory")
@@ -120,9 +121,9 @@ class Reading:
     def _same_memory(self, node: Node) -> Node:
         """The node in memory that a node is another shape or type of, else what is reshaped."""
         base = node
-        while base.op in (RESHAPE, ALIAS) and not self.external(base):
+        while base.op in (RESHAPE, ALIAS) and not self.graph.is_input(base):
             base = base.inputs[0]
-        if self.external(base):
+        if self.graph.is_input(base):
             return base
         base = node
         while base.op is RESHAPE:
@@ -165,7 +166,7 @@ class Reading:
         return pieces
 
     def _value(self, node: Node, index: Index, operands: list[Expr], space: Space) -> Expr:
-        if self.external(node):
+        if self.graph.is_input(node):
             return Load.make(self.view(node, node.shape), index)
         if node.op is PROJ or node.op in (REDUCE, ARG_REDUCE, CONTRACT):
             return self._accumulated(node, index, space)

@@ -6,12 +6,13 @@ flag, computed beside the results, tells that the results must not be used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from ridgeline.errors import IndexRangeError
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, apply, full_like
 from ridgeline.ops.gather import GATHER, SCATTER, check_range
@@ -34,10 +35,10 @@ def stays_below(index: Node, size: Size) -> bool:
     return index.op is CONSTANT and 0 <= index.attrs.value < limit
 
 
-def _checked(outputs: Sequence[Node], given: Set[Node]) -> Iterator[tuple[Node, Node, int, Size]]:
+def _checked(graph: Graph) -> Iterator[tuple[Node, Node, int, Size]]:
     """Every index that is not surely in range: the node that uses it, itself, its axis and size."""
-    for node in topological(outputs, stop=given.__contains__):
-        if node.op in (GATHER, SCATTER) and node not in given:
+    for node in graph.computed:
+        if node.op in (GATHER, SCATTER):
             first = 1 if node.op is GATHER else 2
             for index, axis in zip(node.inputs[first:], node.attrs.axes):
                 size = node.inputs[0].shape[axis]
@@ -45,10 +46,10 @@ def _checked(outputs: Sequence[Node], given: Set[Node]) -> Iterator[tuple[Node, 
                     yield node, index, axis, size
 
 
-def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
+def index_flag(graph: Graph) -> Node | None:
     """A scalar that is true if any index of the graph's kernels is out of range."""
     flag: Node | None = None
-    checks = dict.fromkeys((i, size) for _, i, _, size in _checked(outputs, set(inputs)))
+    checks = dict.fromkeys((i, size) for _, i, _, size in _checked(graph))
     for index, size in checks:
         low = apply("lt", index, full_like(index, 0))
         wrong = apply("or", low, apply("le", full_like(index, size), index))
@@ -57,16 +58,15 @@ def index_flag(outputs: Sequence[Node], inputs: Sequence[Node]) -> Node | None:
     return flag
 
 
-def index_inputs(flag: Node, inputs: Sequence[Node]) -> tuple[int, ...]:
-    """The places of the inputs that a flag depends on."""
-    known = set(inputs)
-    reached = set(topological([flag], stop=known.__contains__))
-    return tuple(place for place, node in enumerate(inputs) if node in reached)
+def index_inputs(graph: Graph) -> tuple[int, ...]:
+    """The places of the inputs that a flag, the last output, depends on."""
+    reached = set(graph.giving(graph.outputs[-1:]).order)
+    return tuple(place for place, node in enumerate(graph.inputs) if node in reached)
 
 
 def check_indices(outputs: Sequence[Node], given: Mapping[Node, Array]) -> None:
     """Raise if an index is out of range, given the inputs that the flag depends on."""
-    for node, index, axis, size in _checked(outputs, given.keys()):
+    for node, index, axis, size in _checked(Graph(outputs, given)):
         check_range(evaluate([index], given)[0], size, axis, node)
 
 

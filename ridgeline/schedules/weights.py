@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.ops.contract import ContractAttrs, contract
@@ -58,10 +59,7 @@ def _best(
     sizes = [e for e in attrs.extents if isinstance(e, int)]
     contraction = contract(leaf(left), leaf(right), attrs)
     lowered = GroupLowering(
-        folds=[contraction],
-        stored=[contraction],
-        external=lambda node: node is not contraction,
-        name="weights",
+        folds=[contraction], graph=Graph([contraction], contraction.inputs), name="weights"
     ).lower()
     rows = {a.name: sizes[n] for a, n in zip(lowered.rows, attrs.output)}
     summed = [n for n in range(len(sizes)) if n not in attrs.output]

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeline.devices import CPU
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.partition import Part, source_of
 from ridgeline.runtime.spaces import on, space
@@ -33,16 +34,10 @@ class Brought:
     that went to another device and back.
     """
 
-    def __init__(
-        self,
-        outputs: Sequence[Node],
-        inputs: Sequence[Node],
-        part: Part,
-        pairs: Sequence[tuple[int, int]],
-    ) -> None:
+    def __init__(self, graph: Graph, part: Part, pairs: Sequence[tuple[int, int]]) -> None:
         from ridgeline.compiler import compile_graph
 
-        self._device = part.device
+        inputs, self._device = graph.inputs, part.device
         places = {node: number for number, node in enumerate(inputs)}
         taken = list(inputs)
         free = set(inputs) - set(part.inputs)  # read by transfers only
@@ -61,7 +56,7 @@ class Brought:
                 self._moved.append((at, places[source], source))
         self._shown_again = {number for at, number, _ in self._moved if at >= len(inputs)}
         self._more: list[Any] = [None] * (len(taken) - len(inputs))
-        self.program = compile_graph(outputs, taken, pairs)
+        self.program = compile_graph(Graph(graph.outputs, taken), pairs)
 
     @property
     def moves(self) -> bool:
@@ -93,15 +88,12 @@ class Brought:
 class Chain(Fresh):
     """Programs of several devices, one after the other, with copies between them."""
 
-    def __init__(
-        self, outputs: Sequence[Node], inputs: Sequence[Node], parts: Sequence[Part]
-    ) -> None:
+    def __init__(self, graph: Graph, parts: Sequence[Part]) -> None:
         from ridgeline.compiler import compile_graph
 
-        self._inputs = list(inputs)
-        given = set(inputs)
-        self._outputs = [(node, source_of(node, given)) for node in outputs]
-        self._parts = [(p, compile_graph(list(p.outputs), list(p.inputs))) for p in parts]
+        self._inputs = graph.inputs
+        self._outputs = [(node, source_of(node, graph)) for node in graph.outputs]
+        self._parts = [(part, compile_graph(part.graph)) for part in parts]
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """The results, in memory of their own."""

@@ -13,16 +13,18 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from ridgeline.compiler.pipeline import prepare
+from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.body import Body, bodies
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.gradients import is_whole, waiting, written_out
 from ridgeline.graph.passes.partition import partition
-from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
@@ -58,38 +60,37 @@ class Runnable(Protocol):
 class Interpreted(Fresh):
     """A graph that the NumPy interpreter runs, behind the interface of a compiled program."""
 
-    def __init__(self, outputs: Sequence[Node], inputs: Sequence[Node]) -> None:
-        self._outputs, self._inputs = list(outputs), list(inputs)
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
         """The results, in memory of their own."""
+        graph = self._graph
         given = {
-            node: buffer.array(node.dtype, node.shape) for node, buffer in zip(self._inputs, inputs)
+            node: buffer.array(node.dtype, node.shape) for node, buffer in zip(graph.inputs, inputs)
         }
-        arrays = evaluate(self._outputs, given)
-        return [as_buffer(array, n.type.device) for n, array in zip(self._outputs, arrays)]
+        arrays = evaluate(graph.outputs, given)
+        return [as_buffer(array, n.type.device) for n, array in zip(graph.outputs, arrays)]
 
     def explain(self, detail: str = "loops") -> str:
         """The graph, which is all there is."""
-        return "interpreted by NumPy (config.tier)\n" + format_graph(self._outputs)
+        return "interpreted by NumPy (config.tier)\n" + format_graph(self._graph.outputs)
 
 
-def program_for(
-    outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]] = ()
-) -> Runnable:
+def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Runnable:
     """Compiled code for a graph, or the interpreter where `config.tier` pins it.
 
     `pairs` are outputs that may take the memory of inputs, see `compile_graph`.
     """
     if config.tier == "interpreter":
-        return Interpreted(outputs, inputs)
-    _check_sizes(outputs)
+        return Interpreted(graph)
+    _check_sizes(graph.outputs)
     try:
-        return _compiled(outputs, inputs, pairs)
+        return _compiled(graph, pairs)
     except RidgelineError:
         raise
     except (MemoryError, OverflowError) as error:
-        sizes = max((node.types[0] for node in outputs), key=lambda t: _count(t.shape))
+        sizes = max((node.types[0] for node in graph.outputs), key=lambda t: _count(t.shape))
         raise ComputeError(
             f"a program that gives {sizes} cannot be made: {error or type(error).__name__}",
             help="a size or a number in it is beyond what memory or 64 bits hold",
@@ -115,18 +116,16 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
             )
 
 
-def _compiled(
-    outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]]
-) -> Runnable:
+def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     from ridgeline.compiler import compile_graph  # loads LLVM, so not before it is needed
 
-    parts = partition(outputs, inputs)
-    if len(parts) != 1 or any(n not in parts[0].outputs for n in outputs):
-        return Chain(outputs, inputs, parts)
+    parts = partition(graph)
+    if len(parts) != 1 or any(n not in parts[0].outputs for n in graph.outputs):
+        return Chain(graph, parts)
     (part,) = parts
     if all(node is source for node, source in part.inputs.items()):
-        return compile_graph(outputs, inputs, pairs)
-    brought = Brought(outputs, inputs, part, pairs)
+        return compile_graph(graph, pairs)
+    brought = Brought(graph, part, pairs)
     return brought if brought.moves else brought.program
 
 
@@ -137,7 +136,7 @@ class _Piece:
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self.programs: dict[tuple[bool, bool, int, bool], Runnable] = {}
+        self.programs: dict[tuple[bool, bool, int, bool, str], Runnable] = {}
 
 
 _pieces: Table[_Piece] = Table(MOST_STRUCTURES)
@@ -160,7 +159,9 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
     inputs = [node for node in order if node.buffer is not None]
     piece = _piece(order, graph)
     interpreted = config.tier == "interpreter"
-    settings = interpreted, config.allow_tf32, config.threads, config.calibrate
+    settings = (
+        interpreted, config.allow_tf32, config.threads, config.calibrate, config.passes_until,
+    )  # fmt: skip
     program = piece.programs.get(settings)
     if program is None:
         graph = written_out(graph) if waiting else graph
@@ -168,7 +169,7 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
             for node, array in zip(wanted, evaluate(graph)):
                 node.buffer = as_buffer(array, node.type.device)
             return
-        program = program_for(prepare(graph, has_value, computes), inputs)
+        program = program_for(prepare(Graph(graph, inputs), Recorded("deferred", computes)))
         piece.programs[settings] = program
     for node, buffer in zip(wanted, program.run([node.buffer for node in inputs])):
         node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline.graph.body import Body, body
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, Node, leaf, node, topological
-from ridgeline.graph.passes.rebuild import rebuild, substitute
+from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.tracking import ERASED, TAG, VARIABLE, TagAttrs
 
@@ -77,4 +78,4 @@ def _renumbered(outputs: Sequence[Node]) -> list[Node]:
         count -= 1  # negative: apart from all tags that stand outside bodies
         return node(TAG, inputs, TagAttrs(count))
 
-    return rebuild(outputs, replace)
+    return list(Graph.below(outputs).rebuilt(replace).outputs)

@@ -62,7 +62,7 @@ def not_called(name: str) -> Explanation:
 
 def explanation(name: str, history: History, latest: Trace, detail: str) -> Explanation:
     """How a function was traced, and how its latest trace is computed."""
-    graph = format_graph(latest.graph, at_most=_GRAPH_LINES)
+    graph = format_graph(latest.graph.outputs, at_most=_GRAPH_LINES)
     computed = latest.program.explain(detail)
     title = f"{name}: {history.count} trace{'s' if history.count != 1 else ''}"
     lines = [title, *(f"  {n}. {s}: {r}" for n, s, r in history.numbered())]

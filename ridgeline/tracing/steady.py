@@ -8,20 +8,19 @@ write gives a tensor a new buffer, and memory shared with NumPy counts as new in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 from weakref import ref
 
+from ridgeline.compiler.hoisting import elements
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
-from ridgeline.graph.sizes import bounds, product
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.capture import CellInput, NumberInput
 from ridgeline.tracing.effects import live_buffer, settled
-from ridgeline.tracing.narrow import narrow_operands
 
 SteadySource: TypeAlias = CellInput | NumberInput
-_PURE = ("pointwise", "movement", "reduce", "contract")
 
 
 class Steady:
@@ -34,7 +33,7 @@ class Steady:
         used = [node for node in topological(values, is_given) if is_given(node)]
         self.values = tuple(values)
         self._sources: list[SteadySource | Buffer] = [sources.get(n, n.buffer) for n in used]
-        self._program = program_for(list(values), used)
+        self._program = program_for(Graph(values, used))
         self._kept: tuple[list[Any], list[Buffer]] | None = None
 
     def buffers(self) -> list[Buffer]:
@@ -54,6 +53,14 @@ class Steady:
         return kept[1]
 
 
+def steady_sizes(sources: Mapping[Node, SteadySource]) -> dict[Node, int]:
+    """The elements of every source; numbers count for nothing."""
+    return {
+        node: elements(node) if isinstance(source, CellInput) else 0
+        for node, source in sources.items()
+    }
+
+
 def _current(source: SteadySource | Buffer) -> Any:
     if isinstance(source, CellInput):
         return settled(source.cell)
@@ -65,48 +72,3 @@ def _same(before: Any, now: Any) -> bool:
     if isinstance(before, ref):
         return before() is now
     return before is now or (isinstance(now, int | float) and repr(before) == repr(now))
-
-
-def steady_nodes(
-    roots: Sequence[Node], is_input: Callable[[Node], bool], sources: Mapping[Node, SteadySource]
-) -> dict[Node, int]:
-    """The nodes that depend on these sources alone, with the elements of the largest of them."""
-    below: dict[Node, int] = {}
-    for node in topological(roots, is_input):
-        if node in sources:
-            below[node] = _elements(node) if isinstance(sources[node], CellInput) else 0
-        elif is_input(node):
-            if node.buffer is not None:  # a constant
-                below[node] = 0
-        elif node.op.family in _PURE and all(i in below for i in node.inputs):
-            below[node] = max((below[i] for i in node.inputs), default=0)
-    return below
-
-
-def steady_values(
-    roots: Sequence[Node],
-    is_input: Callable[[Node], bool],
-    sources: Mapping[Node, SteadySource],
-    packed: Collection[Node] = (),
-) -> list[Node]:
-    """The largest values that depend on these sources alone and take work to compute.
-
-    Views cost nothing where they are read, unless their order matters (`packed`), and what is
-    larger than all it comes from is cheaper to compute than to read; so are numbers that a product
-    takes narrow. Results are made anew by every call.
-    """
-    below = steady_nodes(roots, is_input, sources)
-    results, narrow = set(roots), narrow_operands(roots, is_input)
-
-    def is_value(node: Node) -> bool:
-        if node not in below or node in sources or node in results or node in narrow:
-            return False
-        worth = node.op.family != "movement" and 0 < _elements(node) <= below[node]
-        return worth or node in packed
-
-    tops = topological(roots, lambda n: is_input(n) or is_value(n))
-    return [node for node in tops if is_value(node)]
-
-
-def _elements(node: Node) -> int:
-    return bounds(product(node.shape))[1]

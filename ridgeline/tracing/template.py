@@ -15,6 +15,7 @@ from typing import Any
 from ridgeline.config import config
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.facts import Facts
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.settle import Settled
 from ridgeline.tensors.tensor import alias
@@ -46,10 +47,8 @@ class Template:
             return "config.tier pins the interpreter"
         from ridgeline.compiler.symbolic import SymbolicProgram  # loads LLVM
 
-        def make(
-            outputs: Sequence[Node], inputs: Sequence[Node], pairs: Sequence[tuple[int, int]]
-        ) -> SymbolicProgram:
-            return SymbolicProgram(outputs, inputs, self.pattern.sizes, pairs)
+        def make(graph: Graph, pairs: Sequence[tuple[int, int]]) -> SymbolicProgram:
+            return SymbolicProgram(graph, self.pattern.sizes, pairs)
 
         assert self.trace.recorded is not None
         try:
@@ -102,9 +101,8 @@ class Template:
         )
         made.tracked = None if trace.tracked is None else _settled_tracked(trace.tracked, settled)
         if self._program is not None and self._facts.broken(values) is None:
-            made.graph = settled.nodes(trace.graph, _has_value)
-            made.slots = settled.nodes(trace.slots, _has_value)
-            made.output_types = [node.types[0] for node in made.graph]
+            made.graph = settled.graph(trace.graph)
+            made.output_types = [node.types[0] for node in made.graph.outputs]
             made.run_by(self._program.at(values))
             return made
         assert trace.recorded is not None

@@ -9,14 +9,15 @@ from typing import Any
 from weakref import ref
 
 from ridgeline.collector import paused
+from ridgeline.compiler.pipeline import prepare
+from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
 from ridgeline.devices import current as current_gpu
 from ridgeline.functions.operands import defaults
-from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line
-from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.differentiate import saved_for_backward
-from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import space
@@ -55,10 +56,9 @@ from ridgeline.tracing.effects import (
 )
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.handover import Handover, Taken, pairs, place_key
-from ridgeline.tracing.packing import multiply_less, pack_weights
 from ridgeline.tracing.scopes import Guard, Scopes, observing
 from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
-from ridgeline.tracing.steady import Steady, SteadySource, steady_nodes, steady_values
+from ridgeline.tracing.steady import Steady, SteadySource, steady_sizes
 
 
 def _settings() -> dict[str, Any]:
@@ -254,39 +254,23 @@ class Trace:
         self,
         inputs: Mapping[Node, Source],
         outputs: Sequence[Node],
-        make: Callable[[Sequence[Node], Sequence[Node], Sequence[tuple[int, int]]], Any],
+        make: Callable[[Graph, Sequence[tuple[int, int]]], Any],
     ) -> None:
         """One program for all outputs."""
-
-        def is_input(node: Node) -> bool:
-            return node in inputs or node.buffer is not None
-
-        prepared = prepare(outputs, is_input, computes)
+        recorded = Graph.below(outputs, lambda n: n in inputs or n.buffer is not None)
         sources = self._steady_sources(inputs)
-        if sources:
-            is_steady = steady_nodes(prepared, is_input, sources).__contains__
-            prepared = fold_batch_norms(prepared, is_input, is_steady)
-            is_steady = steady_nodes(prepared, is_input, sources).__contains__
-            prepared, filters = multiply_less(prepared, is_input, is_steady)
-            is_steady = steady_nodes(prepared, is_input, sources).__contains__
-            prepared, packed = pack_weights(prepared, is_input, is_steady)
-            packed |= filters
-        values = steady_values(prepared, is_input, sources, packed) if sources else []
-        self.steady = Steady(values, sources) if values else None
-        kept = () if self.steady is None else self.steady.values
-
-        def is_given(node: Node) -> bool:
-            return is_input(node) or node in kept
-
-        order = topological(prepared, is_given)
-        used = {node for node in order if is_input(node)}
-        slots = [node for node in inputs if node in used]
-        slots += [node for node in order if node in used and node not in inputs]
-        for node in order:
-            if node.op is LEAF_OP and node not in used:
+        prepared = prepare(recorded, Recorded("jit", computes, steady_sizes(sources)))
+        kept = prepared.inputs[len(recorded.inputs) :]  # what was hoisted
+        self.steady = Steady(kept, sources) if kept else None
+        read = [node for node in prepared.order if recorded.is_input(node)]
+        for node in read:
+            if node not in inputs and node.buffer is None:
                 raise AssertionError("a traced graph reads a leaf that is neither input nor value")
-        self.graph, self.slots = prepared, [*slots, *kept]
-        self.output_types = [node.types[0] for node in prepared]
+        used = set(read)
+        slots = [node for node in inputs if node in used]
+        slots += [node for node in read if node not in inputs]
+        self.graph = Graph(prepared.outputs, [*slots, *kept])
+        self.output_types = [node.types[0] for node in prepared.outputs]
         self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
         self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
         # the common kinds apart, so that a replay finds their buffers without asking what they are
@@ -298,7 +282,7 @@ class Trace:
         taken = pairs(self.effects, places)
         self._given = given = self._given_pairs(taken)
         taken += [(output, places.get(place_key(source), -1)) for output, source in given]
-        self.run_by(make(prepared, self.slots, taken))
+        self.run_by(make(self.graph, taken))
 
     def run_by(self, program: Runnable) -> None:
         """Use a program, and the memory that it may overwrite."""

@@ -12,7 +12,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, TensorType, leaf, topological
 from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 
-Graph = tuple[list[Node], list[Node]]
+Example = tuple[list[Node], list[Node]]
 
 
 def f32(*shape: int) -> Node:
@@ -79,9 +79,9 @@ def relu(x: Node) -> Node:
     return E.select(E.apply("lt", E.full_like(x, 0), x), x, E.full_like(x, 0))
 
 
-def catalogue() -> dict[str, Graph]:
+def catalogue() -> dict[str, Example]:
     """Named graphs: every family, ragged sizes, views, several results."""
-    found: dict[str, Graph] = {}
+    found: dict[str, Example] = {}
 
     def put(name: str, outputs: Sequence[Node], *inputs: Node) -> None:
         found[name] = (list(outputs), list(inputs))

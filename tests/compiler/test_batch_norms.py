@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import nn
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
@@ -32,7 +33,7 @@ def folded(root: Node, varying: set[Node]) -> Node:
     for node in topological([root]):
         if node not in varying and all(i in steady for i in node.inputs):
             steady.add(node)
-    return fold_batch_norms([root], lambda n: not n.inputs, steady.__contains__)[0]
+    return fold_batch_norms(Graph.below([root]), steady.__contains__).outputs[0]
 
 
 def test_scale_and_shift_go_into_weights_and_one_sum() -> None:
@@ -65,8 +66,8 @@ def test_what_is_left_as_it_is() -> None:
     root = normalised(product, mean, variance)
     for case, varying in ((plain, {x}), (root, {x, w}), (root, {x, variance})):
         assert folded(case, varying) is case
-    both = fold_batch_norms([root, product], lambda n: not n.inputs, lambda n: n is not product)
-    assert both == [root, product], "the product itself is wanted too"
+    both = fold_batch_norms(Graph.below([root, product]), lambda n: n is not product)
+    assert both.outputs == (root, product), "the product itself is wanted too"
 
 
 @settings(max_examples=30, deadline=None)

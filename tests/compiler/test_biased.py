@@ -13,15 +13,16 @@ import pytest
 import ridgeline as rl
 from ridgeline.compiler import Layout, lay_out, lower_graph
 from ridgeline.compiler.matmul import takes_bias
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.passes.biased import with_biases
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.nn.functional import linear
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.tensors.tensor import read
+from tests.compiler.passing import optimized
 from tests.cuda.stated import StatedGpu
 
 RNG = np.random.default_rng(0)
@@ -38,11 +39,11 @@ def given(*shape: int, dtype: Any = rl.float32) -> rl.Tensor:
 
 
 def simple(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
-    return simplify([read(made)], {read(i) for i in inputs}.__contains__)[0]
+    return optimized(read(made), inputs=[read(i) for i in inputs])[0]
 
 
 def joined(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
-    return with_biases([simple(made, *inputs)], takes_bias)[0]
+    return with_biases(Graph.below([simple(made, *inputs)]), takes_bias).outputs[0]
 
 
 def ops(root: Node) -> list[str]:
@@ -128,8 +129,8 @@ def test_what_is_no_such_product_stays() -> None:
 def laid_out(made: rl.Tensor, inputs: list[rl.Tensor], patch: pytest.MonkeyPatch) -> Layout:
     patch.setattr(cublaslt, "library", lambda: object())
     leaves = [read(i) for i in inputs]
-    stages = lower_graph([read(made)], leaves, target=StatedGpu())
-    return lay_out(stages, leaves, StatedGpu().launch)
+    stages = lower_graph(Graph([read(made)], leaves), target=StatedGpu())
+    return lay_out(stages, StatedGpu().launch)
 
 
 def test_the_library_reads_views(monkeypatch: pytest.MonkeyPatch) -> None:

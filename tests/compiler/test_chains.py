@@ -11,11 +11,11 @@ import torch
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.compiler.stages import lower_graph
+from ridgeline.compiler import lower_graph
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.differentiate import reverse
-from ridgeline.graph.passes.prepare import prepare
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Alloc
 from ridgeline.loops.parser import parse_kernel
@@ -24,6 +24,7 @@ from ridgeline.loops.schedule import ScheduleError, Skip, from_json, replay, to_
 from ridgeline.loops.shared_rows import in_one_row
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import attention, attention_gradient
+from tests.compiler.passing import prepared
 
 torch_attention = torch.nn.functional.scaled_dot_product_attention
 
@@ -150,7 +151,7 @@ def test_forward_and_backward_are_chains_with_one_matrix_between_two_kernels(
     given = [leaf(kind) for _ in range(4)]
     out, _ = attention(*given[:3], None, 0.25, causal)
     parts = [p for p in reverse([out], [given[3]], given[:3]) if p is not None]
-    stages = lower_graph(prepare([out, *parts], set(given).__contains__), given)
+    stages = lower_graph(Graph(prepared([out, *parts], given), given))
     groups = stages.fusion.groups
     assert sum(c.group.loops.chain is not None for c in stages.kernels) == 2
     written = {v: step for step, g in enumerate(groups) for v in g.loops.slots[g.loops.reads :]}
@@ -188,7 +189,7 @@ def test_two_contractions_before_and_after_mean_the_plain_loops() -> None:
     stand_ins = [leaf(lse.type) for _ in range(2)]
     roots = attention_gradient(given[:3], *stand_ins, given[3], lse.inputs[0].attrs)
     inputs = [*given, *stand_ins]
-    stages = lower_graph(prepare(roots, set(inputs).__contains__), inputs)
+    stages = lower_graph(Graph(prepared(roots, inputs), inputs))
     (compiled,) = (c for c in stages.kernels if c.group.loops.chain is not None)
     slots = compiled.group.loops.slots
     arrays = dict(zip(inputs, operands(*[n.shape for n in inputs])))  # type: ignore[misc]
@@ -230,7 +231,7 @@ def _chain(given: list[Node]) -> tuple[Any, tuple[Node, ...]]:
     column, row = (iota(scores.shape, axis, dtypes.int64) for axis in (2, 1))
     hidden = stretch(lift(-np.inf, dtypes.float32), scores.shape)
     weights = softmax(select(apply("le", column, row), scores, hidden), -1)
-    (compiled,) = lower_graph([matmul(weights, v)], given).kernels
+    (compiled,) = lower_graph(Graph([matmul(weights, v)], given)).kernels
     assert from_json(to_json(compiled.steps)) == compiled.steps
     assert replay(compiled.group.loops.kernel, compiled.steps).body == compiled.kernel.body
     assert any(isinstance(s, Skip) for s in compiled.steps) or "c0.0" not in str(compiled.steps)

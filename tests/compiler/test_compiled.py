@@ -9,6 +9,7 @@ import pytest
 
 from ridgeline import dtypes
 from ridgeline.compiler import compile_graph
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.runtime.buffer import Buffer
 from tests.compiler.programs import catalogue, evaluate, inputs_for
@@ -17,7 +18,7 @@ from tests.compiler.programs import catalogue, evaluate, inputs_for
 def run_compiled(
     outputs: list[Node], inputs: list[Node], arrays: list[np.ndarray[Any, Any]]
 ) -> list[np.ndarray[Any, Any]]:
-    program = compile_graph(outputs, inputs)
+    program = compile_graph(Graph(outputs, inputs))
     buffers = program.run([Buffer.borrow(np.ascontiguousarray(a)) for a in arrays])
     return [b.array(o.dtype, o.shape) for b, o in zip(buffers, outputs)]  # type: ignore[arg-type]
 

@@ -15,6 +15,7 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.prefetch import AHEAD, after, ahead_of
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.functions.linear import einsum
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops import ir
 from ridgeline.loops.build import add
@@ -37,7 +38,7 @@ def scheduled(form: str, left: tuple[int, ...], right: tuple[int, ...], machine:
 ):  # fmt: skip
     """The one kernel of a contraction, as scheduled for a machine."""
     inputs = [leaf(TensorType(shape, dtypes.float32)) for shape in (left, right)]
-    (compiled,) = lower_graph([einsum(form, *inputs)], inputs, machine).kernels
+    (compiled,) = lower_graph(Graph([einsum(form, *inputs)], inputs), machine).kernels
     return compiled, inputs
 
 
@@ -117,7 +118,7 @@ def test_loops_that_walk_all_memory_as_one_are_one() -> None:
 
 def test_the_tile_of_wide_elements_fits_the_registers() -> None:
     inputs = [leaf(TensorType((256, 256), dtypes.float64)) for _ in range(2)]
-    (compiled,) = lower_graph([einsum("ik,kj->ij", *inputs)], inputs, WIDE).kernels
+    (compiled,) = lower_graph(Graph([einsum("ik,kj->ij", *inputs)], inputs), WIDE).kernels
     found = [s for s in statements(compiled.kernel.body) if isinstance(s, Alloc)]
     accumulators = [b.buffer for b in found if b.buffer.scope == "reg"]
     elements = prod(int(size.value) for size in accumulators[0].shape)  # type: ignore[union-attr]
@@ -242,7 +243,7 @@ def test_what_no_cache_holds_is_read_once(
     ]
     maps = tuple(map(axis, (0, 3, 2))), tuple(map(axis, (1, 3)))
     product = contract(*given, ContractAttrs((8, result, 3136, channels), (0, 1, 2), *maps))
-    (compiled,) = lower_graph([product], given, WIDE).kernels
+    (compiled,) = lower_graph(Graph([product], given), WIDE).kernels
     tasks = []
     body = compiled.kernel.body
     while isinstance(body, For) and body.kind == "parallel":

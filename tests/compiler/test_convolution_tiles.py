@@ -11,6 +11,7 @@ import torch
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.functions.convolution import conv2d
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.schedules.accesses import Access, accesses
@@ -26,9 +27,7 @@ def lowered(
 ) -> tuple[list[Access], dict[str, int], dict[str, int]]:
     """What the loops of a convolution touch, and their lengths."""
     root = conv2d(*(leaf(TensorType(s, dtypes.float32)) for s in (image, filters)), **settings)
-    made = GroupLowering(
-        folds=[root], stored=[root], external=lambda node: node is not root, name="convolution"
-    ).lower()
+    made = GroupLowering(folds=[root], graph=Graph([root], root.inputs), name="convolution").lower()
     rows, inner = ({a.name: int(a.extent) for a in axes} for axes in (made.rows, made.inner))
     return accesses(made.kernel), rows, inner
 

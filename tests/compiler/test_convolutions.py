@@ -10,20 +10,21 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ridgeline import dtypes
+from ridgeline.compiler.backend import Libraries
 from ridgeline.functions.convolution import convolution
 from ridgeline.functions.transposed import conv_transpose2d
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
 from ridgeline.graph.passes.convolutions import recognise
 from ridgeline.graph.passes.differentiate import reverse
-from ridgeline.graph.passes.layout import convolutions_last
 from ridgeline.graph.passes.rectified import with_rectifiers
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.ops.elementwise import add, apply, div, full_like, mul, select, sub
 from ridgeline.ops.movement import PERMUTE, broadcast, reshape
 from ridgeline.ops.reduce import sum_
+from tests.compiler.passing import optimized
 
 # image size, channels before and after, filter size, stride: every convolution of ResNet-50
 RESNET_50 = [
@@ -42,7 +43,7 @@ def everywhere(attrs: ConvolveAttrs, node: Node) -> bool:
 
 def arranged(roots: list[Node]) -> list[Node]:
     """Simplified, with all convolutions in the library's form."""
-    return simplify(roots, lambda n: False, lambda r: convolutions_last(r, everywhere))
+    return optimized(*roots, libraries=Libraries(convolves=everywhere))
 
 
 def with_gradients(result: Node, by: list[Node]) -> list[Node]:
@@ -78,8 +79,15 @@ def test_all_convolutions_of_a_resnet_are_found(shape: tuple[int, ...]) -> None:
     x = leaf(TensorType((256, before, size, size), dtypes.bfloat16))
     w = leaf(TensorType((after, before, taps, taps), dtypes.bfloat16))
     y = convolution(x, w, None, stride, taps // 2, 1, 1, 2)
-    found = {}
-    for root in simplify(with_gradients(y, [x, w]), lambda n: False, list_of_found(found)):
+    found: dict[Node, ConvolveAttrs] = {}
+
+    def look(attrs: ConvolveAttrs, node: Node) -> bool:
+        made = recognise(node)  # as it is, without channels filled up for the library
+        assert made is not None
+        found[node] = made[0]
+        return False
+
+    for root in optimized(*with_gradients(y, [x, w]), libraries=Libraries(convolves=look)):
         assert root.shape in (x.shape, w.shape, y.shape)
     ((image, filters, result),) = {(a.image, a.filters, a.result) for a in found.values()}
     assert (image, filters, result) == (x.shape, w.shape, y.shape)
@@ -87,19 +95,6 @@ def test_all_convolutions_of_a_resnet_are_found(shape: tuple[int, ...]) -> None:
     for attrs in found.values():
         assert attrs.stride == (stride, stride) and attrs.margin == (taps // 2,) * 2
         assert attrs.dilation == (1, 1) and attrs.groups == 1
-
-
-def list_of_found(found: dict[Node, ConvolveAttrs]) -> Any:
-    """A pass that changes nothing and notes the convolutions that it sees."""
-
-    def look(roots: Any) -> list[Node]:
-        for node in topological(roots):
-            made = recognise(node)
-            if made is not None:
-                found[node] = made[0]
-        return list(roots)
-
-    return look
 
 
 @settings(max_examples=60, deadline=None)
@@ -202,13 +197,13 @@ def test_pooling_between_layers_keeps_the_order() -> None:
 def test_what_does_not_pay_stays() -> None:
     x, w = tensors((1, 2, 6, 6), (3, 2, 3, 3))
     y = convolution(x, w, None, 1, 1, 1, 1, 2)
-    kept = simplify([y], lambda n: False, lambda r: convolutions_last(r, lambda attrs, n: False))
-    assert kept == simplify([y], lambda n: False)
+    kept = optimized(y, libraries=Libraries(convolves=lambda attrs, n: False))
+    assert kept == optimized(y)
 
 
 def rectified(roots: list[Node]) -> list[Node]:
     """Arranged, with every ReLU inside the convolution before it."""
-    return with_rectifiers(arranged(roots), everywhere)
+    return list(with_rectifiers(Graph.below(arranged(roots)), everywhere).outputs)
 
 
 def relu(value: Node) -> Node:

@@ -17,6 +17,7 @@ from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.compiler.cpu import pays, task_count
 from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.printer import print_kernel
@@ -36,7 +37,7 @@ MANY = replace(DOTS, threads=16)
 
 def scheduled(form: str, *shapes: tuple[int, ...], machine: Machine = DOTS) -> CompiledKernel:
     inputs = [leaf(TensorType(shape, dtypes.bfloat16)) for shape in shapes]
-    (compiled,) = lower_graph([einsum(form, *inputs)], inputs, machine).kernels
+    (compiled,) = lower_graph(Graph([einsum(form, *inputs)], inputs), machine).kernels
     return compiled
 
 
@@ -67,7 +68,7 @@ def test_the_operand_along_which_results_lie_is_in_the_lanes() -> None:
     inputs = [leaf(TensorType(shape, dtypes.bfloat16)) for shape in ((k, n), (k, m))]
     maps = [tuple(map(axis, axes)) for axes in ((2, 1), (2, 0))]
     product = contract(*inputs, ContractAttrs((m, n, k), (0, 1), *maps))
-    (compiled,) = lower_graph([product], inputs, DOTS).kernels
+    (compiled,) = lower_graph(Graph([product], inputs), DOTS).kernels
     assert "mma vdpbf16ps" in print_kernel(compiled.kernel)
     same_results(compiled.group.loops.kernel, compiled.kernel, tolerance=0.02)
 
@@ -148,7 +149,7 @@ def _bytes_product(
     facts = replace(BYTES, threads=threads)
     inputs = [leaf(TensorType(shape, dtype)) for shape, dtype in zip(shapes, types)]
     product = einsum(form, *(cast(i, dtypes.int32) for i in inputs))
-    (compiled,) = lower_graph([product], inputs, facts).kernels
+    (compiled,) = lower_graph(Graph([product], inputs), facts).kernels
     return compiled, facts
 
 

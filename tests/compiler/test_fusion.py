@@ -16,14 +16,16 @@ from ridgeline.compiler import Stages, lay_out, lower_graph
 from ridgeline.compiler.backend import backend
 from ridgeline.compiler.cpu import machine
 from ridgeline.fusion.cuts import MOST_NODES
-from ridgeline.fusion.groups import Fuser, fuse
+from ridgeline.fusion.groups import Fuser
 from ridgeline.fusion.values import choose_values
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.models.gpt2 import GPT2
 from ridgeline.models.lenet import lenet5
 from ridgeline.ops.elementwise import add, full_like, mul
 from ridgeline.ops.reduce import reduce
 from ridgeline.tracing import trace
+from tests.compiler.passing import fused
 from tests.compiler.programs import f32, softmax
 
 F = nn.functional
@@ -39,8 +41,8 @@ def traced(
     """The graph that jit would compile for a call."""
     found: list[tuple[list[Node], list[Node]]] = []
 
-    def keep(outputs: list[Node], inputs: list[Node], pairs: object) -> None:
-        found.append((list(outputs), list(inputs)))
+    def keep(graph: Graph, pairs: object) -> None:
+        found.append((list(graph.outputs), list(graph.inputs)))
         raise _Captured
 
     patch.setattr(trace, "program_for", keep)
@@ -86,9 +88,9 @@ def test_a_composition_is_as_few_kernels_as_its_rows_allow(
 ) -> None:
     function, forward, both = CASES[name]
     args = (_rows(), rl.randn(512))
-    assert len(kernels(lower_graph(*traced(function, args, monkeypatch)))) <= forward
+    assert len(kernels(lower_graph(Graph(*traced(function, args, monkeypatch))))) <= forward
     graph = traced(_with_gradient(function), args, monkeypatch)
-    assert len(kernels(lower_graph(*graph))) <= both
+    assert len(kernels(lower_graph(Graph(*graph)))) <= both
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "RMSprop"])
@@ -101,7 +103,7 @@ def test_an_optimizer_passes_over_each_parameter_once(
         parameter.grad = rl.ones_like(parameter)
     optimizer = getattr(optim, kind)(parameters, lr=0.1)
     optimizer.step()
-    stages = lower_graph(*traced(optimizer.step, (), monkeypatch))
+    stages = lower_graph(Graph(*traced(optimizer.step, (), monkeypatch)))
     # and one kernel for all the step counts
     assert len(kernels(stages)) <= len(parameters) + 1
 
@@ -110,7 +112,7 @@ def test_a_refusal_has_its_reason() -> None:
     x = f32(8, 16)
     from ridgeline.ops import contract as C
 
-    stages = lower_graph([C.matmul(softmax(x), f32_b := f32(16, 4))], [x, f32_b])
+    stages = lower_graph(Graph([C.matmul(softmax(x), f32_b := f32(16, 4))], [x, f32_b]))
     reasons = [refusal.reason for refusal in stages.fusion.refusals]
     assert "a contraction shares a kernel with pointwise work only" in reasons
 
@@ -158,19 +160,20 @@ def test_the_arena_is_hardly_larger_than_what_is_alive(
 ) -> None:
     function, args = made()
     outputs, inputs = traced(function, args, monkeypatch)
-    layout = lay_out(lower_graph(outputs, inputs), inputs, backend("cpu").launch)
+    layout = lay_out(lower_graph(Graph(outputs, inputs)), backend("cpu").launch)
     assert layout.arena_bytes <= 1.05 * layout.peak_live
 
 
 _NAMES = """
 import pytest
 from ridgeline.compiler import lower_graph
+from ridgeline.graph.graph import Graph
 from tests.compiler.test_fusion import _gpt_step, _lenet_step, traced
 
 for made in (_lenet_step, _gpt_step):
     with pytest.MonkeyPatch.context() as patch:
         outputs, inputs = traced(*made(), patch)
-    print([k.kernel.name for k in lower_graph(outputs, inputs).kernels])
+    print([k.kernel.name for k in lower_graph(Graph(outputs, inputs)).kernels])
 """
 
 
@@ -197,7 +200,7 @@ def test_of_a_gelu_backward_finds_its_input_and_nothing_else(
         return loss
 
     outputs, inputs = traced(step, (rl.randn(64, 32),), monkeypatch)
-    stages = lower_graph(outputs, inputs)
+    stages = lower_graph(Graph(outputs, inputs))
     wide = [
         node
         for group in stages.fusion.groups
@@ -213,8 +216,7 @@ def test_a_long_chain_is_cut_into_kernels_of_bounded_size() -> None:
     y = x
     for _ in range(5 * MOST_NODES):
         y = add(mul(y, y), x)
-    values = choose_values([y], lambda node: node is x)
-    fusion = fuse(values, lambda node: node is x, backend("cpu").roofline(machine()))
+    fusion = fused([y], [x], backend("cpu").roofline(machine()))
     inside = [len(topological(g.values, g.reads.__contains__)) for g in fusion.groups]
     assert 10 <= len(inside) <= 11
     assert max(inside) <= MOST_NODES + 2
@@ -223,10 +225,9 @@ def test_a_long_chain_is_cut_into_kernels_of_bounded_size() -> None:
 def test_many_readers_of_the_same_memory_do_not_cost_a_square() -> None:
     x = leaf(TensorType((8,), dtypes.float32))
     sums = [reduce(mul(x, full_like(x, i)), "sum", (0,)) for i in range(400)]
-    given = lambda node: node is x  # noqa: E731
-    fuser = Fuser(
-        choose_values(sums, given), given, backend("cpu").roofline(machine()), lambda n: False
-    )
-    fusion = fuser.run()
+    values = choose_values(Graph(sums, [x]))
+    fuser = Fuser(values, backend("cpu").roofline(machine()), lambda n: False)
+    fuser.merge()
+    fusion = fuser.fusion()
     assert len(fuser.refused) < 400 * 70
     assert {v for g in fusion.groups for v in g.values} == set(sums)

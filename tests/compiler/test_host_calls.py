@@ -6,6 +6,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.compiler import HostCall, compile_graph
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Op, TensorType, leaf, node, proj
 from ridgeline.ops import elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.buffer import Buffer
@@ -26,7 +27,7 @@ def test_values_survive_across_library_calls() -> None:
     order = node(SORT, (M.reshape(before, (240,)),))
     ranked = M.reshape(proj(order, 0), (6, 40))
     result = E.add(ranked, R.expand_back(kept, x.shape, (1,)))
-    program = compile_graph([result, proj(order, 1)], [x])
+    program = compile_graph(Graph([result, proj(order, 1)], [x]))
     assert sum(isinstance(part, HostCall) for part in program.executable.parts) == 1
     values = np.random.default_rng(0).integers(-9, 9, (6, 40)).astype(np.float32)
     total, places = program.run([Buffer.borrow(values)])
@@ -38,7 +39,7 @@ def test_values_survive_across_library_calls() -> None:
 def test_complex_values_are_computed_by_the_library() -> None:
     z = leaf(TensorType((5,), dtypes.complex64))
     product = E.mul(z, z)
-    program = compile_graph([product], [z])
+    program = compile_graph(Graph([product], [z]))
     values = (np.arange(5) + 2j).astype(np.complex64)
     (squared,) = program.run([Buffer.borrow(values)])
     assert np.allclose(squared.array(dtypes.complex64, (5,)), values * values)

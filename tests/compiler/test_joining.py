@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,8 @@ from ridgeline.compiler.joining import Joiner
 from ridgeline.compiler.layout import JoinedCall, from_text, to_text
 from ridgeline.dtypes import float32
 from ridgeline.fusion.groups import Group
-from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import TensorType, leaf
 from ridgeline.ops.elementwise import apply
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
@@ -87,18 +87,18 @@ def step_of(layers: int, patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     step(rl.ones(8, 24))
     found: list[Any] = []
 
-    def keep(outputs: Sequence[Node], inputs: Sequence[Node], pairs: Any) -> None:
-        found.append((outputs, inputs, pairs))
+    def keep(graph: Graph, pairs: Any) -> None:
+        found.append((graph, pairs))
         raise _Captured
 
     patch.setattr(trace, "program_for", keep)
     step.clear()
     with pytest.raises(_Captured):
         step(rl.ones(8, 24))
-    outputs, inputs, pairs = found[0]
+    graph, pairs = found[0]
     target = StatedGpu()
-    stages = lower_graph(outputs, inputs, target=target, pairs=pairs)
-    return stages, lay_out(stages, inputs, target.launch, join=target.join)
+    stages = lower_graph(graph, target=target, pairs=pairs)
+    return stages, lay_out(stages, target.launch, join=target.join)
 
 
 def test_updates_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_a_joined_launch_compiles_and_shares_out_its_blocks() -> None:
     outputs = [apply("exp", value) for value in values]
     kernels = []
     for output, value in zip(outputs, values):
-        (made,) = lower_graph([output], [value], target=StatedGpu()).kernels
+        (made,) = lower_graph(Graph([output], [value]), target=StatedGpu()).kernels
         kernels.append(made.kernel)
     assert kernels[0] == kernels[1] and {join_key(kernel) for kernel in kernels} == {(0,)}
     source = joined([Part(kernel, (2 * n, 2 * n + 1)) for n, kernel in enumerate(kernels)])
@@ -141,10 +141,10 @@ def _table(text: str, name: str) -> list[int]:
 
 def test_parameters_that_are_too_many_for_one_launch() -> None:
     value = leaf(TensorType((8,), float32))
-    (made,) = lower_graph([apply("exp", value)], [value], target=StatedGpu()).kernels
+    (made,) = lower_graph(Graph([apply("exp", value)], [value]), target=StatedGpu()).kernels
     target = StatedGpu()
     target._facts = replace(H200, parameter_bytes=24)
     assert target.join_fits([made])
     other = leaf(TensorType((8,), float32))
-    (more,) = lower_graph([apply("exp", other)], [other], target=StatedGpu()).kernels
+    (more,) = lower_graph(Graph([apply("exp", other)], [other]), target=StatedGpu()).kernels
     assert not target.join_fits([made, more])

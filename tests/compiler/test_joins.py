@@ -9,18 +9,19 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import lower_graph
 from ridgeline.dtypes import DType
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.graph.printer import format_graph
 from ridgeline.loops.printer import print_kernel
 from ridgeline.ops import elementwise as E, movement as M
+from tests.compiler.passing import optimized
 from tests.compiler.programs import f32
 from tests.compiler.test_passes import lines
 
 
 def simple(root: Node) -> Node:
-    return simplify([root], lambda n: False)[0]
+    return optimized(root)[0]
 
 
 def spread(part: Node, low: int, total: int, axis: int = 0) -> Node:
@@ -75,7 +76,7 @@ def test_what_overlaps_is_added() -> None:
 def test_parts_are_computed_once_each_and_stored_in_place() -> None:
     a, b, c = f32(4, 8), f32(4, 8), f32(4, 8)
     wide = M.concat([E.mul(a, b), E.apply("exp", b), c], 1)
-    (made,) = lower_graph([wide], [a, b, c]).kernels
+    (made,) = lower_graph(Graph([wide], [a, b, c])).kernels
     assert print_kernel(made.group.loops.kernel).strip() == lines(
         """
         kernel concat(b1: float32[4, 8] @0, b2: float32[4, 8] @1, b3: float32[4, 8] @2, b0: float32[4, 3, 8] @3)

@@ -12,6 +12,7 @@ from ridgeline.compiler import Stages, compile_graph, lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.fusion import late
 from ridgeline.fusion.replacing import Replacing, kernel_order
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.differentiate import ones_like, reverse
@@ -50,18 +51,18 @@ def step(activation: object, library_call: bool = False) -> tuple[list[Node], li
 
 
 def arena(stages: Stages, inputs: Sequence[Node]) -> int:
-    return lay_out(stages, inputs, CpuBackend().launch).arena_bytes
+    return lay_out(stages, CpuBackend().launch).arena_bytes
 
 
 def test_what_activations_give_is_not_kept_between_the_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outputs, inputs = step(bent)
-    stages = lower_graph(outputs, inputs)
+    stages = lower_graph(Graph(outputs, inputs))
     written = [v for g in stages.fusion.groups for v in g.loops.slots[g.loops.reads :]]
     with monkeypatch.context() as patch:
         patch.setattr(late, "_FAR", 1e9)
-        kept = lower_graph(outputs, inputs)
+        kept = lower_graph(Graph(outputs, inputs))
     before = [v for g in kept.fusion.groups for v in g.loops.slots[g.loops.reads :]]
     assert len(written) > len(before) and len(stages.kernels) == len(kept.kernels)
     assert arena(stages, inputs) < arena(kept, inputs)
@@ -69,14 +70,14 @@ def test_what_activations_give_is_not_kept_between_the_passes(
 
 def test_what_keeps_nothing_else_alive_is_not_copied() -> None:
     outputs, inputs = step(rectified)
-    order = lower_graph(outputs, inputs).order
+    order = lower_graph(Graph(outputs, inputs)).order
     assert not any(n.op.name == "tag" for n in order)
 
 
 @pytest.mark.parametrize("library_call", [False, True])
 def test_results_are_the_same(library_call: bool) -> None:
     outputs, inputs = step(bent, library_call)
-    program = compile_graph(outputs, inputs)
+    program = compile_graph(Graph(outputs, inputs))
     groups = program.stages.fusion.groups
     assert any(n.op.name == "tag" for g in groups for v in g.values for n in v.inputs)
     rng = np.random.default_rng(0)
@@ -98,7 +99,7 @@ def test_a_copy_alone_comes_just_before_its_reader() -> None:
 
 def test_only_contractions_read_copies() -> None:
     outputs, inputs = step(bent)
-    stages = lower_graph(outputs, inputs)
+    stages = lower_graph(Graph(outputs, inputs))
     copies = {
         v for g in stages.fusion.groups for v in g.values
         if any(n.op.name == "tag" for n in v.inputs)

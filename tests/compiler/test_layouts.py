@@ -11,6 +11,7 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.compiler import lower_graph
 from ridgeline.fusion.groups import Group
+from ridgeline.graph.graph import Graph
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.movement import PAD
 from tests.compiler.test_fusion import traced
@@ -70,7 +71,7 @@ def test_no_kernel_is_a_transpose(
     made: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     function, args = made()
-    stages = lower_graph(*traced(function, args, monkeypatch))
+    stages = lower_graph(Graph(*traced(function, args, monkeypatch)))
     assert len(stages.fusion.groups) > 5
     assert [g.name for g in stages.fusion.groups if only_moves(g)] == []
 
@@ -79,4 +80,4 @@ def test_a_transpose_that_is_asked_for_is_seen() -> None:
     x = rl.randn(4, 6)
     with pytest.MonkeyPatch.context() as patch:
         outputs, inputs = traced(lambda x: x.T.contiguous(), (x,), patch)
-    assert [only_moves(g) for g in lower_graph(outputs, inputs).fusion.groups] == [True]
+    assert [only_moves(g) for g in lower_graph(Graph(outputs, inputs)).fusion.groups] == [True]

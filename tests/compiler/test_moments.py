@@ -11,11 +11,10 @@ from ridgeline import dtypes
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.differentiate import reverse
-from ridgeline.graph.passes.moments import one_reading
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, neg, sub
 from ridgeline.ops.movement import broadcast
 from ridgeline.ops.reduce import REDUCE, sum_
+from tests.compiler.passing import optimized
 
 SHAPE = (6, 3, 5, 4)
 AXES = (0, 2, 3)
@@ -36,7 +35,7 @@ def variance(x: Node) -> tuple[Node, Node]:
 
 
 def once(*roots: Node) -> list[Node]:
-    return simplify(list(roots), lambda n: False, one_reading)
+    return optimized(*roots, shared_bytes=1 << 16)
 
 
 def folds(roots: list[Node]) -> list[Node]:
@@ -65,13 +64,13 @@ def test_equal_values_have_no_variance() -> None:
 
 def test_float32_is_read_twice_and_rows_are_left_alone() -> None:
     wide = leaf(TensorType(SHAPE, dtypes.float32))
-    assert once(*variance(wide)) == simplify(list(variance(wide)), lambda n: False)
+    assert once(*variance(wide)) == optimized(*variance(wide))
     narrow = leaf(TensorType((8, 16), dtypes.bfloat16))
     x = cast(narrow, dtypes.float32)
     total = sum_(x, (1,))
     d = sub(x, broadcast(div(total, full_like(total, 16)), x.shape, (0,)))
     rows = sum_(mul(d, d), (1,))
-    assert once(rows) == simplify([rows], lambda n: False)
+    assert once(rows) == optimized(rows)
 
 
 def test_a_sum_of_deviations_is_not_computed() -> None:
@@ -111,7 +110,7 @@ def test_batch_norm_reads_memory_twice_each_way() -> None:
     roots = [y, *(g for g in gradients if g is not None)]
     made = once(*roots)
     assert len(folds(made)) == 4  # shifted sums of values and squares, sums of dy and dy * d
-    assert len(folds(simplify(roots, lambda n: False))) > 4
+    assert len(folds(optimized(*roots))) > 4
     rng = np.random.default_rng(1)
     given: dict[Node, Any] = {
         n: rng.standard_normal(n.shape).astype(n.dtype.numpy) for n in (narrow, outer, weight)

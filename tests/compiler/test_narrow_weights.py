@@ -12,6 +12,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import lower_graph
 from ridgeline.functions.linear import einsum
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.graph.passes.scales import lift_scales
 from ridgeline.loops.printer import print_kernel
@@ -84,7 +85,7 @@ def test_scales_that_are_not_summed_leave_the_product(along: tuple[int, ...], li
     w = leaf(TensorType(sizes, dtypes.int8))
     s = leaf(TensorType(tuple(sizes[a] for a in along), dtypes.float32))
     wide = mul(cast(w, dtypes.float32), broadcast(s, sizes, along))
-    (made,) = lift_scales([einsum("mk,nk->mn", x, wide)], {x, w, s}.__contains__)
+    (made,) = lift_scales(Graph([einsum("mk,nk->mn", x, wide)], [x, w, s])).outputs
     assert (made.op is not CONTRACT) is lifted
 
 
@@ -92,7 +93,7 @@ def test_bytes_are_widened_once_where_they_are_packed() -> None:
     x = leaf(TensorType((192, 64), dtypes.float32))
     w = leaf(TensorType((64, 128), dtypes.int8))
     product = einsum("mk,kn->mn", x, cast(w, dtypes.float32))
-    (compiled,) = lower_graph([product], [x, w], WIDE).kernels
+    (compiled,) = lower_graph(Graph([product], [x, w]), WIDE).kernels
     text = print_kernel(compiled.kernel)
     assert "= float32(b1[" in text and "b1_read: float32" in text
     same_results(compiled.group.loops.kernel, compiled.kernel)

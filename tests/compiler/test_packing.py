@@ -11,8 +11,9 @@ import torch
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.compiler import lower_graph
+from ridgeline.compiler import lower_graph, packing
 from ridgeline.functions.linear import einsum
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import TensorType, leaf, topological
 from ridgeline.loops.ir import For, index, statements
@@ -20,7 +21,6 @@ from ridgeline.loops.printer import print_expr
 from ridgeline.loops.spaces import Axis, across_rows
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.weights import best_strips
-from ridgeline.tracing import packing
 
 WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
 NARROW = Machine(32, 16, 4, 32 << 10, 512 << 10, 16 << 20)
@@ -44,9 +44,10 @@ def test_the_graph_means_the_same(
     form, left, right = forms[kind]
     given = [leaf(TensorType(shape, dtypes.float32)) for shape in (left, right)]
     root = einsum(form, *given)
-    (made,), packed = packing.pack_weights(
-        [root], given.__contains__, lambda node: given[0] not in topological([node])
+    graph, packed = packing.pack_weights(
+        Graph([root], given), lambda node: given[0] not in topological([node])
     )
+    (made,) = graph.outputs
     assert made is not root and len(packed) == 1
     source = np.random.default_rng(1)
     arrays = [source.integers(-4, 5, shape).astype(np.float32) for shape in (left, right)]
@@ -114,7 +115,7 @@ def test_a_linear_layer_reads_kept_strips_and_ends_in_one_kernel(
 def test_lanes_of_a_tile_lie_side_by_side_in_strips() -> None:
     given = [leaf(TensorType(shape, dtypes.float32)) for shape in ((512, 768), (48, 768, 64))]
     root = einsum("mk,nkl->mnl", *given)
-    (compiled,) = lower_graph([root], given, WIDE).kernels
+    (compiled,) = lower_graph(Graph([root], given), WIDE).kernels
     vector = [s for s in statements(compiled.kernel.body) if isinstance(s, For)]
     assert {s.extent for s in vector if s.kind == "vector"} == {index(64)}
 

@@ -11,6 +11,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import Stages, lower_graph
 from ridgeline.fusion.repeated import Repeated
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.loops.lowered import Lowered
@@ -22,14 +23,9 @@ from tests.compiler.test_fusion import _gpt_step, _lenet_step, traced
 
 
 def _alone(
-    self: Repeated,
-    lowering: type[GroupLowering],
-    folds: Sequence[Node],
-    stored: Sequence[Node],
-    external: Callable[[Node], bool],
-    name: str,
+    self: Repeated, lowering: type[GroupLowering], folds: Any, graph: Graph, name: str
 ) -> Lowered:
-    return lowering(folds=folds, stored=stored, external=external, name=name).lower()
+    return lowering(folds=folds, graph=graph, name=name).lower()
 
 
 def _lookups() -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -46,9 +42,9 @@ def test_the_kernels_are_those_of_groups_lowered_one_by_one(
     made: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs, inputs = traced(*made(), monkeypatch)
-    shared = lower_graph(outputs, inputs)
+    shared = lower_graph(Graph(outputs, inputs))
     monkeypatch.setattr(Repeated, "lower", _alone)
-    alone = lower_graph(outputs, inputs)
+    alone = lower_graph(Graph(outputs, inputs))
     assert _described(shared) == _described(alone)
     assert shared.fusion.refusals == alone.fusion.refusals
 
@@ -71,7 +67,7 @@ def _leaves(*shapes: tuple[int, ...]) -> list[Node]:
 
 
 def _lowered(known: Repeated, stored: Sequence[Node], folds: Sequence[Node] = ()) -> Lowered:
-    return known.lower(GroupLowering, folds, stored, lambda node: not node.inputs, "group")
+    return known.lower(GroupLowering, folds, Graph.below(stored), "group")
 
 
 def test_equal_groups_share_one_kernel_and_other_wiring_does_not() -> None:

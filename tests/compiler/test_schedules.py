@@ -13,6 +13,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.compiler import CompiledKernel, lower_graph
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.counters import Counters
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
@@ -39,7 +40,7 @@ def lowered(name: str, seed: int) -> tuple[list[CompiledKernel], dict[object, Ar
         for n, a in zip(inputs, inputs_for(inputs, seed))
     ]
     arrays = [np.sort(a) if name == "searches" and i == 0 else a for i, a in enumerate(arrays)]
-    kernels = lower_graph(outputs, inputs, (WIDE, NARROW)[seed % 2]).kernels
+    kernels = lower_graph(Graph(outputs, inputs), (WIDE, NARROW)[seed % 2]).kernels
     nodes = list(dict.fromkeys(n for k in kernels for n in k.group.loops.slots))
     found = evaluate(nodes, dict(zip(inputs, arrays)))
     return kernels, dict(zip(nodes, found))
@@ -80,7 +81,7 @@ def test_every_access_is_proved_in_range(name: str) -> None:
     from tests.loops.bounds import prove_in_range
 
     outputs, inputs = families.graph(name, 1)
-    for compiled in lower_graph(outputs, inputs, NARROW).kernels:
+    for compiled in lower_graph(Graph(outputs, inputs), NARROW).kernels:
         below = {}
         for slot, node in enumerate(compiled.group.loops.slots):
             length = source_length(node)  # places that an earlier sort found

@@ -10,8 +10,6 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.native import Library, compile_ir
 from ridgeline.compiler.cpu import CpuBackend, machine, task_count
-from ridgeline.fusion.groups import fuse
-from ridgeline.fusion.values import choose_values
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol
 from ridgeline.loops.ir import Kernel
@@ -20,6 +18,7 @@ from ridgeline.loops.schedule import replay
 from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps
+from tests.compiler.passing import fused
 
 N = symbol("n", 1, 1000)
 
@@ -31,8 +30,7 @@ def f32(*shape: Size) -> Node:
 def run(
     output: Node, inputs: list[Node], arrays: list[np.ndarray], n: int, result: tuple[int, ...]
 ) -> np.ndarray:
-    given = set(inputs).__contains__
-    (group,) = fuse(choose_values([output], given), given, CpuBackend().roofline(machine())).groups
+    (group,) = fused([output], inputs, CpuBackend().roofline(machine())).groups
     lowered = group.loops
     kernel = named(replay(lowered.kernel, steps(lowered, machine())))
     out = np.full(result, np.nan, np.float32)

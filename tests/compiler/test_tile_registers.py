@@ -20,6 +20,7 @@ from ridgeline.compiler.cpu import task_count
 from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum, linear
 from ridgeline.functions.pointwise import relu
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.interpret import interpret
@@ -53,7 +54,7 @@ def product(
     inputs = [leaf(TensorType(shape, dtype)) for shape, dtype in zip(shapes, types)]
     total = dtypes.float32 if types[0] is dtypes.bfloat16 else dtypes.int32
     made = einsum(form, *(cast(i, total) for i in inputs))
-    (compiled,) = lower_graph([made], inputs, machine).kernels
+    (compiled,) = lower_graph(Graph([made], inputs), machine).kernels
     return compiled
 
 
@@ -114,7 +115,7 @@ def test_products_of_whole_numbers_are_exact(
 def test_what_is_fused_behind_a_product_reads_its_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = [leaf(TensorType(shape, dtypes.bfloat16)) for shape in ((40, 70), (50, 70), (50,))]
     made = cast(linear(*inputs), dtypes.float32)
-    (compiled,) = lower_graph([relu(made)], inputs, TILES).kernels
+    (compiled,) = lower_graph(Graph([relu(made)], inputs), TILES).kernels
     source = np.random.default_rng(0)
     memory: dict[int, Any] = {
         slot: source.integers(-4, 5, node.shape).astype(dtypes.bfloat16.numpy)

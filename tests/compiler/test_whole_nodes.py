@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import ridgeline as rl
-from ridgeline.compiler import KernelCall, lay_out
+from ridgeline.compiler import KernelCall, lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.compiler.layout import from_text, to_text
-from ridgeline.compiler.stages import lower_graph
 from ridgeline.fusion.groups import Group
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.differentiate import reverse
-from ridgeline.graph.passes.prepare import prepare
 from ridgeline.loops.ir import Kernel
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
 from ridgeline.ops.elementwise import mul
+from tests.compiler.passing import prepared
 
 
 class _WithAttention(CpuBackend):
@@ -35,13 +35,13 @@ def test_attention_and_its_gradient_take_part_in_a_plan() -> None:
     out, _ = attention(q, k, v, None, 0.5, True)
     parts = [p for p in reverse([mul(out, out)], [given[3]], given[:3]) if p is not None]
     target = _WithAttention()
-    plain = prepare(parts, set(given).__contains__, target.computes)
-    stages = lower_graph(plain, given, target=target)
+    plain = prepared(parts, given, target.computes)
+    stages = lower_graph(Graph(plain, given), target=target)
     assert [group.apart and group.apart.op for group in stages.whole] == [
         ATTENTION,
         ATTENTION_GRADIENT,
     ]
-    layout = lay_out(stages, given, target.launch)
+    layout = lay_out(stages, target.launch)
     forward, backward = (
         c for c in layout.calls if isinstance(c, KernelCall) and c.launch[0] == "whole"
     )
@@ -59,6 +59,6 @@ def test_an_output_that_nobody_reads_has_no_slot() -> None:
     given = [leaf(TensorType((2, 3, 16, 8), rl.float32)) for _ in range(3)]
     target = _WithAttention()
     out = attention(*given, None, 0.5, False)[0]
-    stages = lower_graph([out], given, target=target)
-    (call,) = lay_out(stages, given, target.launch).calls
+    stages = lower_graph(Graph([out], given), target=target)
+    (call,) = lay_out(stages, target.launch).calls
     assert isinstance(call, KernelCall) and call.slots == (0, 1, 2, 3, -1)

@@ -13,7 +13,6 @@ from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
 from ridgeline.graph.passes.gradients import gradients, written_out
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.ops.contract import (
     CONTRACT,
     AxisMap,
@@ -23,6 +22,7 @@ from ridgeline.ops.contract import (
     operand_gradient,
 )
 from ridgeline.ops.movement import PAD, SLICE, pad, slice_
+from tests.compiler.passing import optimized
 
 
 def convolution(length: int, taps: int, stride: int, dilation: int, margin: int) -> Node:
@@ -72,7 +72,7 @@ def test_gradient_of_a_convolution(
     if length + 2 * margin <= dilation * (taps - 1):
         return
     plain, _ = input_gradient(convolution(length, taps, stride, dilation, margin))
-    (fitted,) = simplify([plain], lambda n: False)
+    (fitted,) = optimized(plain)
     assert multiplications(fitted) <= multiplications(plain)
     assert np.array_equal(values(fitted), values(plain))
 
@@ -80,7 +80,7 @@ def test_gradient_of_a_convolution(
 @pytest.mark.parametrize("stride", [2, 3])
 def test_no_multiplication_by_zeros_in_between(stride: int) -> None:
     plain, _ = input_gradient(convolution(stride * 12, 3, stride, 1, 1))
-    (fitted,) = simplify([plain], lambda n: False)
+    (fitted,) = optimized(plain)
     pads = [n for n in topological([fitted]) if n.op is PAD and n.inputs[0].op is not CONTRACT]
     assert not any(any(n.attrs.interior) for n in pads)
     # each of the 3 taps meets every stride-th of the 12 * stride results, 2 channels by 3
@@ -90,14 +90,14 @@ def test_no_multiplication_by_zeros_in_between(stride: int) -> None:
 def test_a_shared_contraction_is_not_cut() -> None:
     forward = convolution(12, 3, 1, 1, 1)
     part = slice_(forward, (0, 2), (3, 4), (1, 1))
-    both = simplify([forward, part], lambda n: False)
+    both = optimized(forward, part)
     assert both[1].inputs[0] is both[0]
 
 
 def test_margins_that_nothing_reads_are_not_written() -> None:
     forward = convolution(12, 3, 1, 1, 1)
     inside = slice_(forward, (0, 1), (3, 10), (1, 1))
-    (fitted,) = simplify([inside], lambda n: False)
+    (fitted,) = optimized(inside)
     assert fitted.op is CONTRACT and not any(n.op is PAD for n in topological([fitted]))
     assert np.array_equal(values(fitted), values(inside))
 
@@ -109,7 +109,7 @@ def test_the_gradient_in_groups_computes_no_margin(groups: int, margin: int, tap
     forward = conv2d(image, weight, padding=margin, groups=groups)
     outer = leaf(forward.type)
     (gradient,) = written_out([gradients([forward], [outer], {image: ()})[image]])
-    (made,) = simplify([gradient], lambda n: False)
+    (made,) = optimized(gradient)
     np.testing.assert_array_equal(values(made), values(gradient))
     assert multiplications(made) == prod(image.shape) * taps * taps
     assert not any(n.op is SLICE for n in topological([made]))

@@ -11,14 +11,15 @@ from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import dtypes
+from ridgeline.compiler import packing
 from ridgeline.functions.convolution import conv2d
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.winograd import pays
-from ridgeline.tracing import packing
 
 WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
 
@@ -33,11 +34,10 @@ def image_and_filters(
 
 def transformed(root: Node, filters: Node) -> tuple[Node, set[Node]]:
     """A convolution by steady filters over tiles, whether it pays or not."""
-    leaves = {n for n in topological([root]) if not n.inputs}
-    (made,), kept = transform_filters(
-        [root], leaves.__contains__, {filters}.__contains__, lambda direct, products: True
+    graph, kept = transform_filters(
+        Graph.below([root]), {filters}.__contains__, lambda direct, products: True
     )
-    return made, kept
+    return graph.outputs[0], kept
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.fusion.groups import Roofline, fuse
-from ridgeline.fusion.values import choose_values
-from ridgeline.graph.copying import onto_fresh_leaves
+from ridgeline.fusion.groups import Roofline
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
@@ -20,6 +19,7 @@ from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine
+from tests.compiler.passing import fused
 
 # few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
 SMALL_GPU = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8, block_accesses=0)
@@ -37,10 +37,8 @@ class Scheduled:
 
 def schedule(outputs: Sequence[Node], inputs: Sequence[Node], gpu: GpuMachine) -> list[Scheduled]:
     """The kernels of a graph that has loops throughout."""
-    known = set(inputs).__contains__
-    groups = fuse(choose_values(outputs, known), known, ROOFLINE).groups
     found = []
-    for group in groups:
+    for group in fused(outputs, inputs, ROOFLINE).groups:
         assert group.lowered is not None, f"{group.name} has no loops"
         found.append(Scheduled(group.loops, replay(group.loops.kernel, steps(group.loops, gpu))))
     return found
@@ -71,8 +69,8 @@ def closed(
     held = [n for n in topological(outputs, given.__contains__) if n.buffer is not None]
     held = [n for n in held if n not in given]
     values = [n.buffer.array(n.dtype, n.shape) for n in held]  # type: ignore[union-attr, arg-type]
-    fresh_outputs, fresh_inputs = onto_fresh_leaves(outputs, [*inputs, *held])
-    return list(fresh_outputs), list(fresh_inputs), values
+    fresh = Graph(outputs, [*inputs, *held]).on_fresh_leaves()
+    return list(fresh.outputs), list(fresh.inputs), values
 
 
 def random_inputs(inputs: Sequence[Node], seed: int) -> list[np.ndarray[Any, Any]]:

@@ -7,6 +7,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.codegen.cuda import generate
+from ridgeline.graph.graph import Graph
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.schedules.gpu.default import steps
@@ -49,14 +50,14 @@ def test_a_row_of_no_elements_keeps_none() -> None:
 
 def test_an_outer_product_sums_nothing() -> None:
     from ridgeline import dtypes
+    from ridgeline.compiler import lower_graph
     from ridgeline.compiler.cpu import CpuBackend
-    from ridgeline.compiler.stages import lower_graph
     from ridgeline.graph.node import TensorType, leaf
     from ridgeline.ops import contract as C
 
     a, b = (leaf(TensorType((size,), dtypes.float32)) for size in (5, 7))
     attrs = C.ContractAttrs((5, 7), (0, 1), (C.axis(0),), (C.axis(1),))
-    stages = lower_graph([C.contract(a, b, attrs)], [a, b], target=CpuBackend())
+    stages = lower_graph(Graph([C.contract(a, b, attrs)], [a, b]), target=CpuBackend())
     lowered = stages.kernels[0].group.loops
     kernel = replay(lowered.kernel, steps(lowered, H200))
     assert generate(kernel).launches[0].blocks() > 0

@@ -11,8 +11,6 @@ from ridgeline import dtypes, scalars
 from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.nvrtc import compile_all
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.complex_pairs import complex_pairs
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.loops.interpret import interpret
 from ridgeline.ops.complex import imag
 from ridgeline.ops.contract import matmul
@@ -20,6 +18,7 @@ from ridgeline.ops.elementwise import ROWS, add, apply, cast, mul
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.special import special
 from ridgeline.schedules.gpu.machine import H200
+from tests.compiler.passing import optimized
 from tests.cuda.lowering import schedule
 
 PROGRAMS: dict[str, tuple[Callable[..., Node], Callable[..., np.ndarray]]] = {
@@ -37,8 +36,7 @@ def test_complex_programs(name: str) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((32, 32, 2)) @ [1, 1j] for _ in range(2)]
     inputs = [leaf(TensorType((32, 32), dtypes.complex128, "cpu")) for _ in arrays]
-    is_input = set(inputs).__contains__
-    outputs = simplify(complex_pairs([program(*inputs)], is_input), is_input)
+    outputs = optimized(program(*inputs))
     values = dict(zip(inputs, arrays))
     texts = []
     for scheduled in schedule(outputs, inputs, H200):

@@ -18,7 +18,9 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
-from ridgeline.graph.node import Node, topological
+from ridgeline.compiler.pipeline import compilation, optimize
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
@@ -66,8 +68,8 @@ def step() -> tuple[Stages, Layout]:
             patch.setattr(module, "library", object)
         patch.setattr(cudnn_api, "version", lambda: 0)
         target = WithCudnn()
-        stages = lower_graph(outputs, inputs, target=target)
-        return stages, lay_out(stages, inputs, target.launch)
+        stages = lower_graph(Graph(outputs, inputs), target=target)
+        return stages, lay_out(stages, target.launch)
 
 
 def test_every_product_goes_to_a_library(step: tuple[Stages, Layout]) -> None:
@@ -221,10 +223,11 @@ def test_a_relu_goes_with_a_convolution_where_that_pays(
     def block(x: rl.Tensor, w: rl.Tensor) -> rl.Tensor:
         return nn.functional.relu(nn.functional.conv2d(x, w, padding=1))
 
-    outputs, _ = traced(block, (x, w), monkeypatch)
+    graph = Graph(*traced(block, (x, w), monkeypatch))
     monkeypatch.setattr(cudnn_api, "library", object)
     monkeypatch.setattr(cudnn_api, "version", lambda: 0)
-    (found,) = [n for n in topological(WithCudnn().arrange(outputs)) if n.op is CONVOLVE]
+    made = optimize(graph, compilation(graph, WithCudnn()))
+    (found,) = [n for n in made.order if n.op is CONVOLVE]
     assert found.attrs.rectified == joined
 
 

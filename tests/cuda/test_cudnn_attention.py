@@ -16,6 +16,8 @@ import ridgeline.tracing.trace
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler import KernelCall, Layout, lay_out, lower_graph
 from ridgeline.compiler.layout import from_text, to_text
+from ridgeline.compiler.pipeline import compilation, optimize
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.attention_calls import with_attention_calls
@@ -187,7 +189,7 @@ def test_a_gradient_reads_the_result_and_stays_the_same() -> None:
     out, lse = attention(*given[:3], None, 0.5, True)
     parts = [p for p in reverse([out], [given[3]], given[:3]) if p is not None]
     roots = [out, lse, *parts]
-    made = with_attention_calls(roots, lambda node: True)
+    made = with_attention_calls(Graph.below(roots), lambda node: True).outputs
     found = [n for n in topological(made) if n.op in CALLS]
     assert [n.op for n in found] == list(CALLS)
     assert found[1].inputs[4].inputs == (found[0],)  # the result itself
@@ -202,7 +204,7 @@ def test_a_gradient_of_lse_is_no_call() -> None:
     out, lse = attention(*given[:3], None, 0.5, False)
     seed = leaf(lse.type)
     parts = [p for p in reverse([out, lse], [given[3], seed], given[:3]) if p is not None]
-    made = with_attention_calls(parts, lambda node: True)
+    made = with_attention_calls(Graph.below(parts), lambda node: True).outputs
     assert any(n.op is ATTENTION_GRADIENT for n in topological(made))
 
 
@@ -230,18 +232,18 @@ def laid_out(function: Any, *shapes: tuple[int, ...], target: StatedGpu) -> Layo
     for arg in args:
         arg.float().numpy()
 
-    def stop(outputs: Any, inputs: Any, pairs: Any) -> None:
-        raise Traced(outputs, inputs, pairs)
+    def stop(graph: Graph, pairs: Any) -> None:
+        raise Traced(graph, pairs)
 
     with pytest.MonkeyPatch.context() as patch, rl.config.override(tier="compiled"):
         patch.setattr(ridgeline.compiler, "compile_graph", stop)
         patch.setattr(ridgeline.tracing.trace, "computes", target.computes)
         with pytest.raises(Traced) as found:
             rl.jit(function)(*args)
-        outputs, inputs, pairs = found.value.args
+        graph, pairs = found.value.args
         patch.setattr(cudnn_api, "version", lambda: cudnn_attention.SINCE)
-        stages = lower_graph(outputs, inputs, target=target, pairs=pairs)
-        return lay_out(stages, inputs, target.launch)
+        stages = lower_graph(graph, target=target, pairs=pairs)
+        return lay_out(stages, target.launch)
 
 
 def calls(layout: Layout) -> list[KernelCall]:
@@ -313,8 +315,9 @@ def test_earlier_versions_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None
     target = WithAttention()
     monkeypatch.setattr(cudnn_attention, "SINCE", cudnn_attention.SINCE + 1)
     monkeypatch.setattr(cudnn_api, "version", lambda: cudnn_attention.SINCE - 1)
-    made: Sequence[Node] = target.arrange([attention(*[_operand()] * 3, None, 0.5, True)[0]])
-    assert not any(n.op in CALLS for n in topological(made)) and not hasattr(target, "asked")
+    graph = Graph.below([attention(*[_operand()] * 3, None, 0.5, True)[0]])
+    made = optimize(graph, compilation(graph, target))
+    assert not any(n.op in CALLS for n in made.order) and not hasattr(target, "asked")
 
 
 def _operand() -> Node:

@@ -18,6 +18,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.compiler import compile_graph
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.placement import placed
 from ridgeline.runtime.spaces import space
@@ -60,7 +61,7 @@ def test_catalogue(name: str) -> None:
     values = {n: _values(n) for n in inputs}
     expected = evaluate(outputs, values)
     made, there = moved((outputs, inputs))
-    program = compile_graph(made, there)
+    program = compile_graph(Graph(made, there))
     memory = [space("cuda:0").take_in(values[n]) for n in inputs]
     for _ in range(3):  # launches, then a captured graph, then the graph again
         results = program.run(memory)

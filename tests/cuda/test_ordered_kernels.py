@@ -8,16 +8,17 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.devices import device
 from ridgeline.dtypes import DType
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import node
 from ridgeline.graph.passes.last_updates import last_updates
-from ridgeline.graph.passes.prepare import prepare
 from ridgeline.graph.passes.tiled_sorts import tiled_sorts
 from ridgeline.ops.gather import scatter
 from ridgeline.ops.radix import RANK, DigitAttrs
 from ridgeline.ops.sort import sort
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TileAttrs, tiled
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
+from tests.compiler.passing import prepared
 from tests.cuda.lowering import interpreted, schedule
 from tests.cuda.programs import call, given
 
@@ -69,7 +70,7 @@ def test_tiles_fit_every_gpu(gpu: GpuMachine) -> None:
 
     for dtype in (dtypes.float64, dtypes.float32):
         x = given(dtype, 100_000)
-        written = tiled_sorts(prepare(sort(x, 0), {x}.__contains__), gpu.shared_bytes)
+        written = tiled_sorts(Graph(prepared(sort(x, 0), [x]), [x]), gpu.shared_bytes).outputs
         sources = [generate(made.kernel) for made in schedule(written, [x], gpu)]
         launches = [launch for source in sources for launch in source.launches]
         assert all(launch.shared_bytes <= gpu.shared_bytes for launch in launches)
@@ -129,7 +130,7 @@ def test_the_last_update_of_a_place_counts(
     inputs = [x, y, *indices]
     output = scatter(x, y, indices, axes)
     (wanted,) = evaluate([output], dict(zip(inputs, arrays)))
-    for roots in ([output], last_updates([output])):
+    for roots in ((output,), last_updates(Graph.below([output])).outputs):
         (found,) = interpreted(roots, inputs, arrays)
         np.testing.assert_array_equal(found, wanted)
 
@@ -143,7 +144,7 @@ def test_updates_along_an_axis(shape: tuple[int, int], axis: int) -> None:
     arrays = [base, RNG.integers(0, shape[axis], shape), new]
     output = call("scatter", x, axis, index, y)
     (wanted,) = evaluate([output], dict(zip([x, index, y], arrays)))
-    for roots in ([output], last_updates([output])):
+    for roots in ((output,), last_updates(Graph.below([output])).outputs):
         (found,) = interpreted(roots, [x, index, y], arrays)
         np.testing.assert_array_equal(found, wanted)
 
@@ -154,4 +155,4 @@ def test_few_updates_and_those_of_many_rows_stay_in_order() -> None:
     for index in (few, several):
         updates = given(dtypes.float32, *index.shape, 1 << 14)  # type: ignore[arg-type]
         output = scatter(x, updates, [index], (0,))
-        assert last_updates([output]) == [output]
+        assert last_updates(Graph.below([output])).outputs == (output,)

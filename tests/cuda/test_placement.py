@@ -10,6 +10,7 @@ from ridgeline import dtypes
 from ridgeline.compiler import compile_graph
 from ridgeline.errors import DeviceError
 from ridgeline.functions.places import number
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.graph.passes.partition import partition
 from ridgeline.graph.placement import together, transfer
@@ -56,7 +57,7 @@ def test_programs_read_numbers_of_the_host_as_they_are(monkeypatch: pytest.Monke
 
 def test_programs_of_the_host_refuse_memory_of_a_device() -> None:
     x = leaf(TensorType((3,), dtypes.float32))
-    program = compile_graph([add(x, x)], [x])
+    program = compile_graph(Graph([add(x, x)], [x]))
     for use in (program.run, program.profile):
         with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
             use([There()])
@@ -69,5 +70,5 @@ def test_a_copy_that_has_a_value_is_where_a_graph_begins() -> None:
     there = transfer(x, "cuda:0")
     doubled = add(there, there)
     back = transfer(doubled, "cpu")
-    first, second = partition([add(back, back)], [there])
+    first, second = partition(Graph([add(back, back)], [there]))
     assert first.inputs == {there: there} and second.inputs == {back: doubled}

@@ -11,6 +11,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.cuda import generate
 from ridgeline.compiler import lay_out, lower_graph
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.ops import contract as C, reduce as R
 from ridgeline.runtime.cuda import cublaslt
@@ -96,5 +97,5 @@ def test_small_products_are_kernels_fused_with_what_follows(
     x.numpy(), w.numpy()  # inputs, not constants
     outputs, inputs = [read(rl.relu(x @ w))], [read(x), read(w)]
     target = StatedGpu()
-    layout = lay_out(lower_graph(outputs, inputs, target=target), inputs, target.launch)
+    layout = lay_out(lower_graph(Graph(outputs, inputs), target=target), target.launch)
     assert [call.launch[0] for call in layout.calls] == kinds  # type: ignore[union-attr]

@@ -22,7 +22,7 @@ from ridgeline.codegen.cuda.types import literal
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, overlaid
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.sizes import elements, nbytes
-from ridgeline.graph.node import Node
+from ridgeline.graph.graph import Graph
 from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32
 from ridgeline.loops.printer import print_kernel
@@ -35,7 +35,7 @@ from tests.cuda.stated import StatedGpu
 
 BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65
 Pairs = Sequence[tuple[int, int]]
-Graph = tuple[Sequence[Node], Sequence[Node], Pairs]
+Step = tuple[Graph, Pairs]
 
 
 class Traced(Exception):
@@ -48,7 +48,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
     pytest.importorskip("cuda.bindings.nvrtc")
     monkeypatch.setattr(cublaslt, "library", lambda: object())
 
-    def trace(narrow: bool, dropout: float, words: int = WORDS) -> Graph:
+    def trace(narrow: bool, dropout: float, words: int = WORDS) -> Step:
         rl.manual_seed(0)
         model = GPT2(GPT2Config(
             vocab_size=words, n_positions=LENGTH, n_embd=WIDTH, n_layer=1, n_head=6,
@@ -69,8 +69,8 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
             optimizer.step()
             return loss
 
-        def stop(outputs: Sequence[Node], inputs: Sequence[Node], pairs: Pairs) -> None:
-            raise Traced(outputs, inputs, pairs)
+        def stop(graph: Graph, pairs: Pairs) -> None:
+            raise Traced(graph, pairs)
 
         with monkeypatch.context() as patch, rl.config.override(tier="compiled"):
             patch.setattr(ridgeline.compiler, "compile_graph", stop)
@@ -82,11 +82,11 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
     return trace
 
 
-def laid_out(graph: Graph, target: CudaBackend) -> tuple[Stages, Layout]:
+def laid_out(step: Step, target: CudaBackend) -> tuple[Stages, Layout]:
     """The kernels and their plan."""
-    outputs, inputs, pairs = graph
-    stages = lower_graph(outputs, inputs, target=target, pairs=pairs)
-    return stages, lay_out(stages, inputs, target.launch)
+    graph, pairs = step
+    stages = lower_graph(graph, target=target, pairs=pairs)
+    return stages, lay_out(stages, target.launch)
 
 
 def test_every_kernel_compiles(traced: Any) -> None:
@@ -114,8 +114,8 @@ def test_what_was_begun_while_kernels_were_scheduled_is_what_is_compiled(
     target = StatedGpu()
     monkeypatch.setattr(ridgeline.compiler.cuda, "begin", begin)
     monkeypatch.setattr(target, "load", lambda code, symbols: None)
-    outputs, inputs, pairs = traced(narrow=True, dropout=0.0, words=2048)
-    stages = lower_graph(outputs, inputs, target=target, pairs=pairs, ahead=True)
+    graph, pairs = traced(narrow=True, dropout=0.0, words=2048)
+    stages = lower_graph(graph, target=target, pairs=pairs, ahead=True)
     joined = {part.kernel.name for parts in stages.together for part in parts}
     attention = [g for g in stages.whole if g.apart.op is not BIASED]  # type: ignore[union-attr]
     assert len(stages.begun) > len(attention) == 2 and not joined & set(stages.begun)
@@ -131,7 +131,7 @@ def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.Monk
     x = rl.zeros(13, 13, 513).contiguous()
     x.numpy()  # an input, not a constant
     made = read(rl.einsum("abc,dec->abde", x, x))
-    _, layout = laid_out(([made], [read(x)], ()), StatedGpu())
+    _, layout = laid_out((Graph([made], [read(x)]), ()), StatedGpu())
     (call,) = layout.calls
     assert call.launch[0] == "matmul" and len(call.slots) == 3  # type: ignore[union-attr]
     places = [place for place, *_ in call.launch[2][7:10]]  # type: ignore[union-attr]

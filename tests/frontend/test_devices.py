@@ -11,6 +11,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.errors import DeviceError
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf, node
 from ridgeline.graph.passes.partition import partition
 from ridgeline.graph.placement import TRANSFER, placed, transfer
@@ -94,7 +95,7 @@ def test_parts() -> None:
     squared = mul(there, broadcast_scalar(transfer(number, GPU), (4,)))
     back = transfer(squared, "cpu")
     total = add(back, x)
-    parts = partition([total, there], [x, number])
+    parts = partition(Graph([total, there], [x, number]))
     assert [part.device for part in parts] == ["cpu", GPU, "cpu"]
     first, second, third = parts
     assert list(first.outputs) == [there.inputs[0]] and first.inputs == {x: x}
@@ -106,7 +107,7 @@ def test_one_part_where_only_numbers_come_from_the_host() -> None:
     number = leaf(TensorType((), dtypes.float32))
     x = on_gpu(4)
     y = mul(x, broadcast_scalar(transfer(number, GPU), (4,)))
-    (part,) = partition([y], [x, number])
+    (part,) = partition(Graph([y], [x, number]))
     assert part.device == GPU and part.inputs == {x: x, transfer(number, GPU): number}
 
 

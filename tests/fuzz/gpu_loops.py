@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from ridgeline.codegen.cuda import compile_all, generate
-from ridgeline.compiler.stages import CompiledKernel, lower_graph
+from ridgeline.compiler import lower_graph
+from ridgeline.compiler.stages import CompiledKernel
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.loops.interpret import interpret
@@ -30,15 +32,14 @@ _FEW = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8, block_accesses=0)
 class LoopProgram(Fresh):
     """A graph as a GPU would run it, kernel by kernel."""
 
-    outputs: Sequence[Node]
-    inputs: Sequence[Node]
+    graph: Graph
     pairs: Sequence[tuple[int, int]] = ()
 
     def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = {}) -> list[Any]:
         """The results, in memory of their own."""
-        stages = lower_graph(self.outputs, self.inputs, target=StatedGpu(_FEW))
+        stages = lower_graph(self.graph, target=StatedGpu(_FEW))
         compile_all([generate(kernel.kernel).text for kernel in stages.kernels], _FEW.arch)
-        known = {n: m.array(n.dtype, n.shape) for n, m in zip(self.inputs, inputs)}
+        known = {n: m.array(n.dtype, n.shape) for n, m in zip(self.graph.inputs, inputs)}
         kernels = {kernel.group.number: kernel for kernel in stages.kernels}
         for group in stages.fusion.groups:
             if group.number in kernels:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn
+from ridgeline.compiler import lower_graph
 from ridgeline.compiler.cpu import CpuBackend
-from ridgeline.compiler.stages import CompiledKernel, lower_graph
-from ridgeline.graph.node import Node
+from ridgeline.compiler.stages import CompiledKernel
+from ridgeline.graph.graph import Graph
 from ridgeline.loops.build import add, lt, mul, sub
 from ridgeline.loops.in_place import in_place
 from ridgeline.loops.interpret import interpret
@@ -122,17 +122,17 @@ def step_kernels(
     step(x)  # so that there is state to replace
     found: list[Any] = []
 
-    def keep(outputs: Sequence[Node], inputs: Sequence[Node], pairs: Any) -> None:
-        found.append((outputs, inputs, pairs))
+    def keep(graph: Graph, pairs: Any) -> None:
+        found.append((graph, pairs))
         raise _Captured
 
     patch.setattr(trace, "program_for", keep)
     step.clear()
     with pytest.raises(_Captured):
         step(x)
-    outputs, inputs, pairs = found[0]
+    graph, pairs = found[0]
     target = StatedGpu(facts) if isinstance(facts, GpuMachine) else CpuBackend()
-    stages = lower_graph(outputs, inputs, target=target, pairs=pairs)
+    stages = lower_graph(graph, target=target, pairs=pairs)
     state = [number for number in dict(pairs).values() if number >= 0]
     assert len(stages.in_place) == len(state)  # all of it
     return [k for k in stages.kernels if len({p.slot for p in k.kernel.params}) < len(k.values)]

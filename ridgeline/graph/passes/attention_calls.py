@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
 from ridgeline.graph.passes.products import unwidened
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.attention_calls import ATTENTION_CALL, ATTENTION_GRADIENT_CALL
 from ridgeline.ops.attention_written import is_masked
@@ -23,7 +23,7 @@ from ridgeline.ops.reduce import REDUCE
 _MUL = ROWS["mul"]
 
 
-def with_attention_calls(roots: Sequence[Node], computes: Callable[[Node], bool]) -> list[Node]:
+def with_attention_calls(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
     """The graph with those attentions as calls for which `computes` holds."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -32,7 +32,7 @@ def with_attention_calls(roots: Sequence[Node], computes: Callable[[Node], bool]
         made = _call(current, inputs)
         return made if made is not None and computes(made) else None
 
-    return rebuild(roots, replace)
+    return graph.rebuilt(replace)
 
 
 def _call(current: Node, inputs: Sequence[Node]) -> Node | None:

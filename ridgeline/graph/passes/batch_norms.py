@@ -10,13 +10,12 @@ done for what is inexact anyway: a scale with a square root in it, as normalisat
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ridgeline import dtypes
-from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.ops.contract import CONTRACT, AxisMap, contract
 from ridgeline.ops.elementwise import ROWS, add, mul, neg, sub
 from ridgeline.ops.movement import BROADCAST, broadcast, reshape
@@ -36,18 +35,17 @@ class _Channels:
     shift: Node | None
 
 
-def fold_batch_norms(roots: Sequence[Node], is_input: Test, is_steady: Test) -> list[Node]:
+def fold_batch_norms(graph: Graph, is_steady: Test) -> Graph:
     """The graph with normalisation by steady statistics inside the weights."""
-    order = topological(roots, is_input)
-    uses = Counter([*(i for n in order if not is_input(n) for i in n.inputs), *roots])
+    uses = graph.uses()
     known: dict[Node, _Channels] = {}
     continued: set[Node] = set()
-    for node in order:
-        if is_input(node) or node.op not in (_ADD, _SUB, _MUL):
+    for node in graph.computed:
+        if node.op not in (_ADD, _SUB, _MUL):
             continue
         for before, other in (node.inputs, reversed(node.inputs)):
             chain = known.get(before)
-            if chain is None and not (before.op is CONTRACT and not is_input(before)):
+            if chain is None and not (before.op is CONTRACT and not graph.is_input(before)):
                 continue
             if uses[before] == 1 and is_steady(other):
                 made = _extended(node, before, other, chain)
@@ -58,10 +56,10 @@ def fold_batch_norms(roots: Sequence[Node], is_input: Test, is_steady: Test) -> 
     ends = {
         node: (chain, which)
         for node, chain in known.items()
-        if node not in continued and (which := _weights(chain, is_input, is_steady)) is not None
+        if node not in continued and (which := _weights(chain, graph, is_steady)) is not None
     }
     if not ends:
-        return list(roots)
+        return graph
     operands: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -71,7 +69,7 @@ def fold_batch_norms(roots: Sequence[Node], is_input: Test, is_steady: Test) -> 
         chain, which = ends[current]
         return _folded(current, chain, which, operands[chain.contraction])
 
-    return rebuild(roots, replace, is_input)
+    return graph.rebuilt(replace)
 
 
 def _extended(node: Node, before: Node, other: Node, chain: _Channels | None) -> _Channels | None:
@@ -107,12 +105,12 @@ def _per_channel(node: Node) -> tuple[int, Node] | None:
     return axis, reshape(source, (node.shape[axis],))
 
 
-def _weights(chain: _Channels, is_input: Test, is_steady: Test) -> int | None:
+def _weights(chain: _Channels, graph: Graph, is_steady: Test) -> int | None:
     """Which operand of the contraction the scale can go into, if it should."""
     node, scale = chain.contraction, chain.scale
     if scale is None or node.dtype not in (dtypes.float32, dtypes.float64):
         return None
-    if not any(n.op is _SQRT for n in topological([scale], is_input)):
+    if not any(n.op is _SQRT for n in graph.giving([scale]).order):
         return None
     number = node.attrs.output[chain.axis]
     left, right = node.attrs.left, node.attrs.right

@@ -9,14 +9,13 @@ In float32 there is nothing to convert. The product must have no other reader.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.graph.passes.products import NARROW, unwidened
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.biased import biased
 from ridgeline.ops.contract import CONTRACT
@@ -26,12 +25,11 @@ from ridgeline.ops.movement import BROADCAST, RESHAPE
 _ADD = ROWS["add"]
 
 
-def with_biases(roots: Sequence[Node], computes: Callable[[Node], bool]) -> list[Node]:
+def with_biases(graph: Graph, computes: Callable[[Node], bool]) -> Graph:
     """The graph with those products for which `computes` holds taking up the vector added."""
-    order = topological(roots)
-    if not any(computes(n) for n in order):
-        return list(roots)
-    uses = Counter([*(source for current in order for source in current.inputs), *roots])
+    if not any(computes(n) for n in graph.computed):
+        return graph
+    uses = graph.uses()
 
     def taken_up(total: Node, parts: Sequence[Node], dtype: DType) -> Node | None:
         """A sum as one op; `parts` are what its operands have become."""
@@ -47,7 +45,7 @@ def with_biases(roots: Sequence[Node], computes: Callable[[Node], bool]) -> list
             return taken_up(current.inputs[0], inputs[0].inputs, current.dtype)
         return taken_up(current, inputs, dtypes.float32)
 
-    return rebuild(roots, replace)
+    return graph.rebuilt(replace)
 
 
 def _joined(product: Node, added: Node, dtype: DType) -> Node | None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ridgeline import dtypes
 from ridgeline.graph.body import Body, body
-from ridgeline.graph.node import PROJ, Node, TensorType, leaf, node, proj, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node, TensorType, leaf, node, proj
 from ridgeline.ops.control.branch import COND
 from ridgeline.ops.elementwise import apply, constant
 from ridgeline.ops.index_checks import index_flag
@@ -20,12 +20,17 @@ from ridgeline.ops.index_checks import index_flag
 _FLAG = TensorType((), dtypes.bool_)
 
 
-def with_index_flag(
-    outputs: Sequence[Node], inputs: Sequence[Node]
-) -> tuple[tuple[Node, ...], Node | None]:
+def with_index_flag(graph: Graph) -> Graph:
+    """The graph with one more output, a scalar that joins all flags; the same where none is needed.
+
+    Control flow in it gives flags too.
+    """
+    flagged, flag = _with_flag(graph)
+    return graph if flag is None else flagged.giving([*flagged.outputs, flag])
+
+
+def _with_flag(graph: Graph) -> tuple[Graph, Node | None]:
     """The outputs, over control flow that gives flags too, and a scalar that joins all flags."""
-    given = set(inputs)
-    order = topological(outputs, given.__contains__)
     flags: list[Node] = []
     made: dict[Node, tuple[Node, int]] = {}  # control flow with a flag, and which output that is
 
@@ -41,12 +46,12 @@ def with_index_flag(
         flags.append(proj(*flagged))
         return _output(flagged, 0) if len(current.types) == 1 else flagged[0]
 
-    if any(n.op.family == "control" for n in order):
-        outputs = rebuild(outputs, change, given.__contains__)
-    own = index_flag(outputs, inputs)
+    if any(n.op.family == "control" for n in graph.order):
+        graph = graph.rebuilt(change)
+    own = index_flag(graph)
     for flag in flags:
         own = flag if own is None else apply("or", own, flag)
-    return tuple(outputs), own
+    return graph, own
 
 
 def _output(flagged: tuple[Node, int], number: int) -> Node:
@@ -59,20 +64,20 @@ def _flagged(current: Node, operands: Sequence[Node]) -> tuple[Node, int] | None
     """Control flow with one more output, the flag; None where no index needs one."""
     attrs = current.attrs
     if current.op is COND:
-        sides = [with_index_flag(b.outputs, b.inputs) for b in (attrs.on_true, attrs.on_false)]
+        sides = [_with_flag(b.graph) for b in (attrs.on_true, attrs.on_false)]
         if all(flag is None for _, flag in sides):
             return None
         on_true, on_false = (
-            body(b.inputs, [*outputs, constant(False, dtypes.bool_) if flag is None else flag])
-            for b, (outputs, flag) in zip((attrs.on_true, attrs.on_false), sides)
+            body(b.inputs, [*made.outputs, constant(False, dtypes.bool_) if flag is None else flag])
+            for b, (made, flag) in zip((attrs.on_true, attrs.on_false), sides)
         )
         new = replace(attrs, on_true=on_true, on_false=on_false)
         return node(COND, operands, new), len(current.types)
-    outputs, flag = with_index_flag(attrs.body.outputs, attrs.body.inputs)
+    flagged, flag = _with_flag(attrs.body.graph)
     if flag is None:
         return None
     count = attrs.carried
-    step = _carrying(attrs.body, outputs, flag, count)
+    step = _carrying(attrs.body, flagged.outputs, flag, count)
     changes = {"body": step, "carried": count + 1}
     if hasattr(attrs, "test"):
         own = attrs.test.inputs

@@ -13,9 +13,10 @@ a rule here (`complex_rules.py`) are library calls, and take and give whole numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ridgeline.graph.node import PROJ, Node, node, proj, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import inherit
 from ridgeline.graph.passes.complex_math import Pair
 from ridgeline.graph.passes.complex_rules import Made, Operand, rule_for
@@ -28,24 +29,22 @@ def has_complex(order: Sequence[Node]) -> bool:
     return any(t.dtype.kind == "complex" for current in order for t in current.types)
 
 
-def complex_pairs(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
-    """The graph without complex arithmetic; nodes where `stop` holds are its inputs."""
-    order = topological(roots, stop)
-    return _Rewrite(stop).run(order, roots) if has_complex(order) else list(roots)
+def complex_pairs(graph: Graph) -> Graph:
+    """The graph without complex arithmetic."""
+    return _Rewrite().run(graph) if has_complex(graph.order) else graph
 
 
 class _Rewrite:
     """What each node has become: a node, a pair of its parts, or both once both were asked for."""
 
-    def __init__(self, stop: Callable[[Node], bool]) -> None:
-        self.stop = stop
+    def __init__(self) -> None:
         self.wholes: dict[Node, Node] = {}
         self.pairs: dict[Node, Pair] = {}
 
-    def run(self, order: Sequence[Node], roots: Sequence[Node]) -> list[Node]:
-        """Rewrite nodes in order; the roots as whole values."""
-        for current in order:
-            if self.stop(current):
+    def run(self, graph: Graph) -> Graph:
+        """Rewrite nodes in order; the outputs as whole values."""
+        for current in graph.order:
+            if graph.is_input(current):
                 self.wholes[current] = current
                 continue
             made = self._made(current)
@@ -56,7 +55,7 @@ class _Rewrite:
             for part in made if isinstance(made, Pair) else (made,):
                 if part is not current and not part.origins:
                     inherit(part, current.origins)
-        return [self.whole(root) for root in roots]
+        return graph.giving([self.whole(output) for output in graph.outputs])
 
     def _made(self, current: Node) -> Made:
         types = [t for n in (current, *current.inputs) for t in n.types]

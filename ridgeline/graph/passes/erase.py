@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from ridgeline.graph.node import PROJ, Node, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node
 from ridgeline.ops.tracking import CUSTOM, ERASED
 
 
@@ -18,11 +18,10 @@ def needs_erasing(order: Iterable[Node]) -> bool:
     return any(current.op in ERASED for current in order)
 
 
-def erase(roots: Sequence[Node], stop: Callable[[Node], bool] = lambda n: False) -> list[Node]:
-    """The same values without tracking nodes; nodes where `stop` holds stay as they are."""
-    order = topological(roots, stop)
-    if not needs_erasing(order):
-        return list(roots)
+def erase(graph: Graph) -> Graph:
+    """The same values without tracking nodes."""
+    if not needs_erasing(graph.order):
+        return graph
 
     outputs: dict[Node, Sequence[Node]] = {}  # what each custom node passes through
 
@@ -35,4 +34,4 @@ def erase(roots: Sequence[Node], stop: Callable[[Node], bool] = lambda n: False)
             return inputs[0]
         return inputs[0] if current.op in ERASED else None
 
-    return rebuild(roots, replace, stop)
+    return graph.rebuilt(replace)

@@ -12,11 +12,11 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import has_value
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.origins import Mark, inherit
 from ridgeline.graph.passes.differentiate import ends, leading_to, reverse
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.scalars import Array
 
@@ -100,7 +100,7 @@ def written_out(roots: Sequence[Node]) -> list[Node]:
         assert len(found) == len(made), "every target of a pass that waits has a gradient"
         return found[0]
 
-    return rebuild(roots, replace, has_value)
+    return list(Graph.below(roots, has_value).rebuilt(replace).outputs)
 
 
 def is_whole(order: Sequence[Node]) -> bool:

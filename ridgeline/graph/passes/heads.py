@@ -8,12 +8,12 @@ parts of one projection, their gradients are written as parts of its gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ridgeline.graph.node import PROJ, Node, node, proj, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.passes.joins import join_parts
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.graph.strides import dense, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.elementwise import ROWS
@@ -23,16 +23,16 @@ _OPS = (ATTENTION, ATTENTION_GRADIENT)
 _ADD = ROWS["add"]
 
 
-def place_heads(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
+def place_heads(graph: Graph) -> Graph:
     """The graph with heads of results side by side where those of the queries are."""
-    if not any(n.op in _OPS for n in topological(roots, stop)):
-        return list(roots)
+    if not any(n.op in _OPS for n in graph.order):
+        return graph
 
     def placed(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not PROJ or inputs[0].op not in _OPS:
             return None
         source = inputs[0]
-        if source.attrs.beside or not _beside(source.inputs[0], stop):
+        if source.attrs.beside or not _beside(source.inputs[0], graph):
             return None
         changed = node(source.op, source.inputs, replace(source.attrs, beside=True))
         made = proj(changed, current.attrs.output)
@@ -41,7 +41,7 @@ def place_heads(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Nod
             return made  # `lse`
         return permute(made, (*axes[:-3], axes[-2], axes[-3], axes[-1]))
 
-    return rebuild(rebuild(roots, placed, stop), _joined, stop)
+    return graph.rebuilt(placed).rebuilt(_joined)
 
 
 def _joined(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -86,9 +86,9 @@ def _shown(made: Node, parts: Node, strides: Sequence[int]) -> Node | None:
     return permute(made, tuple(moved))
 
 
-def _beside(queries: Node, stop: Callable[[Node], bool]) -> bool:
+def _beside(queries: Node, graph: Graph) -> bool:
     """True where the heads of a row are nearer to one another than the rows of a head."""
     if not all(isinstance(size, int) for size in queries.shape):
         return False
-    strides = strided(queries, stop).strides
+    strides = strided(queries, graph.is_input).strides
     return strides[-3] < strides[-2]

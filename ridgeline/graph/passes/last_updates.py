@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import prod
 
 from ridgeline import dtypes
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, select
 from ridgeline.ops.gather import SCATTER, gather, ramps, scatter
 from ridgeline.ops.movement import broadcast, broadcast_scalar, permute, reshape
@@ -21,7 +21,7 @@ _FEW_UPDATES = 64  # that a thread makes one after another
 _MANY_ROWS = 1 << 14  # whose updates run side by side
 
 
-def last_updates(roots: Sequence[Node]) -> list[Node]:
+def last_updates(graph: Graph) -> Graph:
     """The graph with long runs of updates, of known number, as joins of their numbers."""
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -29,7 +29,7 @@ def last_updates(roots: Sequence[Node]) -> list[Node]:
             return None
         return _joined(inputs[0], inputs[1], inputs[2:], current.attrs.axes)
 
-    return rebuild(roots, replace)
+    return graph.rebuilt(replace)
 
 
 def _joined(

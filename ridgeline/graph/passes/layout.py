@@ -16,7 +16,8 @@ from dataclasses import replace
 from math import prod
 
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import PROJ, Node, node, proj, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import inherit
 from ridgeline.graph.passes.convolutions import recognise
 from ridgeline.graph.sizes import Size
@@ -43,19 +44,21 @@ _ACCESS_BYTES = 16
 Pays = Callable[[ConvolveAttrs, Node], bool]
 
 
-def convolutions_last(roots: Sequence[Node], pays: Pays) -> list[Node]:
+def convolutions_last(graph: Graph, pays: Pays) -> Graph:
     """The graph with those convolutions for which it pays, and all between, in channels last."""
-    order = topological(roots)
     found = {
         n: conv
-        for n in order
+        for n in graph.computed
         if (conv := recognise(n)) is not None and pays(_filled(conv[0], n.dtype), n)
     }
     if not found:
-        return list(roots)
+        return graph
     held: set[Node] = set()  # the permutes that are on their way
     new: dict[Node, Node] = {}
-    for current in order:
+    for current in graph.order:
+        if graph.is_input(current):
+            new[current] = current
+            continue
         inputs = tuple(new[i] for i in current.inputs)
         if current in found:
             attrs, first, second = found[current]
@@ -67,7 +70,7 @@ def convolutions_last(roots: Sequence[Node], pays: Pays) -> list[Node]:
         if made is not current and not made.origins:
             inherit(made, current.origins)
         new[current] = made
-    return [new[root] for root in roots]
+    return graph.giving([new[output] for output in graph.outputs])
 
 
 # ---- convolutions --------------------------------------------------------------------------------

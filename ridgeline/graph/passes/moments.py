@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ridgeline import dtypes
-from ridgeline.graph.node import Node, Op, node, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node, Op, node
 from ridgeline.graph.passes.uniform import number_in
 from ridgeline.graph.sizes import product
 from ridgeline.ops.elementwise import CAST, ROWS, add, apply, div, full_like, mul, neg, sub
@@ -29,15 +29,15 @@ from ridgeline.ops.reduce import REDUCE, kept_axes, sum_
 _ADD, _SUB, _MUL, _DIV, _NEG = (ROWS[name] for name in ("add", "sub", "mul", "div", "neg"))
 
 
-def one_reading(roots: Sequence[Node]) -> list[Node]:
+def one_reading(graph: Graph) -> Graph:
     """The graph with means and variances of widened values read once."""
-    sums = [n for n in topological(roots) if n.op is REDUCE and _is_column_sum(n)]
+    sums = [n for n in graph.computed if n.op is REDUCE and _is_column_sum(n)]
     squares = {n: found for n in sums if (found := _squares(n)) is not None}
     totals = set(squares.values())
     vanishing = {n for n in sums if _is_deviation(n.inputs[0], n.attrs.axes)}
     columns = {n for n in sums if n.dtype is dtypes.float32}
     if not columns:
-        return list(roots)
+        return graph
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         axes = current.attrs.axes if current.op is REDUCE else ()
@@ -55,7 +55,7 @@ def one_reading(roots: Sequence[Node]) -> list[Node]:
             return apply("max", found, full_like(found, 0))
         return _without_factors(inputs[0], axes) if current in columns else None
 
-    return rebuild(roots, replace)
+    return graph.rebuilt(replace)
 
 
 def _without_factors(value: Node, axes: tuple[int, ...]) -> Node | None:

@@ -10,10 +10,10 @@ A transfer belongs to no part: it is an input of the parts behind it, with the m
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence, Set
 from dataclasses import dataclass, field
 
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.graph.placement import TRANSFER
 
 
@@ -25,52 +25,56 @@ class Part:
     outputs: dict[Node, None] = field(default_factory=dict)
     inputs: dict[Node, Node] = field(default_factory=dict)
 
+    @property
+    def graph(self) -> Graph:
+        """The part as a graph."""
+        return Graph(self.outputs, self.inputs)
 
-def source_of(node: Node, given: Container[Node]) -> Node:
+
+def source_of(node: Node, graph: Graph) -> Node:
     """The value that a node shows: through transfers that are not given, the value itself."""
-    while node.op is TRANSFER and node not in given:
+    while node.op is TRANSFER and not graph.is_input(node):
         node = node.inputs[0]
     return node
 
 
-def partition(outputs: Sequence[Node], inputs: Sequence[Node]) -> list[Part]:
+def partition(graph: Graph) -> list[Part]:
     """The parts in the order in which they can run; none for what is given or only copied."""
-    given = set(inputs)
-    order = topological(outputs, given.__contains__)
-    copies = any(node.op is TRANSFER for node in order)
-    level = _levels(order, outputs, given) if copies else dict.fromkeys(order, 0)
+    copies = any(node.op is TRANSFER for node in graph.order)
+    level = _levels(graph) if copies else dict.fromkeys(graph.order, 0)
     parts: dict[tuple[int, str], Part] = {}
     home: dict[Node, Part] = {}
-    for node in order:
-        if node not in given and node.op is not TRANSFER:
+    for node in graph.computed:
+        if node.op is not TRANSFER:
             key = (level[node], node.type.device)
             home[node] = parts.setdefault(key, Part(node.type.device))
     for node, part in home.items():
         for used in node.inputs:
             if home.get(used) is not part:
-                source = source_of(used, given)
+                source = source_of(used, graph)
                 part.inputs[used] = source
                 if source in home:
                     home[source].outputs[source] = None
-    for output in outputs:
-        root = source_of(output, given)
+    for output in graph.outputs:
+        root = source_of(output, graph)
         if root in home:
             home[root].outputs[root] = None
     return [parts[key] for key in sorted(parts)]
 
 
-def _levels(order: Sequence[Node], outputs: Sequence[Node], given: Set[Node]) -> dict[Node, int]:
+def _levels(graph: Graph) -> dict[Node, int]:
     """How many copies of computed values a node has to wait for; late where it may be late."""
     level: dict[Node, int] = {}
     users: dict[Node, list[Node]] = {}
-    for node in order:
-        deepest = max((level[i] for i in node.inputs), default=0) if node not in given else 0
-        waits = node.op is TRANSFER and node not in given and source_of(node, given) not in given
+    for node in graph.order:
+        given = graph.is_input(node)
+        deepest = max((level[i] for i in node.inputs), default=0) if not given else 0
+        waits = node.op is TRANSFER and not given and not graph.is_input(source_of(node, graph))
         level[node] = deepest + waits
-        for source in node.inputs if node not in given else ():
+        for source in node.inputs if not given else ():
             users.setdefault(source, []).append(node)
-    kept = set(outputs)
-    for node in reversed(order):
+    kept = set(graph.outputs)
+    for node in reversed(graph.order):
         used = users.get(node, ())
         if used and node not in kept and not any(user.op is TRANSFER for user in used):
             level[node] = max(level[node], min(level[user] for user in used))

@@ -9,13 +9,12 @@ than a product before it is rounded, such as one with a bias, leaves gradients o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.graph.node import Node, node, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node, node
 from ridgeline.graph.strides import VIEWS
 from ridgeline.ops.contract import CONTRACT, contract
 from ridgeline.ops.elementwise import CAST
@@ -23,12 +22,11 @@ from ridgeline.ops.elementwise import CAST
 NARROW = (dtypes.bfloat16, dtypes.float16)
 
 
-def narrow_products(roots: Sequence[Node]) -> list[Node]:
+def narrow_products(graph: Graph) -> Graph:
     """The graph with products that are only read rounded computed so."""
-    order = topological(roots)
-    if not any(n.op is CAST and n.dtype in NARROW and n.inputs[0].op is CONTRACT for n in order):
-        return list(roots)
-    uses = Counter([*(source for current in order for source in current.inputs), *roots])
+    if not any(_is_rounded_product(n) for n in graph.computed):
+        return graph
+    uses = graph.uses()
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not CAST or current.dtype not in NARROW or uses[current.inputs[0]] != 1:
@@ -40,7 +38,11 @@ def narrow_products(roots: Sequence[Node]) -> list[Node]:
         left, right = operands
         return contract(left, right, product.attrs) if left and right else None
 
-    return rebuild(roots, replace)
+    return graph.rebuilt(replace)
+
+
+def _is_rounded_product(value: Node) -> bool:
+    return value.op is CAST and value.dtype in NARROW and value.inputs[0].op is CONTRACT
 
 
 def unwidened(operand: Node, dtype: DType) -> Node | None:

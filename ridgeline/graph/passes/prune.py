@@ -6,25 +6,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ridgeline.graph.body import Body, body
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node, proj, topological
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.control.branch import COND
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.control.repeat import WHILE
 
 
-def prune(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
-    """The same roots over control flow that computes what is read, and no more."""
-    order = topological(roots, stop)
-    if not any(n.op.family == "control" for n in order):
-        return list(roots)
+def prune(graph: Graph) -> Graph:
+    """The same outputs over control flow that computes what is read, and no more."""
+    if not any(n.op.family == "control" for n in graph.order):
+        return graph
     read: dict[Node, set[int]] = {}
-    for current in order:
-        if current.op is PROJ and not stop(current):
+    for current in graph.computed:
+        if current.op is PROJ:
             read.setdefault(current.inputs[0], set()).add(current.attrs.output)
     places: dict[Node, dict[int, int]] = {}  # old output number: new one
 
@@ -38,7 +37,7 @@ def prune(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
         places[current] = {old: new for new, old in enumerate(kept)}
         return made
 
-    return rebuild(roots, change, stop)
+    return graph.rebuilt(change)
 
 
 def _reached(step: Body, outputs: Iterable[int]) -> set[int]:

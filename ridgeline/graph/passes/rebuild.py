@@ -1,32 +1,11 @@
-"""Rebuild a graph bottom up, replacing nodes on the way; the frame of every rewriting pass."""
+"""Replace nodes of a graph by others; `Graph.rebuilt` is the frame of passes that rewrite."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ridgeline.graph.node import Node, over, topological
 from ridgeline.graph.origins import inherit
-
-Replace = Callable[[Node, Sequence[Node]], Node | None]
-
-
-def rebuild(
-    roots: Sequence[Node], replace: Replace, stop: Callable[[Node], bool] = lambda n: False
-) -> list[Node]:
-    """The roots after `replace(node, new inputs)`; None keeps a node, over its new inputs."""
-    new: dict[Node, Node] = {}
-    for current in topological(roots, stop):
-        if stop(current):
-            new[current] = current
-            continue
-        inputs = tuple([new[i] for i in current.inputs])
-        made = replace(current, inputs)
-        if made is None:
-            made = over(current, inputs)
-        if made is not current and not made.origins:
-            inherit(made, current.origins)
-        new[current] = made
-    return [new[root] for root in roots]
 
 
 def substitute(roots: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:

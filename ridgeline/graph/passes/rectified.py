@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.graph.passes.uniform import number_in
 from ridgeline.ops.convolve import CONVOLVE, FORWARD, ConvolveAttrs, rectified
 from ridgeline.ops.elementwise import ROWS
@@ -26,14 +26,14 @@ Readers = dict[Node, list[Node]]
 Computes = Callable[[ConvolveAttrs, Node], bool]
 
 
-def with_rectifiers(roots: Sequence[Node], computes: Computes) -> list[Node]:
+def with_rectifiers(graph: Graph, computes: Computes) -> Graph:
     """The graph with those convolutions that a library `computes` with their ReLU doing so."""
     readers: Readers = {}
-    for current in topological(roots):
+    for current in graph.computed:
         for source in current.inputs:
             readers.setdefault(source, []).append(current)
-    for root in roots:
-        readers.setdefault(root, []).append(root)  # somebody outside
+    for output in graph.outputs:
+        readers.setdefault(output, []).append(output)  # somebody outside
     taken: dict[Node, Node] = {}  # what comes before a ReLU, and the convolution in it
     rectifiers: set[Node] = set()
     for current in list(readers):
@@ -47,7 +47,7 @@ def with_rectifiers(roots: Sequence[Node], computes: Computes) -> list[Node]:
             taken[before] = convolution
             rectifiers.add(current)
     if not taken:
-        return list(roots)
+        return graph
 
     def made(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current in rectifiers:
@@ -59,7 +59,7 @@ def with_rectifiers(roots: Sequence[Node], computes: Computes) -> list[Node]:
         place = current.inputs.index(taken[current])
         return rectified(inputs[place].attrs, *inputs[place].inputs, inputs[1 - place].inputs[0])
 
-    return rebuild(roots, made)
+    return graph.rebuilt(made)
 
 
 def _is_forward(value: Node) -> bool:

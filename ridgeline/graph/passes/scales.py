@@ -9,11 +9,11 @@ multiplied once a result instead of once a term, so rounding differs within the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.graph.node import Node, node, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node, node
 from ridgeline.ops.contract import CONTRACT, AxisMap, contract
 from ridgeline.ops.elementwise import CAST, ROWS, mul
 from ridgeline.ops.movement import BROADCAST, PERMUTE, broadcast, reshape
@@ -22,11 +22,10 @@ _MUL = ROWS["mul"]
 _BYTES = (dtypes.int8, dtypes.uint8)
 
 
-def lift_scales(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Node]:
+def lift_scales(graph: Graph) -> Graph:
     """The graph with scales of widened bytes behind the products that read them."""
-    order = topological(roots, stop)
-    if not any(_widens_bytes(n) for n in order if not stop(n)):
-        return list(roots)
+    if not any(_widens_bytes(n) for n in graph.computed):
+        return graph
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not CONTRACT or current.dtype is not dtypes.float32:
@@ -41,7 +40,7 @@ def lift_scales(roots: Sequence[Node], stop: Callable[[Node], bool]) -> list[Nod
                 return mul(made, broadcast(scale, made.shape, places))
         return None
 
-    return rebuild(roots, replace, stop)
+    return graph.rebuilt(replace)
 
 
 def _widens_bytes(current: Node) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ridgeline.graph.body import Body, body
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, PROJ, Node, leaf, node, proj, topological
 from ridgeline.graph.origins import inherit
 from ridgeline.graph.sizes import SizeExpr, evaluate
@@ -46,6 +47,11 @@ class Settled:
                 inherit(new, old.origins)
             made[old] = new
         return [made[root] for root in roots]
+
+    def graph(self, old: Graph) -> Graph:
+        """A graph; its inputs stay inputs."""
+        inputs = self.nodes(old.inputs, old.is_input)
+        return Graph(self.nodes(old.outputs, old.is_input), inputs)
 
     def node(self, old: Node) -> Node:
         """One node."""

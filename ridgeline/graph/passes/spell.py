@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ridgeline.graph.node import PROJ, Node, Op, topological
-from ridgeline.graph.passes.rebuild import rebuild
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import PROJ, Node, Op
 from ridgeline.ops import attention_written, radix, random
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.expansion import Expand
@@ -29,14 +29,10 @@ _SEVERAL: dict[Op, Expand] = {
 WRITTEN = frozenset((RANDOM_BITS, *_SEVERAL))  # ops of which kernels never see one
 
 
-def spell(
-    roots: Sequence[Node],
-    stop: Callable[[Node], bool],
-    keeps: Callable[[Node], bool] = lambda node: False,
-) -> list[Node]:
+def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> Graph:
     """The graph with these ops written out, but for nodes where `keeps` holds."""
-    if not any(n.op in _ONE or n.op in _SEVERAL for n in topological(roots, stop)):
-        return list(roots)
+    if not any(n.op in _ONE or n.op in _SEVERAL for n in graph.order):
+        return graph
     written: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -54,4 +50,4 @@ def spell(
         output: int = current.attrs.output
         return written[source][output]
 
-    return rebuild(roots, replace, stop)
+    return graph.rebuilt(replace)

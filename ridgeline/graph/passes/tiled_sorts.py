@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.radix import RADIX
 from ridgeline.ops.tiled_radix import tiled
 
@@ -13,7 +13,7 @@ _SHORTEST, _LONGEST = 512, 4096  # elements of a tile
 _ELEMENT = 24  # bytes of shared memory that an element takes at most
 
 
-def tiled_sorts(roots: Sequence[Node], shared_bytes: int) -> list[Node]:
+def tiled_sorts(graph: Graph, shared_bytes: int) -> Graph:
     """The graph with its radix passes, over rows of known length, by tiles."""
     longest = min(1 << (shared_bytes // _ELEMENT).bit_length() - 1, _LONGEST)
     written: dict[Node, Sequence[Node]] = {}
@@ -31,4 +31,4 @@ def tiled_sorts(roots: Sequence[Node], shared_bytes: int) -> list[Node]:
         output: int = current.attrs.output
         return written[source][output]
 
-    return rebuild(roots, replace)
+    return graph.rebuilt(replace)

@@ -11,24 +11,22 @@ reaches is not written, and multiplications by the zeros between spread elements
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.graph.passes.phases import Shift, over_less, read_from
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import axis_runs
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, contract
 from ridgeline.ops.movement import PAD, RESHAPE, SLICE, SliceAttrs, reshape
 
 
-def narrow_windows(roots: Sequence[Node]) -> list[Node]:
+def narrow_windows(graph: Graph) -> Graph:
     """The graph with contractions of which a part is used computing that part."""
-    order = topological(roots)
-    if not _has_padded(order):
-        return list(roots)
-    uses = Counter([*(source for current in order for source in current.inputs), *roots])
+    if not _has_padded(graph):
+        return graph
+    uses = graph.uses()
 
     def narrow(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not SLICE or uses[current.inputs[0]] != 1:
@@ -42,23 +40,23 @@ def narrow_windows(roots: Sequence[Node]) -> list[Node]:
             return None if moved is None else reshape(narrowed(moved, whole), current.shape)
         return narrowed(cut, whole) if whole.op is CONTRACT else None
 
-    return rebuild(roots, narrow)
+    return graph.rebuilt(narrow)
 
 
-def fit_windows(roots: Sequence[Node]) -> list[Node]:
+def fit_windows(graph: Graph) -> Graph:
     """The graph with no contraction reading more padding than its indices reach."""
-    if not _has_padded(topological(roots)):
-        return list(roots)
+    if not _has_padded(graph):
+        return graph
 
     def fit(current: Node, inputs: Sequence[Node]) -> Node | None:
         padded = current.op is CONTRACT and any(i.op is PAD for i in inputs)
         return over_less(inputs[0], inputs[1], current.attrs) if padded else None
 
-    return rebuild(roots, fit)
+    return graph.rebuilt(fit)
 
 
-def _has_padded(order: Sequence[Node]) -> bool:
-    return any(n.op is CONTRACT and any(i.op is PAD for i in n.inputs) for n in order)
+def _has_padded(graph: Graph) -> bool:
+    return any(n.op is CONTRACT and any(i.op is PAD for i in n.inputs) for n in graph.computed)
 
 
 def _before_reshape(cut: SliceAttrs, whole: Node, seen: Node) -> SliceAttrs | None:

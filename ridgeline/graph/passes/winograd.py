@@ -21,9 +21,9 @@ from typing import TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.devices import CPU
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.convolutions import recognise
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.convolve import FORWARD, ConvolveAttrs
 from ridgeline.ops.elementwise import add, scale, sub
@@ -36,9 +36,7 @@ Grid: TypeAlias = list[list[Node]]
 _TILE, _STEP = 4, 2  # elements of the image along a tile, and results that it gives
 
 
-def transform_filters(
-    roots: Sequence[Node], is_input: Test, is_steady: Test, pays: Pays
-) -> tuple[list[Node], set[Node]]:
+def transform_filters(graph: Graph, is_steady: Test, pays: Pays) -> tuple[Graph, set[Node]]:
     """The graph with such convolutions where it pays, and their transformed filters."""
     kept: set[Node] = set()
     known: dict[Node, Node] = {}  # filters that several convolutions share
@@ -61,7 +59,7 @@ def transform_filters(
         kept.add(known[filters])
         return _results(products, attrs)
 
-    return rebuild(roots, replaced, is_input), kept
+    return graph.rebuilt(replaced), kept
 
 
 def _fits(attrs: ConvolveAttrs, current: Node) -> bool:

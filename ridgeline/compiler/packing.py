@@ -11,33 +11,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline.compiler.cpu import machine
+from ridgeline.compiler.narrow import reads_narrow
 from ridgeline.config import config
 from ridgeline.devices import CPU
+from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.rebuild import rebuild
 from ridgeline.graph.passes.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contract
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.schedules.weights import Strips, best_strips
 from ridgeline.schedules.winograd import pays
-from ridgeline.tracing.narrow import reads_narrow
 
 Test = Callable[[Node], bool]
 
 
-def multiply_less(
-    roots: Sequence[Node], is_input: Test, is_steady: Test
-) -> tuple[list[Node], set[Node]]:
+def multiply_less(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
     """The graph with convolutions over transformed tiles where it pays, and their filters."""
     if not config.allow_winograd:
-        return list(roots), set()
+        return graph, set()
     facts = machine()
-    return transform_filters(roots, is_input, is_steady, lambda a, b: pays(a, b, facts))
+    return transform_filters(graph, is_steady, lambda a, b: pays(a, b, facts))
 
 
-def pack_weights(
-    roots: Sequence[Node], is_input: Test, is_steady: Test
-) -> tuple[list[Node], set[Node]]:
+def pack_weights(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
     """The graph with steady operands of contractions in strips, and these operands."""
     facts = machine()
     packed: set[Node] = set()
@@ -59,7 +55,7 @@ def pack_weights(
         made = contract(operands[0], operands[1], _cut(current.attrs, which[0], strips))
         return reshape(made, current.shape)
 
-    return rebuild(roots, replaced, is_input), packed
+    return graph.rebuilt(replaced), packed
 
 
 def _maps(attrs: ContractAttrs) -> tuple[tuple[AxisMap, ...], tuple[AxisMap, ...]]:

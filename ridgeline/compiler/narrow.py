@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from ridgeline.compiler.cpu import CpuBackend, machine
 from ridgeline.devices import CPU
-from ridgeline.graph.node import Node, topological
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
 from ridgeline.loops.reading import widened_from, widens
 from ridgeline.ops.contract import CONTRACT
 
@@ -25,11 +24,11 @@ def reads_narrow(contraction: Node) -> bool:
     return CpuBackend().converts(contraction, machine())
 
 
-def narrow_operands(roots: Sequence[Node], is_input: Callable[[Node], bool]) -> set[Node]:
+def narrow_operands(graph: Graph) -> set[Node]:
     """The conversions that are part of the contractions that read them."""
     found: set[Node] = set()
-    for node in topological(roots, is_input):
-        if not is_input(node) and reads_narrow(node):
+    for node in graph.computed:
+        if reads_narrow(node):
             for operand in node.inputs:
                 while operand.op.family == "movement" and len(operand.inputs) == 1:
                     operand = operand.inputs[0]

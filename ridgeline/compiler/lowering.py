@@ -1,0 +1,217 @@
+"""The passes over programs: a graph to scheduled kernels, before machine code.
+
+Each fills in a part of `Stages`; `pipeline.py` has their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ridgeline.compiler.joining import Joiner, kept, most_bytes, temporaries
+from ridgeline.compiler.overlaid import overlay
+from ridgeline.compiler.settings import Compilation
+from ridgeline.compiler.stages import CompiledKernel, Stages
+from ridgeline.fusion.again import compute_again
+from ridgeline.fusion.groups import Fuser, Group
+from ridgeline.fusion.late import compute_late
+from ridgeline.fusion.replacing import Replacing
+from ridgeline.fusion.values import Values, choose_values
+from ridgeline.graph.node import Node, Op
+from ridgeline.loops.in_place import in_place
+from ridgeline.loops.ir import Kernel
+from ridgeline.loops.lowered import Lowered
+from ridgeline.loops.printer import named, print_kernel
+from ridgeline.loops.schedule import Step as ScheduleStep, replay
+from ridgeline.schedules.attempts import noted
+
+Slots = tuple[tuple[int, int], ...]
+_NO_STEPS: list[ScheduleStep] = []
+
+
+def _values(stages: Stages) -> Values:
+    assert stages.values is not None, "which values lie in memory is decided first"
+    return stages.values
+
+
+def materialize(stages: Stages, setting: Compilation) -> Stages:
+    """Decide which values are written to memory."""
+    graph = stages.graph
+    whole = partial(setting.whole, graph=graph)
+    values = choose_values(graph, setting.converts, whole)
+    return replace(stages, order=graph.order, values=values)
+
+
+def rematerialize(stages: Stages, setting: Compilation) -> Stages:
+    """Give late readers of a value a second copy of it, made from what is kept anyway."""
+    graph = stages.graph
+    late = compute_late(graph, _values(stages))
+    if late is None:
+        return stages
+    now = dict(zip(graph.order, late[0]))
+    graph = graph.giving([now[n] for n in graph.outputs])
+    whole = partial(setting.whole, graph=graph)
+    values = choose_values(graph, setting.converts, whole, late[1])
+    # library calls go by place, so the order stays that of the graph without copies
+    return replace(stages, graph=graph, order=tuple(late[0]), values=values)
+
+
+def overwrite(stages: Stages, setting: Compilation) -> Stages:
+    """Find the results that may lie in the memory of the inputs that they replace."""
+    replacing = Replacing.of(_values(stages).graph, setting.pairs, setting.checked)
+    return replace(stages, replacing=replacing)
+
+
+def group(stages: Stages, setting: Compilation) -> Stages:
+    """Make every value in memory a kernel of its own."""
+    whole = partial(setting.whole, graph=stages.graph)
+    fuser = Fuser(
+        _values(stages), setting.roofline, setting.apart, whole, stages.replacing, setting.parts
+    )
+    return replace(stages, fuser=fuser)
+
+
+def fuse(stages: Stages, setting: Compilation) -> Stages:
+    """Merge kernels while that saves time."""
+    assert stages.fuser is not None
+    stages.fuser.merge()
+    return stages
+
+
+def recompute(stages: Stages, setting: Compilation) -> Stages:
+    """Drop values that their readers compute again in less time than they are read."""
+    assert stages.fuser is not None
+    compute_again(stages.fuser)
+    return stages
+
+
+def order_kernels(stages: Stages, setting: Compilation) -> Stages:
+    """Put the kernels in an order in which each finds what it reads, and may overwrite it."""
+    assert stages.fuser is not None
+    fusion = stages.fuser.fusion()
+    return replace(stages, fuser=None, fusion=fusion, in_place=dict(fusion.in_place))
+
+
+def schedule(stages: Stages, setting: Compilation) -> Stages:
+    """Give every kernel its default schedule; layers that repeat have one between them."""
+    return _scheduled(stages, setting, _default_schedule)
+
+
+def leave_unscheduled(stages: Stages, setting: Compilation) -> Stages:
+    """Take the loops of every kernel as they are."""
+    return _scheduled(stages, setting, _no_schedule)
+
+
+def join_launches(stages: Stages, setting: Compilation) -> Stages:
+    """Put kernels that can be started as one next to each other."""
+    kernels = {compiled.group.number: compiled for compiled in stages.kernels}
+    target, fusion = setting.target, stages.fusion
+
+    def key(group: Group) -> Hashable | None:
+        return target.join_key(kernels[group.number]) if group.number in kernels else None
+
+    def fits(groups: Sequence[Group]) -> bool:
+        return target.join_fits([kernels[group.number] for group in groups])
+
+    joiner = Joiner(fusion.needs, key, fits, most_bytes(setting.roofline))
+    joiner.run(fusion.groups, set(stages.results))
+    ordered = tuple(kernels[g.number] for g in joiner.order if g.number in kernels)
+    fusion = replace(fusion, groups=joiner.order)
+    return replace(stages, fusion=fusion, kernels=ordered, joined=tuple(joiner.joined))
+
+
+def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
+    """Let values take the memory of what their kernel reads last, where most memory is in use."""
+    kernels = list(stages.kernels)
+    fixed = {*stages.results, *stages.graph.inputs}
+    over = overlay(stages.fusion.groups, stages.joined, kernels, fixed)
+    return replace(stages, kernels=tuple(kernels), over=over)
+
+
+# ---- schedules -----------------------------------------------------------------------------------
+
+
+def _default_schedule(group: Group, lowered: Lowered, setting: Compilation) -> CompiledKernel:
+    with noted() as left_out:
+        steps = setting.target.schedule(lowered, setting.facts)
+    kernel = named(replay(lowered.kernel, steps))
+    return CompiledKernel(group, steps, kernel, lowered.slots, tuple(left_out))
+
+
+def _no_schedule(group: Group, lowered: Lowered, setting: Compilation) -> CompiledKernel:
+    return CompiledKernel(group, _NO_STEPS, named(lowered.kernel), lowered.slots)
+
+
+def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
+    """Every kernel by `make`, with its stores in an order that may overwrite what they replace.
+
+    The code of a kernel that is joined with no other is begun as soon as its loops are known.
+    """
+    target, groups = setting.target, stages.fusion.groups
+    known: dict[tuple[str, Op | None], CompiledKernel] = {}
+    scheduled: dict[Lowered, CompiledKernel] = {}
+    placing = _Placing(stages.in_place, dict(stages.in_place))
+    kernels: list[CompiledKernel] = []
+    begun: dict[str, Any] = {}
+    for group in groups if setting.ahead else ():
+        if group.views is not None:
+            begun.update(target.begin(group, None))
+    waits, most = temporaries(groups, set(stages.results)), most_bytes(setting.roofline)
+    for group in groups:
+        if group.lowered is None:
+            placing.apart(group)
+            continue
+        shared = group.lowered.model or group.lowered
+        if shared not in scheduled:  # layers of a model give the same loops again and again
+            key = (print_kernel(shared.kernel), shared.anchor)
+            if key not in known:
+                known[key] = make(group, group.lowered, setting)
+            scheduled[shared] = known[key]
+        made = placing.kernel(group, scheduled[shared])
+        kernels.append(made)
+        if setting.ahead and made.kernel.name not in begun and kept(group, waits) > most:
+            begun.update(target.begin(group, made))
+    return replace(stages, kernels=tuple(kernels), in_place=placing.kept, begun=begun)
+
+
+@dataclass(slots=True)
+class _Placing:
+    """Kernels whose results lie over what they replace, where their loops allow it."""
+
+    wanted: Mapping[Node, Node]
+    kept: dict[Node, Node]  # what was found possible
+    known: dict[tuple[str, str, Slots], tuple[Kernel, dict[int, int]]] = field(default_factory=dict)
+
+    def kernel(self, group: Group, made: CompiledKernel) -> CompiledKernel:
+        """The kernel of a group; those of one text differ in what they may overwrite."""
+        slots = group.loops.slots
+        wanted = _overwritten(group, self.wanted)
+        key = (made.kernel.name, group.name, wanted)
+        if key not in self.known:
+            kernel, found = in_place(made.kernel, dict(wanted))
+            self.known[key] = (named(replace(kernel, name=group.name)) if found else kernel, found)
+        kernel, found = self.known[key]
+        for written, _ in wanted:
+            if written not in found:
+                del self.kept[slots[written]]
+        values = tuple(slots[b.slot] for b in made.kernel.params)
+        return replace(made, group=group, kernel=kernel, values=values)
+
+    def apart(self, group: Group) -> None:
+        """A body or a library call may read its operands at any time."""
+        for value in group.values:
+            if self.kept.get(value) in group.reads:
+                del self.kept[value]
+
+
+def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
+    """Slots (written, read) of a kernel that would be one memory."""
+    slots, reads = group.loops.slots, group.loops.reads
+    place = {node: number for number, node in enumerate(slots[:reads])}
+    return tuple(
+        (number, place[in_place[value]])
+        for number, value in enumerate(slots[reads:], reads)
+        if value in in_place and in_place[value] in place
+    )

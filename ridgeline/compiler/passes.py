@@ -1,0 +1,59 @@
+"""What a pass of the compiler is, and how a list of them runs.
+
+The list itself is `pipeline.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+State = TypeVar("State")
+Setting = TypeVar("Setting")
+Observer = Callable[["Pass[Any, Any]", Any], None]  # shown each pass that ran, and what it gave
+
+
+def _always(setting: object) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(Generic[State, Setting]):
+    """A named step: what there is so far in, the next out.
+
+    `when` says for which targets and ways of recording it is part of the list. A pass that is
+    `required` runs also where `config.passes_until` leaves later ones out; in the place of another
+    that is left out runs `otherwise`, if there is one. A pass with `since` has work only where one
+    behind the pass of that name changed something.
+    """
+
+    name: str
+    doc: str
+    run: Callable[[State, Setting], State]
+    when: Callable[[Setting], bool] = _always
+    required: bool = False
+    otherwise: Callable[[State, Setting], State] | None = None
+    since: str = ""
+
+
+def run_passes(
+    passes: Sequence[Pass[State, Setting]],
+    state: State,
+    setting: Setting,
+    left_out: Set[str],
+    observe: Observer | None = None,
+) -> State:
+    """What a list of passes makes of a graph or a program."""
+    after: dict[str, State] = {}
+    for each in passes:
+        if not each.when(setting) or (each.since and after.get(each.since) is state):
+            continue
+        runs = each.required or each.name not in left_out
+        step = each.run if runs else each.otherwise
+        if step is not None:
+            state = step(state, setting)
+            if observe is not None:
+                observe(each, state)
+        after[each.name] = state
+    return state

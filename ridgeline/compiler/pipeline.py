@@ -1,0 +1,258 @@
+"""The compiler as a list of passes: what happens to a recorded graph, in this order.
+
+    recorded ── PREPARE ── looked up by structure ── CHECK ── OPTIMIZE ── LOWER ── layout and code
+
+Deferred work, jit, `rl.loops` and bodies of control flow take this one way, on every device. What
+differs between them is which passes have work (`when`). `jit(f).explain(stages=True)` prints the
+list, `explain(after="fuse")` what there is after a pass, and `config.passes_until = "fuse"` leaves
+out what comes later, as far as code can be made without it: so a wrong result is bisected.
+
+Add a pass by writing it as a function from a graph to a graph and naming it here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from ridgeline.compiler import lowering
+from ridgeline.compiler.backend import Backend, backend
+from ridgeline.compiler.hoisting import hoist, steady_nodes
+from ridgeline.compiler.packing import multiply_less, pack_weights
+from ridgeline.compiler.passes import Observer, Pass, run_passes
+from ridgeline.compiler.settings import Compilation, Recorded
+from ridgeline.compiler.stages import Stages
+from ridgeline.config import ConfigError, config
+from ridgeline.graph.body import Body, bodies, body
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import LEAF, leaf
+from ridgeline.graph.passes.attention_calls import with_attention_calls
+from ridgeline.graph.passes.batch_norms import fold_batch_norms
+from ridgeline.graph.passes.biased import with_biases
+from ridgeline.graph.passes.bodies import in_bodies
+from ridgeline.graph.passes.checks import with_index_flag
+from ridgeline.graph.passes.complex_pairs import complex_pairs
+from ridgeline.graph.passes.erase import erase
+from ridgeline.graph.passes.heads import place_heads
+from ridgeline.graph.passes.last_updates import last_updates
+from ridgeline.graph.passes.layout import convolutions_last
+from ridgeline.graph.passes.moments import one_reading
+from ridgeline.graph.passes.products import narrow_products
+from ridgeline.graph.passes.prune import prune
+from ridgeline.graph.passes.rebuild import substitute
+from ridgeline.graph.passes.rectified import with_rectifiers
+from ridgeline.graph.passes.scales import lift_scales
+from ridgeline.graph.passes.simplify import simplify
+from ridgeline.graph.passes.spell import spell
+from ridgeline.graph.passes.tiled_sorts import tiled_sorts
+from ridgeline.graph.passes.windows import fit_windows, narrow_windows
+from ridgeline.graph.sizes import remembered
+
+Prepare: TypeAlias = Pass[Graph, Recorded]
+Optimize: TypeAlias = Pass[Graph, Compilation]
+Lower: TypeAlias = Pass[Stages, Compilation]
+
+
+def _on_gpu(setting: Compilation) -> bool:
+    return setting.has_blocks
+
+
+def _for_jit(setting: Compilation) -> bool:
+    """False for the one kernel of `rl.loops`, which its user schedules."""
+    return not setting.own
+
+
+def _at_inference(recorded: Recorded) -> bool:
+    return bool(recorded.steady)
+
+
+# ---- graph to graph, before it is looked up ------------------------------------------------------
+
+PREPARE: tuple[Prepare, ...] = (
+    Pass("strip_autograd", "tags, variables and custom rules, which only differentiation sees, go",
+         lambda graph, how: erase(graph), required=True),
+    Pass("decompose", "random bits, sorts and attention are written out in ops that kernels have",
+         lambda graph, how: spell(graph, how.computes), required=True),
+    Pass("scale_results", "scales of bytes in a product are applied to its result",
+         lambda graph, how: lift_scales(graph)),
+    Pass("lay_out_heads", "attention that a device computes whole gives results laid as queries",
+         lambda graph, how: place_heads(graph)),
+    Pass("prune_control_flow", "results and inputs of control flow that nobody reads go",
+         lambda graph, how: prune(graph)),
+    Pass("prepare_bodies", "the same passes go through the bodies of control flow",
+         lambda graph, how: in_bodies(graph, _prepared_body), required=True),
+    Pass("fold_batch_norms", "at inference normalisation goes into the weights before it",
+         lambda graph, how: fold_batch_norms(graph, steady_nodes(graph, how.steady).__contains__),
+         when=_at_inference),
+    Pass("winograd", "at inference 3x3 convolutions multiply transformed tiles where that pays",
+         lambda graph, how: _with_kept(multiply_less, graph, how), when=_at_inference),
+    Pass("pack_weights", "at inference weights are laid out in the order in which tiles read them",
+         lambda graph, how: _with_kept(pack_weights, graph, how), when=_at_inference),
+    Pass("hoist", "at inference what depends on weights alone becomes an input, computed once",
+         lambda graph, how: hoist(graph, how.steady, how.packed), when=_at_inference),
+)  # fmt: skip
+
+# ---- graph to graph, for one device --------------------------------------------------------------
+
+CHECK: tuple[Optimize, ...] = (
+    Pass("check_indices", "one more output says whether an index was out of range",
+         lambda graph, to: with_index_flag(graph), required=True, when=_for_jit),
+)  # fmt: skip
+
+OPTIMIZE: tuple[Optimize, ...] = (
+    Pass("split_complex", "complex arithmetic is written in real and imaginary parts",
+         lambda graph, to: complex_pairs(graph), required=True),
+    Pass("simplify", "constants fold, identities that hold to the bit go, movement ops join",
+         lambda graph, to: simplify(graph)),
+    Pass("narrow_products", "a product that is only read rounded to 16 bits is computed so",
+         lambda graph, to: narrow_products(graph)),
+    Pass("narrow_windows", "contractions compute no more than is used of them",
+         lambda graph, to: narrow_windows(graph)),
+    Pass("one_pass_moments", "mean and variance of a column read it once",
+         lambda graph, to: one_reading(graph), when=_on_gpu),
+    Pass("join_updates", "updates of which the last counts are joined in any order",
+         lambda graph, to: last_updates(graph), when=_on_gpu),
+    Pass("tile_sorts", "radix passes go by tiles that a block sorts in shared memory",
+         lambda graph, to: tiled_sorts(graph, to.target.shared_bytes()), when=_on_gpu),
+    Pass("channels_last", "convolutions of cuDNN have channels last, and what is between them too",
+         lambda graph, to: convolutions_last(graph, _there(to.libraries.convolves)),
+         when=lambda to: to.libraries.convolves is not None),
+    Pass("fuse_relu", "a ReLU right after a convolution of cuDNN goes with it",
+         lambda graph, to: with_rectifiers(graph, _there(to.libraries.rectifies)),
+         when=lambda to: to.libraries.rectifies is not None),
+    Pass("call_attention", "attention that cuDNN has is a call of it",
+         lambda graph, to: with_attention_calls(graph, _there(to.libraries.attends)),
+         when=lambda to: to.libraries.attends is not None),
+    Pass("fuse_bias", "a vector added to a product of cuBLASLt goes with it",
+         lambda graph, to: with_biases(graph, _there(to.libraries.takes_bias)),
+         when=lambda to: to.libraries.takes_bias is not None),
+    Pass("simplify_again", "what was put into the form of libraries is simplified once more",
+         lambda graph, to: simplify(graph), since="narrow_windows"),
+    Pass("fit_windows", "no contraction reads more padding than its indices reach",
+         lambda graph, to: fit_windows(graph)),
+)  # fmt: skip
+
+# ---- program to program --------------------------------------------------------------------------
+
+LOWER: tuple[Lower, ...] = (
+    Pass("materialize", "which values are written to memory",
+         lowering.materialize, required=True),
+    Pass("rematerialize", "operands that the backward pass multiplies once more are made again",
+         lowering.rematerialize),
+    Pass("overwrite", "results that may take the memory of the inputs they replace",
+         lowering.overwrite, when=lambda to: bool(to.pairs)),
+    Pass("group", "every value in memory is a kernel of its own, as loops",
+         lowering.group, required=True),
+    Pass("fuse", "kernels merge while the roofline says that this saves time",
+         lowering.fuse),
+    Pass("recompute", "values that their readers compute again in less time are not stored",
+         lowering.recompute, when=lambda to: to.roofline.recompute),
+    Pass("order_kernels", "kernels in an order in which each finds what it reads",
+         lowering.order_kernels, required=True),
+    Pass("schedule", "loops are tiled, vectorised, and shared out over threads",
+         lowering.schedule, otherwise=lowering.leave_unscheduled, when=_for_jit),
+    Pass("lower_bodies", "bodies of control flow that runs natively go through these passes too",
+         lambda stages, to: _with_bodies(stages, to), required=True),
+    Pass("join_launches", "kernels that wait for none of each other are started as one",
+         lowering.join_launches, when=_for_jit),
+    Pass("reuse_memory", "where most memory is in use, values take that of what they are made of",
+         lowering.reuse_memory, when=_for_jit),
+)  # fmt: skip
+
+PIPELINE: tuple[Pass[Any, Any], ...] = (*PREPARE, *CHECK, *OPTIMIZE, *LOWER)
+
+
+# ---- the way through -----------------------------------------------------------------------------
+
+
+def prepare(graph: Graph, how: Recorded, observe: Observer | None = None) -> Graph:
+    """A recorded graph as the compiler takes it."""
+    return run_passes(PREPARE, graph, how, left_out(config.passes_until), observe)
+
+
+def compilation(graph: Graph, target: Backend | None = None, **settings: Any) -> Compilation:
+    """What is needed to compile a graph for its device, unless told for which, with its facts."""
+    target = target or backend(graph.device)
+    facts = settings.pop("facts", None) or target.facts()
+    return Compilation(target, facts, left_out=left_out(config.passes_until), **settings)
+
+
+def check(graph: Graph, to: Compilation, observe: Observer | None = None) -> tuple[Graph, bool]:
+    """The graph with an index flag as its last output, and whether it needs one."""
+    checked = run_passes(CHECK, graph, to, to.left_out, observe)
+    return checked, len(checked.outputs) > len(graph.outputs)
+
+
+def optimize(graph: Graph, to: Compilation, observe: Observer | None = None) -> Graph:
+    """The graph as kernels and library calls are made of it.
+
+    A pass must not look through an input that happens to be computed, so leaves stand for those.
+    """
+    computed = [n for n in graph.inputs if n.op is not LEAF]
+    if not computed:
+        return run_passes(OPTIMIZE, graph, to, to.left_out, observe)
+    stand_ins = {n: leaf(n.type) for n in computed}
+    inputs = [stand_ins.get(n, n) for n in graph.inputs]
+    sealed = Graph(substitute(graph.outputs, stand_ins), inputs)
+    made = run_passes(OPTIMIZE, sealed, to, to.left_out, observe)
+    return graph.giving(substitute(made.outputs, {place: n for n, place in stand_ins.items()}))
+
+
+def lower(graph: Graph, to: Compilation, observe: Observer | None = None) -> Stages:
+    """An optimized graph as scheduled kernels."""
+    return run_passes(LOWER, Stages(graph), to, to.left_out, observe)
+
+
+def lower_graph(graph: Graph, facts: Any = None, **settings: Any) -> Stages:
+    """Graph to scheduled kernels, for this machine unless told otherwise (see `Compilation`)."""
+    to = compilation(graph, facts=facts, **settings)
+    return lower(optimize(graph, to), to)
+
+
+@lru_cache(maxsize=64)
+def left_out(until: str) -> frozenset[str]:
+    """The passes behind the one that is named, if one is."""
+    names = [each.name for each in PIPELINE]
+    if not until:
+        return frozenset()
+    if until not in names:
+        raise ConfigError(
+            f"passes_until names a pass of the compiler, and {until!r} is none",
+            help=f"passes: {', '.join(names)}",
+        )
+    return frozenset(names[names.index(until) + 1 :])
+
+
+# ---- bodies, and passes with something to keep ---------------------------------------------------
+
+
+@remembered
+def _prepared_body(part: Body) -> Body:
+    return body(part.inputs, prepare(part.graph, Recorded("body")).outputs)
+
+
+def _with_bodies(stages: Stages, to: Compilation) -> Stages:
+    """Control flow that needs no Python while it runs, with the kernels of its bodies."""
+    inside = replace(to, pairs=(), checked=False, ahead=False)
+
+    def lowered(part: Body) -> Stages:
+        return lower(optimize(part.graph, inside), inside)
+
+    flows = [g.apart for g in stages.fusion.groups if g.apart and to.target.runs(g.apart)]
+    inner = {flow: tuple(map(lowered, bodies(flow))) for flow in flows}
+    return replace(stages, inner=inner) if inner else stages
+
+
+def _with_kept(run: Any, graph: Graph, how: Recorded) -> Graph:
+    """A pass that also says which of its values are worth keeping although they are views."""
+    made: Graph
+    made, kept = run(graph, steady_nodes(graph, how.steady).__contains__)
+    how.packed.update(kept)
+    return made
+
+
+def _there(found: Any) -> Any:
+    """A capability that `when` has found to be there."""
+    assert found is not None
+    return found

@@ -1,0 +1,80 @@
+"""What the passes of the compiler are told besides the graph: how it was recorded, and for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from ridgeline.compiler.backend import Backend, Libraries
+from ridgeline.fusion.groups import Roofline
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
+from ridgeline.graph.strides import View
+from ridgeline.loops.lowered import Lowered
+
+Mode = Literal["deferred", "jit", "loops", "body"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How a graph was recorded: by a flush, by jit, by `rl.loops`, or as a body of control flow."""
+
+    mode: Mode
+    # nodes that their device computes whole, such as attention: they are not written out
+    computes: Callable[[Node], bool] = lambda node: False
+    # inputs that stay from call to call, with their elements; numbers count for nothing
+    steady: Mapping[Node, int] = field(default_factory=dict)
+    packed: set[Node] = field(default_factory=set)  # filled by passes: views that are worth keeping
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """For what a graph is compiled: a device, and how much of its machinery is used.
+
+    `pairs` are outputs and the inputs whose memory they may take (see `Replacing.of`); `checked`
+    says that the last output is the index flag, `ahead` that code will be wanted, so that its
+    compilation begins while other kernels are scheduled. With `own` all is kernels of our own,
+    as few as loops allow: for `rl.loops`.
+    """
+
+    target: Backend
+    facts: Any
+    pairs: Sequence[tuple[int, int]] = ()
+    checked: bool = False
+    ahead: bool = False
+    own: bool = False
+    left_out: Set[str] = frozenset()  # passes that `config.passes_until` leaves out
+
+    @cached_property
+    def libraries(self) -> Libraries:
+        """What libraries compute."""
+        return Libraries() if self.own else self.target.libraries()
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """What fusion reckons with."""
+        return self.target.roofline(self.facts)
+
+    @property
+    def has_blocks(self) -> bool:
+        """True for a GPU, whose threads come in blocks."""
+        return self.target.shared_bytes() > 0
+
+    def converts(self, node: Node) -> bool:
+        """True for a contraction that reads narrow operands where the graph has them widened."""
+        return self.target.converts(node, self.facts)
+
+    def whole(self, node: Node, graph: Graph) -> Sequence[View] | None:
+        """The views through which a node that the target computes whole reads its operands."""
+        computed = not self.own and self.target.computes(node)
+        return self.target.operands(node, graph) if computed else None
+
+    def apart(self, node: Node) -> bool:
+        """True for a fold that must not share a kernel, because a library may compute it."""
+        return not self.own and self.target.apart(node)
+
+    def parts(self, lowered: Lowered) -> str:
+        """Why a kernel that could be one should be several; empty where it should not."""
+        return "" if self.own else self.target.parts(lowered, self.facts)

@@ -1,0 +1,95 @@
+"""A graph as a value: what to compute, over what is given. Passes take one and give one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+from ridgeline.devices import CPU
+from ridgeline.graph.node import LEAF, Node, leaf, over, topological
+from ridgeline.graph.origins import inherit
+
+Replace = Callable[[Node, Sequence[Node]], Node | None]
+
+
+class Graph:
+    """Values to compute, `outputs`, over values that are given, `inputs`.
+
+    What lies below an input does not belong to the graph, also where the input is itself computed
+    from something. An input need not be used, and may be an output.
+    """
+
+    def __init__(self, outputs: Iterable[Node], inputs: Iterable[Node]) -> None:
+        self.outputs, self.inputs = tuple(outputs), tuple(inputs)
+        self._given = frozenset(self.inputs)
+        self.is_input: Callable[[Node], bool] = self._given.__contains__
+
+    @classmethod
+    def below(
+        cls, outputs: Iterable[Node], is_input: Callable[[Node], bool] = lambda node: False
+    ) -> Graph:
+        """The graph of some outputs; its inputs are the leaves, and the nodes that a test names."""
+        wanted = tuple(outputs)
+        order = topological(wanted, is_input)
+        made = cls(wanted, [node for node in order if node.op is LEAF or is_input(node)])
+        made.order = tuple(order)
+        return made
+
+    @cached_property
+    def order(self) -> tuple[Node, ...]:
+        """Every node, inputs before users; inputs that are used are among them."""
+        return tuple(topological(self.outputs, self.is_input))
+
+    @property
+    def device(self) -> str:
+        """The one device that it computes on."""
+        return next((node.type.device for node in (*self.outputs, *self.inputs)), CPU)
+
+    @property
+    def computed(self) -> list[Node]:
+        """The nodes that are not given, in order."""
+        return [node for node in self.order if node not in self._given]
+
+    def uses(self) -> Counter[Node]:
+        """How often each value is read, as an operand or as an output."""
+        read = (operand for node in self.computed for operand in node.inputs)
+        return Counter([*read, *self.outputs])
+
+    def giving(self, outputs: Iterable[Node]) -> Graph:
+        """Other outputs over the same inputs."""
+        wanted = tuple(outputs)
+        return self if wanted == self.outputs else Graph(wanted, self.inputs)
+
+    def rebuilt(self, replace: Replace) -> Graph:
+        """The graph bottom up after `replace(node, new operands)`; None keeps a node, over these.
+
+        This is the frame of every rewriting pass.
+        """
+        new: dict[Node, Node] = {}
+        for current in self.order:
+            if current in self._given:
+                new[current] = current
+                continue
+            operands = tuple([new[i] for i in current.inputs])
+            made = replace(current, operands)
+            if made is None:
+                made = over(current, operands)
+            if made is not current and not made.origins:
+                inherit(made, current.origins)
+            new[current] = made
+        return self.giving([new[output] for output in self.outputs])
+
+    def on_fresh_leaves(self) -> Graph:
+        """The same over new leaves, so that keeping it keeps no values alive."""
+        new: dict[Node, Node] = {}
+        for given in self.inputs:
+            if given not in new:
+                new[given] = leaf(given.type)
+        for old in self.order:
+            if old not in new:
+                made = over(old, tuple([new[i] for i in old.inputs]))
+                if not made.origins:
+                    inherit(made, old.origins)
+                new[old] = made
+        return Graph([new[o] for o in self.outputs], [new[i] for i in self.inputs])

@@ -1,0 +1,56 @@
+"""Parts of the compiler's pipeline over a graph by itself, for tests of what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from ridgeline.compiler.backend import Libraries
+from ridgeline.compiler.cpu import CpuBackend
+from ridgeline.compiler.pipeline import compilation, optimize, prepare
+from ridgeline.compiler.settings import Recorded
+from ridgeline.fusion.groups import Fuser, Fusion, Roofline
+from ridgeline.fusion.values import choose_values
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
+
+_NONE = Libraries()
+
+
+class _Stated(CpuBackend):
+    """A CPU with libraries, or with blocks of threads that share memory."""
+
+    def __init__(self, libraries: Libraries, shared_bytes: int) -> None:
+        self._libraries, self._shared_bytes = libraries, shared_bytes
+
+    def libraries(self) -> Libraries:
+        return self._libraries
+
+    def shared_bytes(self) -> int:
+        return self._shared_bytes
+
+
+def prepared(
+    outputs: Sequence[Node],
+    inputs: Sequence[Node],
+    computes: Callable[[Node], bool] = lambda node: False,
+) -> list[Node]:
+    """A recorded graph as the compiler takes it."""
+    return list(prepare(Graph(outputs, inputs), Recorded("jit", computes)).outputs)
+
+
+def optimized(
+    *roots: Node,
+    inputs: Collection[Node] = (),
+    libraries: Libraries = _NONE,
+    shared_bytes: int = 0,
+) -> list[Node]:
+    """A graph over its leaves and some inputs as kernels are made of it."""
+    graph = Graph.below(roots, set(inputs).__contains__)
+    return list(optimize(graph, compilation(graph, _Stated(libraries, shared_bytes))).outputs)
+
+
+def fused(outputs: Sequence[Node], inputs: Sequence[Node], roofline: Roofline) -> Fusion:
+    """The kernels of a graph as it is."""
+    fuser = Fuser(choose_values(Graph(outputs, inputs)), roofline, lambda node: False)
+    fuser.merge()
+    return fuser.fusion()
