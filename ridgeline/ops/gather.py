@@ -24,13 +24,14 @@ from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import IOTA, apply, cast, div, full_like, iota, mul, select
 from ridgeline.ops.movement import permute
 from ridgeline.ops.reduce import kept_axes
+from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
     from ridgeline.graph.passes.batch import Batching
 
 _NUMPY: dict[str, Any] = {
-    "add": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+    "prod": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
 
 
@@ -177,6 +178,11 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
     for axis, index in zip(attrs.axes, indices):
         check_range(index, base.shape[axis], axis, current)
+    if attrs.mode == "add":
+        with np.errstate(all="ignore"):
+            added = sums.scattered(_rows(base, attrs.axes), updates, indices)
+            back = np.argsort((*attrs.axes, *kept_axes(base.ndim, attrs.axes)))
+            return (scalars.cast(np.transpose(added, back), current.dtype),)
     narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4
     result = base.astype(np.float32) if narrow else base.copy()
     rows = _rows(result, attrs.axes)
@@ -190,11 +196,16 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
-    """Sums and products of narrow floats in float32, rounded once; None where that is no matter."""
+    """Products of narrow floats in float32 and sums of all in float64, rounded once; None where
+    that is no matter."""
     dtype, attrs = current.dtype, current.attrs
-    if attrs.mode not in ("add", "prod") or dtype.kind != "float" or dtype.itemsize >= 4:
+    kinds = {"add": dtypes.float64, "prod": dtypes.float32}
+    if attrs.mode not in kinds or dtype.kind != "float":
         return None
-    base, updates = (cast(operand, dtypes.float32) for operand in inputs[:2])
+    wide = kinds[attrs.mode]
+    if dtype.itemsize >= wide.itemsize:
+        return None
+    base, updates = (cast(operand, wide) for operand in inputs[:2])
     return cast(scatter(base, updates, inputs[2:], attrs.axes, attrs.mode), dtype)
 
 

@@ -17,6 +17,7 @@ from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, div, full_like, iota, mul, select
 from ridgeline.ops.movement import broadcast
+from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "all": ("bool",),
 }
 _NUMPY: dict[str, Any] = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+    "prod": np.multiply, "max": np.maximum, "min": np.minimum,
     "any": np.logical_or, "all": np.logical_and,
 }  # fmt: skip
 
@@ -89,6 +90,9 @@ def _infer(types: Sequence[TensorType], attrs: ReduceAttrs) -> tuple[TensorType,
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
+    if attrs.monoid == "sum":
+        with np.errstate(all="ignore"):
+            return (scalars.cast(sums.total(source, attrs.axes), current.dtype),)
     narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4
     wide = source.astype(np.float32) if narrow else source
     initial: Any = None

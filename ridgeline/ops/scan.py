@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add, apply, full_like, mul, select
 from ridgeline.ops.gather import gather_along, scatter_along
 from ridgeline.ops.movement import pad, slice_
+from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
 
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -103,7 +103,7 @@ def carried(dtype: DType) -> DType:
     """The type in which a scan carries its running value: a wider one, so that it is rounded once
     for each element and not at every step."""
     if dtype.kind == "float":
-        return dtypes.float32 if dtype.itemsize < 4 else dtypes.float64
+        return dtypes.float64
     return dtypes.complex128 if dtype.kind == "complex" else dtype
 
 
@@ -116,28 +116,27 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     wide = _widened(source, current.dtype)
     turned = np.flip(wide, attrs.axis) if attrs.reverse else wide
     with np.errstate(all="ignore"):
-        if attrs.monoid == "logaddexp":
-            result = _running_logsumexp(turned, attrs.axis)
-        else:
-            ufunc: Any = np.add if attrs.monoid == "sum" else np.multiply
-            result = ufunc.accumulate(turned, axis=attrs.axis, dtype=wide.dtype)
+        result = _running(attrs.monoid, turned, attrs.axis, wide.dtype == source.dtype)
         result = scalars.cast(result, current.dtype)
     return (np.flip(result, attrs.axis) if attrs.reverse else result,)
 
 
-def _running_logsumexp(array: Array, axis: int) -> Array:
-    if array.dtype.kind != "c":
-        return np.logaddexp.accumulate(array, axis=axis)
-    if not array.size:
-        return array
-    result = np.moveaxis(array.copy(), axis, 0)
-    for place in range(1, result.shape[0]):
-        before, own = result[place - 1], result[place]
-        top = np.where(own.real > before.real, own, before)
-        low = np.where(own.real > before.real, before, own)
-        joined = top + np.log1p(np.exp(low - top))
-        result[place] = np.where(np.isinf(top.real) & (top.real < 0), top, joined)
-    return np.moveaxis(result, 0, axis)
+def _running(monoid: str, array: Array, axis: int, is_widest: bool) -> Array:
+    """Running values; sums of what has no wider type to be carried in are joined in pairs."""
+    is_complex = array.dtype.kind == "c"
+    joins = {"sum": np.add, "prod": np.multiply, "logaddexp": np.logaddexp}
+    if monoid == "logaddexp" and is_complex:
+        return sums.running(_complex_log_add, array, axis)
+    if monoid != "prod" and is_widest and array.dtype.kind in "fc":
+        return sums.running(joins[monoid], array, axis)
+    return joins[monoid].accumulate(array, axis=axis, dtype=array.dtype)
+
+
+def _complex_log_add(a: Array, b: Array) -> Array:
+    """log(exp(a) + exp(b)) without overflow."""
+    top, low = np.where(b.real > a.real, b, a), np.where(b.real > a.real, a, b)
+    joined = top + np.log1p(np.exp(low - top))
+    return np.where(np.isinf(top.real) & (top.real < 0), top, joined)
 
 
 def _extreme_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:

@@ -1,0 +1,73 @@
+"""Sums in NumPy whose error grows with the logarithm of how many numbers they are made of.
+
+What is narrower than double precision is summed in it, one number after the other, and rounded
+once at the end: millions of roundings that small are nothing. Double precision itself is summed
+in pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ridgeline.scalars import Array
+
+
+def summed_in(dtype: np.dtype) -> np.dtype:
+    """The type in which numbers of a type are summed: double precision for all that round."""
+    if dtype.kind == "c":
+        return np.dtype(np.complex128)
+    return dtype if dtype.kind in "biu" else np.dtype(np.float64)
+
+
+def total(array: Array, axes: Sequence[int]) -> Array:
+    """The sum along axes, not yet rounded."""
+    wide = summed_in(array.dtype)
+    if wide != array.dtype or wide.kind in "biu":
+        return np.asarray(np.add.reduce(array, axis=tuple(axes), dtype=wide))
+    kept = [axis for axis in range(array.ndim) if axis not in axes]
+    rows = np.ascontiguousarray(np.transpose(array, (*kept, *axes)))
+    last = tuple(range(len(kept), array.ndim))
+    flat = rows.reshape(*rows.shape[: len(kept)], int(np.prod([rows.shape[a] for a in last])))
+    return np.asarray(np.add.reduce(flat, axis=-1))  # numpy pairs numbers that lie side by side
+
+
+def running(join: Callable[[Array, Array], Array], array: Array, axis: int) -> Array:
+    """Each element joined with all before it, in pairs, then pairs of pairs, and so on."""
+    result = np.moveaxis(array, axis, 0)
+    reach = 1
+    while reach < len(result):
+        result = np.concatenate([result[:reach], join(result[:-reach], result[reach:])])
+        reach *= 2
+    return np.moveaxis(result, 0, axis)
+
+
+def scattered(base: Array, updates: Array, indices: Sequence[Array]) -> Array:
+    """The base with updates added where indices along its first axes say, not yet rounded."""
+    wide = summed_in(base.dtype)
+    result = base.astype(wide)
+    if wide != base.dtype or wide.kind in "biu" or not updates.size:
+        np.add.at(result, tuple(indices), updates.astype(wide))
+        return result
+    extents = base.shape[: len(indices)]
+    places = np.ravel_multi_index([np.ravel(index) for index in indices], extents)
+    order = np.argsort(places, kind="stable")
+    values = updates.reshape(-1, *base.shape[len(indices) :])[order]
+    places, values = _joined_in_pairs(places[order], values)
+    result[np.unravel_index(places, extents)] += values
+    return result
+
+
+def _joined_in_pairs(places: Array, values: Array) -> tuple[Array, Array]:
+    """Values of which those of one place, which follow one another, are summed."""
+    while (places[1:] == places[:-1]).any():
+        starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
+        lengths = np.diff([*starts, len(places)])
+        turn = np.arange(len(places)) - np.repeat(starts, lengths)
+        kept = np.flatnonzero(turn % 2 == 0)
+        left = kept[kept + 1 < len(places)]
+        left = left[places[left] == places[left + 1]]
+        values[left] += values[left + 1]
+        places, values = places[kept], values[kept]
+    return places, values
