@@ -8,6 +8,7 @@ from ridgeline.loops.schedule import (
     Bind,
     CacheRead,
     CacheWrite,
+    Cascade,
     ComputeAt,
     Fuse,
     Inline,
@@ -110,6 +111,10 @@ class Steps:
     def pipeline(self, axis: str, stages: int = 2) -> Self:
         """Fill the scratch of a loop `stages - 1` iterations before it is used."""
         return self.apply(Pipeline(axis, stages))
+
+    def cascade(self, axis: str, block: int) -> Self:
+        """Sum floats along an axis in blocks, whose sums are added up without loss."""
+        return self.apply(Cascade(axis, block))
 
     def rfactor(self, axis: str) -> Self:
         """Fold an inner summed axis into separate accumulators, joined afterwards."""

@@ -126,6 +126,18 @@ def _log_add(left: Exprs, right: Exprs) -> Exprs:
     return (select(infinite, top, total),)
 
 
+def _compensated_join(left: Exprs, right: Exprs) -> Exprs:
+    """(sum, what its additions lost): the rounding of an addition is itself a float.
+
+    Where the sum is infinite, what was lost is NaN.
+    """
+    (a, p), (b, q) = left, right
+    total = add(a, b)
+    taken = sub(total, a)  # what of b arrived
+    missed = add(sub(a, sub(total, taken)), sub(b, taken))
+    return total, add(add(p, missed), q)
+
+
 def _affine_join(left: Exprs, right: Exprs) -> Exprs:
     """The map on the left, then that on the right.
 
@@ -145,6 +157,7 @@ MONOIDS: dict[str, Monoid] = {
     monoid.name: monoid
     for monoid in (
         Monoid("sum", 1, _fill(0), _binary("add"), reassoc=True),
+        Monoid("compensated", 2, _fill(0), _compensated_join, reassoc=True),
         Monoid("prod", 1, _fill(1), _binary("mul"), reassoc=True),
         Monoid("max", 1, lambda types: (_lowest(types[0]),), _binary("max", "or")),
         Monoid("min", 1, lambda types: (_highest(types[0]),), _binary("min", "and")),

@@ -15,6 +15,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
 from ridgeline.loops.steps.cache_read import CacheRead
 from ridgeline.loops.steps.cache_write import CacheWrite
+from ridgeline.loops.steps.cascade import Cascade
 from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
 from ridgeline.loops.steps.hold import Hold, Spread
@@ -45,6 +46,7 @@ __all__ = [
     "Bind",
     "CacheRead",
     "CacheWrite",
+    "Cascade",
     "ComputeAt",
     "Fuse",
     "Hold",
@@ -82,7 +84,7 @@ __all__ = [
 _STEPS: dict[str, Callable[..., Step]] = {
     "split": Split, "fuse": Fuse, "reorder": Reorder, "tile": Tile, "kind": SetKind,
     "cache_read": CacheRead, "interleave": Interleave, "offset": Offset,
-    "cache_write": CacheWrite, "stream": Stream,
+    "cache_write": CacheWrite, "stream": Stream, "cascade": Cascade,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.ordered import ORDERED
-from ridgeline.loops.schedule import Step
+from ridgeline.loops.schedule import Step, replay
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.schedules import chain, contraction, ordered, pointwise, rows
 from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.summing import cascades
 
 
 def family(lowered: Lowered) -> str:
@@ -29,4 +30,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
         "chain": chain.steps, "ordered": ordered.steps,
     }  # fmt: skip
-    return chosen[family(lowered)](lowered, machine)
+    kind = family(lowered)
+    found = chosen[kind](lowered, machine)
+    if kind != "rows":
+        return found
+    return [*found, *cascades(replay(lowered.kernel, found))]

@@ -54,6 +54,9 @@ def lifted(monoid: Monoid, types: tuple[DType, ...]) -> list[Array]:
     if monoid.name == "welford":
         finite = np.nan_to_num(values, posinf=5, neginf=-5).clip(-9, 9)
         return [np.ones_like(finite), finite, np.zeros_like(finite)]
+    if monoid.name == "compensated":
+        finite = np.nan_to_num(values, posinf=5, neginf=-5).clip(-9, 9)
+        return [finite, np.zeros_like(finite)]
     if monoid.name == "online_softmax":
         return [values, np.ones_like(values)]
     return [values]
@@ -66,7 +69,7 @@ def cases() -> list[tuple[Monoid, DType]]:
             found.append((monoid, dtypes.bool_))
             continue
         found.append((monoid, dtypes.float32))
-        if not monoid.name.startswith(("welford", "online", "log")):
+        if not monoid.name.startswith(("welford", "online", "log", "comp")):
             found.append((monoid, dtypes.int8))
         if monoid.name in ("max", "min"):
             found.append((monoid, dtypes.bool_))

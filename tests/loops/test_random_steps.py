@@ -13,6 +13,7 @@ from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.schedule import (
     CacheRead,
     CacheWrite,
+    Cascade,
     ComputeAt,
     Fuse,
     Inline,
@@ -57,6 +58,7 @@ def _steps(draw: st.DrawFn, kernel: Kernel) -> Step:
         st.builds(Reorder, axes),
         st.builds(SetKind, names, kinds),  # type: ignore[arg-type]
         st.builds(Rfactor, names),
+        st.builds(Cascade, names, st.integers(1, 3)),
         st.builds(CacheRead, memory, names, axes),
         st.builds(Interleave, memory, names, axes, st.sampled_from([0, 2])),
         st.builds(Offset, memory, names),

@@ -14,6 +14,7 @@ from ridgeline.loops.schedule import (
     Bind,
     CacheRead,
     CacheWrite,
+    Cascade,
     ComputeAt,
     Fuse,
     Inline,
@@ -84,6 +85,15 @@ for i < 18:
   t[i] = x[i] + x[i + 2]
 for j < 16:
   y[j] = t[j] * t[j + 1] * t[j + 2]
+"""
+MEAN = """
+kernel mean(x: float32[5, 70] @0, y: float32[5] @1)
+for r < 5:
+  alloc acc: float32[] reg
+  acc[] = 0.0
+  for c < 70 reduce:
+    acc[] += x[r, c]
+  y[r] = acc[] / 70.0
 """
 LOGSUMEXP = """
 kernel lse(x: float32[3, 20] @0, y: float32[3] @1)
@@ -338,6 +348,63 @@ for j < 16:
   for i < 3:
     t[i] = x[j + i] + x[j + i + 2]
   y[j] = t[0] * t[1] * t[2]
+""",
+    ),
+    (
+        "cascade",
+        MEAN,
+        [Cascade(axis="c", block=32)],
+        """
+kernel mean(x: float32[5, 70] @0, y: float32[5] @1)
+for r < 5:
+  alloc acc: float32[] reg
+  alloc acc_lost: float32[] reg
+  acc[] = 0.0
+  acc_lost[] = 0.0
+  for c.b < 3 reduce:
+    alloc acc_block: float32[] reg
+    acc_block[] = 0.0
+    for c < min(70 - c.b * 32, 32) reduce:
+      acc_block[] += x[r, c.b * 32 + c]
+    (acc, acc_lost)[] compensated= acc_block[], -0.0
+  y[r] = select(acc_lost[] == acc_lost[], acc[] + acc_lost[], acc[]) / 70.0
+""",
+    ),
+    (
+        "cascade in lanes",
+        MEAN,
+        [
+            Split(axis="c", factor=4),
+            Rfactor(axis="c.1"),
+            Cascade(axis="c.0", block=4),
+            SetKind(axis="c.1", kind="vector"),
+        ],
+        """
+kernel mean(x: float32[5, 70] @0, y: float32[5] @1)
+for r < 5:
+  alloc acc: float32[] reg
+  alloc acc_lost: float32[] reg
+  acc[] = 0.0
+  acc_lost[] = 0.0
+  alloc accv: float32[4] reg:
+    alloc accv_lost: float32[4] reg
+    for c.1 < 4 vector:
+      accv[c.1] = 0.0
+      accv_lost[c.1] = 0.0
+    for c.0.b < 5 reduce:
+      alloc accv_block: float32[4] reg
+      for c.1 < 4 vector:
+        accv_block[c.1] = 0.0
+      for c.0 < min(17 - c.0.b * 4, 4) reduce:
+        for c.1 < 4 reduce vector:
+          accv_block[c.1] += x[r, (c.0.b * 4 + c.0) * 4 + c.1]
+      for c.1 < 4 vector:
+        (accv, accv_lost)[c.1] compensated= accv_block[c.1], -0.0
+    for c.1 < 2 reduce vector:
+      (accv, accv_lost)[c.1] compensated= x[r, c.1 + 68], -0.0
+    for c.1 < 4 reduce vector:
+      (acc, acc_lost)[] compensated= accv[c.1], accv_lost[c.1]
+  y[r] = select(acc_lost[] == acc_lost[], acc[] + acc_lost[], acc[]) / 70.0
 """,
     ),
     (
@@ -642,6 +709,10 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (BLUR, [Split("j", 5), ComputeAt("t", "j.0")], "also read outside"),
     (BLUR, [Split("j", 5, "branch"), ComputeAt("t", "j.0")], "move apart"),
     (SMALL, [Online("k")], "no maximum over 'k'"),
+    (SMALL, [Cascade("m", 2)], "no sum of floats runs over 'm'"),
+    (SMALL, [Cascade("k", 0)], "blocks of 0"),
+    (SMALL, [Cascade("k", 2), Cascade("k.b", 2)], "no sum of floats"),
+    (LOGSUMEXP, [Online("c"), Cascade("c", 2)], "no sum of floats"),
     (SMALL, [Pipeline("k", 1)], "at least 2 stages"),
     (SMALL, [Pipeline("k", 2)], "fills no scratch"),
     (SMALL, [Interleave("b", "k", ("n",))], "an axis in lanes"),

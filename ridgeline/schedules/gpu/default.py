@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.schedule import Step
+from ridgeline.loops.schedule import Step, replay
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu import contraction, ordered, pointwise, rows
 from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.summing import cascades
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -17,4 +18,8 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
         "ordered": ordered.steps,
     }  # fmt: skip
-    return chosen[family(lowered)](lowered, gpu)
+    kind = family(lowered)
+    found = chosen[kind](lowered, gpu)
+    if kind != "rows":
+        return found
+    return [*found, *cascades(replay(lowered.kernel, found))]
