@@ -36,7 +36,10 @@ from ridgeline.dtypes import (
     uint32 as uint32,
     uint64 as uint64,
 )
-from ridgeline.errors import RidgelineError as RidgelineError
+from ridgeline.errors import (
+    OutOfMemoryError as OutOfMemoryError,
+    RidgelineError as RidgelineError,
+)
 from ridgeline.functions.creation import finfo as finfo, iinfo as iinfo
 from ridgeline.interop.arrays import asarray as asarray
 from ridgeline.interop.dlpack import from_dlpack as from_dlpack

@@ -27,7 +27,7 @@ _UNSET = object()
 _EPOCHS = itertools.count(1)  # `next` is atomic, so no change is lost between threads
 
 
-class ConfigError(RidgelineError):
+class ConfigError(RidgelineError, ValueError):
     """A setting with an impossible value, or a setting that does not exist."""
 
     code = "RL0010"

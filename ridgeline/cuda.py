@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ridgeline.devices import current as _current, device as _device
-from ridgeline.errors import DeviceError
+from ridgeline.errors import DeviceError, OutOfMemoryError as OutOfMemoryError
 from ridgeline.runtime.cuda import arena, device as _devices, memory
 from ridgeline.runtime.cuda.device import Device, Properties
 from ridgeline.runtime.cuda.driver import missing

@@ -12,7 +12,7 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.operands import (
     Operand,
@@ -67,7 +67,7 @@ def _spread(value: Operand, input: Node, dtype: DType) -> Node:
 
 def _positive(value: Operand, what: str) -> None:
     if not isinstance(value, Node) and not value > 0:  # type: ignore[operator]
-        raise RidgelineError(f"{what} is above 0, not {value}")
+        raise BadValueError(f"{what} is above 0, not {value}")
 
 
 @public(method=False, creation=True)
@@ -81,10 +81,10 @@ def normal(
 ) -> Node:
     """Normal with means and standard deviations, given as tensors, or as numbers with a size."""
     if not isinstance(std, Node) and std < 0:  # type: ignore[operator]
-        raise RidgelineError(f"a standard deviation is at least 0, not {std}")
+        raise BadValueError(f"a standard deviation is at least 0, not {std}")
     given = [v for v in (mean, std) if isinstance(v, Node)]
     if size is None and not given:
-        raise RidgelineError("normal needs a size where mean and std are numbers")
+        raise BadValueError("normal needs a size where mean and std are numbers")
     for value in given:
         require_float(value, "normal")
     shape = sizes_from((size,)) if size is not None else ()
@@ -133,7 +133,7 @@ def log_normal(
 def geometric(input: Node, p: float, *, generator: Generator | None = None) -> Node:
     """How many trials of probability p until the first success, in the shape of this tensor."""
     if not 0 < p <= 1:
-        raise RidgelineError(f"geometric_ needs a probability above 0, up to 1, not {p}")
+        raise BadValueError(f"geometric_ needs a probability above 0, up to 1, not {p}")
     kind = wide(input.dtype) if input.dtype.is_floating_point else dtypes.float64
     missed = _spread(math.log1p(-p) if p < 1 else -math.inf, input, kind)
     failures = apply("floor", div(_log_unit(input.shape, kind, generator), missed))
@@ -151,7 +151,7 @@ def random(
     if high is None:
         low, high = 0, low or _exact(input.dtype)
     if not low < high:
-        raise RidgelineError(f"random_ needs low < high, got {low} and {high}")
+        raise BadValueError(f"random_ needs low < high, got {low} and {high}")
     return cast(integers(input.shape, low, high, generator), input.dtype)
 
 
@@ -183,7 +183,7 @@ def randint_like(
     if high is None:
         low, high = 0, low
     if not low < high:
-        raise RidgelineError(f"randint_like needs low < high, got {low} and {high}")
+        raise BadValueError(f"randint_like needs low < high, got {low} and {high}")
     return cast(integers(input.shape, low, high, None), dtype or input.dtype)
 
 
@@ -193,11 +193,11 @@ def _check_weights(input: Node, num_samples: int, replacement: bool) -> None:
         return
     weights = concrete(stop_gradient(input), "multinomial").astype("float64")
     if not (weights >= 0).all() or (weights == math.inf).any():
-        raise RidgelineError("multinomial needs weights that are finite and at least 0")
+        raise BadValueError("multinomial needs weights that are finite and at least 0")
     needed = 1 if replacement else num_samples
     found = (weights > 0).sum(-1)
     if (found < needed).any():
-        raise RidgelineError(
+        raise BadValueError(
             f"multinomial: {needed} weights above 0 are needed, a row has {int(found.min())}"
         )
 
@@ -216,7 +216,7 @@ def multinomial(
     if not input.dtype.is_floating_point:
         raise DTypeError(f"multinomial needs floating weights, got {input.dtype.name}")
     if step_count(num_samples, "multinomial") < 1:
-        raise RidgelineError(f"multinomial draws at least 1 sample, not {num_samples}")
+        raise BadValueError(f"multinomial draws at least 1 sample, not {num_samples}")
     _check_weights(input, num_samples, replacement)
     weights = cast(stop_gradient(input), dtypes.float64)
     if replacement:
@@ -274,7 +274,7 @@ def poisson(input: Node, generator: Generator | None = None) -> Node:
     """Counts with the given rates."""
     require_float(input, "poisson")
     if modes.capture is None and not (concrete(stop_gradient(input), "poisson") >= 0).all():
-        raise RidgelineError("poisson needs rates of at least 0")
+        raise BadValueError("poisson needs rates of at least 0")
     rate = cast(stop_gradient(input), dtypes.float64)
     few = apply("lt", rate, full_like(rate, _FEW))
     low = select(few, rate, full_like(rate, 1))

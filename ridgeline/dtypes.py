@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ridgeline.errors import DTypeError
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
@@ -89,3 +91,40 @@ def named(name: str) -> DType:
 def from_numpy(numpy_type: Any) -> DType | None:
     """The row that stores the same elements as a NumPy dtype, or None."""
     return _BY_NUMPY.get(np.dtype(numpy_type))
+
+
+# what Python's own types of numbers hold, as torch reads them
+_OF_PYTHON: dict[Any, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+
+
+def from_type(kind: Any) -> DType | None:
+    """The row that a type of Python's or NumPy's stands for, or None."""
+    if isinstance(kind, np.dtype):
+        return from_numpy(kind)
+    if kind in _OF_PYTHON:
+        return _OF_PYTHON[kind]
+    if not issubclass(kind, np.generic):
+        return None
+    try:
+        return from_numpy(kind)
+    except TypeError:  # one of NumPy's abstract kinds, such as np.floating
+        return None
+
+
+def as_dtype(kind: Any) -> DType:
+    """What a caller means by an element type: a row, or a type of Python's or NumPy's."""
+    found = kind
+    if not isinstance(kind, DType):
+        found = from_type(kind) if isinstance(kind, type | np.dtype) else None
+    if found is None:
+        raise DTypeError(
+            f"{kind!r:.40} is no element type",
+            help="use one such as ridgeline.float32, or a type of NumPy's or Python's",
+        )
+    assert isinstance(found, DType)
+    return found
+
+
+def wanted(kind: Any) -> DType | None:
+    """A `dtype=` argument, which may be left out."""
+    return None if kind is None else as_dtype(kind)

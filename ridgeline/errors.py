@@ -2,12 +2,17 @@
 
 Every error a user can cause is a `RidgelineError` with a code such as `RL0102`. The pages that
 `ridgeline explain CODE` prints are in `ridgeline/cli/pages`, one for each code.
+
+Other libraries catch errors by Python's kinds, so each class is also of the kind that Python, NumPy
+and torch raise for the same mistake; all are `RuntimeError`s, as torch's are.
 """
 
 from __future__ import annotations
 
+import numpy as np
 
-class RidgelineError(Exception):
+
+class RidgelineError(RuntimeError):
     """Base of all errors raised for a user's mistake; prints as code, sentence, note and help."""
 
     code = "RL0001"
@@ -25,31 +30,49 @@ class RidgelineError(Exception):
         return "\n".join(lines)
 
 
+class BadValueError(RidgelineError, ValueError):
+    """An argument of the right kind whose value a function cannot take."""
+
+
+class BadTypeError(RidgelineError, TypeError):
+    """An argument of another kind than a function takes."""
+
+
 class InputFileError(RidgelineError):
     """A file that cannot be read, is of the wrong kind, or is damaged."""
 
     code = "RL0301"
 
 
-class OutputFileError(RidgelineError):
+class MissingFileError(InputFileError, FileNotFoundError):
+    """A file or a folder that is not there."""
+
+
+def unreadable(what: object, error: Exception, help: str = "") -> InputFileError:
+    """What to raise for a file that could not be read."""
+    kind = MissingFileError if isinstance(error, FileNotFoundError) else InputFileError
+    return kind(f"cannot read {what}: {getattr(error, 'strerror', None) or error}", help=help)
+
+
+class OutputFileError(RidgelineError, OSError):
     """A file that cannot be written: no space, no permission, not a folder."""
 
     code = "RL0302"
 
 
-class ShapeError(RidgelineError):
+class ShapeError(RidgelineError, ValueError):
     """Operands whose shapes do not fit together, or a shape that an op cannot take."""
 
     code = "RL0101"
 
 
-class DTypeError(RidgelineError):
-    """An element type that an op cannot take."""
+class DTypeError(RidgelineError, TypeError, NotImplementedError):
+    """An element type that an op cannot take; torch calls some of them not implemented."""
 
     code = "RL0102"
 
 
-class AxisError(RidgelineError):
+class AxisError(RidgelineError, IndexError, ValueError):
     """An axis that the tensor does not have, or one named twice."""
 
     code = "RL0103"
@@ -61,8 +84,8 @@ class IndexRangeError(RidgelineError, IndexError):
     code = "RL0104"
 
 
-class ArgumentError(RidgelineError):
-    """Arguments that are each of a right kind, but that a function cannot take together."""
+class ArgumentError(RidgelineError, TypeError, ValueError):
+    """Arguments that a function cannot take, or cannot take together."""
 
     code = "RL0105"
 
@@ -71,6 +94,14 @@ class ComputeError(RidgelineError):
     """An op whose value could not be computed, with the line that asked for it."""
 
     code = "RL0106"
+
+
+class LinAlgError(RidgelineError, np.linalg.LinAlgError):
+    """A matrix for which a decomposition or a solution does not exist."""
+
+
+class DivisionByZeroError(ComputeError, ZeroDivisionError):
+    """An integer divided by zero, which has no value."""
 
 
 class GradientError(RidgelineError):

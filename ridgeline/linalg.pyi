@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline.dtypes import DType
+from ridgeline.errors import LinAlgError as LinAlgError
 from ridgeline.random import Generator
 from ridgeline.tensors.tensor import Tensor
 

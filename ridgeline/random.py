@@ -17,7 +17,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError
 from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -66,7 +66,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of a seed from its beginning."""
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise RidgelineError(f"a seed is an int, not {type(seed).__name__}")
+            raise BadTypeError(f"a seed is an int, not {type(seed).__name__}")
         if modes.capture is not None:
             raise RidgelineError(
                 "a generator cannot be seeded inside jit", help="seed it before the jitted call"
@@ -123,7 +123,7 @@ def _checked_state(state: Any) -> tuple[int, int]:
         seed, offset = state
         if isinstance(seed, int) and isinstance(offset, int) and offset >= 0:
             return seed, offset
-    raise RidgelineError(
+    raise BadValueError(
         f"a generator's state is a seed and a place, got {state!r:.60}",
         help="give what get_state() returned",
     )
@@ -263,9 +263,9 @@ def randint(
     elif high is None:  # randint(high, size=size)
         low, high = 0, low
     if size is None or not all(isinstance(v, int | np.integer) for v in (low, high)):
-        raise RidgelineError(f"randint needs integers and a size, got {low!r}, {high!r}, {size!r}")
+        raise BadValueError(f"randint needs integers and a size, got {low!r}, {high!r}, {size!r}")
     if not low < high:
-        raise RidgelineError(f"randint needs low < high, got {low} and {high}")
+        raise BadValueError(f"randint needs low < high, got {low} and {high}")
     shape = sizes_from((size,))
     return cast(integers(shape, int(low), int(high), generator), dtype or dtypes.int64)
 
@@ -321,7 +321,7 @@ def bernoulli_inplace(input: Node, p: Operand = 0.5, *, generator: Generator | N
 
 def _trials(input: Node, p: Operand, generator: Generator | None) -> Node:
     if not isinstance(p, Node | Lifted) and not 0 <= p <= 1:  # type: ignore[operator]
-        raise RidgelineError(f"a probability lies in 0…1, not {p}")
+        raise BadValueError(f"a probability lies in 0…1, not {p}")
     kind = wide(p.dtype if isinstance(p, Node) else input.dtype)
     chance = stop_gradient(stretch(as_node(p, kind), input.shape))
     return cast(apply("lt", unit(input.shape, kind, generator), chance), input.dtype)
@@ -331,7 +331,7 @@ def _trials(input: Node, p: Operand, generator: Generator | None) -> Node:
 def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
     """Elements set to zero with probability p, the others scaled by 1 / (1 - p)."""
     if not 0 <= p <= 1:
-        raise RidgelineError(f"a dropout probability lies in 0…1, not {p}")
+        raise BadValueError(f"a dropout probability lies in 0…1, not {p}")
     if not training or p == 0:
         return input
     if p == 1:

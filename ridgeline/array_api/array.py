@@ -11,7 +11,7 @@ from typing import Any
 
 from ridgeline.array_api.types import KindError, is_number, promote, require, weak
 from ridgeline.dtypes import DType
-from ridgeline.errors import AxisError, RidgelineError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, RidgelineError, ShapeError
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.making import wrap_operand
 from ridgeline.tensors.tensor import Tensor
@@ -113,7 +113,7 @@ class Array(Tensor):
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """This array on another device."""
         if stream is not None:
-            raise RidgelineError(f"copies take the current stream, got stream={stream!r}")
+            raise BadValueError(f"copies take the current stream, got stream={stream!r}")
         return as_array(self.to(device=device))
 
     def __getitem__(self, key: Any, /) -> Array:

@@ -17,7 +17,7 @@ from ridgeline.array_api.types import (
     is_number,
     require,
 )
-from ridgeline.dtypes import DType
+from ridgeline.dtypes import DType, wanted as wanted_type
 from ridgeline.functions.operands import default_complex, defaults
 from ridgeline.interop import arrays, dlpack
 from ridgeline.tensors.tensor import Tensor
@@ -49,6 +49,7 @@ def asarray(
     copy: bool | None = None,
 ) -> Array:
     """`obj` as an array; its memory is shared where it can be, unless `copy=True`."""
+    dtype = wanted_type(dtype)
     if dtype is not None and is_number(obj):
         _check_fill(obj, dtype)
     return as_array(arrays.asarray(obj, dtype=dtype, device=device, copy=copy))
@@ -78,7 +79,7 @@ def full(
     shape: Shape, fill_value: complex, *, dtype: DType | None = None, device: Any = None
 ) -> Array:
     """One value everywhere."""
-    wanted = dtype or default_for(fill_value)
+    wanted = wanted_type(dtype) or default_for(fill_value)
     if not isinstance(fill_value, Tensor):
         _check_fill(fill_value, wanted)
     return call("full", _sizes(shape), fill_value, dtype=wanted, device=device)
@@ -122,7 +123,7 @@ def arange(
     if step == 0:
         raise SizeError("arange never ends with a step of 0")
     whole = all(isinstance(value, int) for value in (first, last, step))
-    wanted = dtype or (dtypes.int64 if whole else defaults.dtype)
+    wanted = wanted_type(dtype) or (dtypes.int64 if whole else defaults.dtype)
     require("arange", wanted, NUMERIC)
     if whole:
         count = len(range(int(first), int(last), int(step)))
@@ -148,7 +149,7 @@ def linspace(
         raise SizeError(f"linspace needs a number of at least 0, not {num}")
     if isinstance(start, complex) or isinstance(stop, complex):
         return _complex_linspace(complex(start), complex(stop), num, dtype, device, endpoint)
-    wanted = dtype or defaults.dtype
+    wanted = wanted_type(dtype) or defaults.dtype
     require("linspace", wanted, FLOATING)
     first, last = float(start), float(stop)
     if endpoint or num == 0:
@@ -159,7 +160,7 @@ def linspace(
 def _complex_linspace(
     start: complex, stop: complex, num: int, dtype: DType | None, device: Any, endpoint: bool
 ) -> Array:
-    wanted = dtype or default_complex()
+    wanted = wanted_type(dtype) or default_complex()
     if wanted.kind != "complex":
         raise KindError(f"linspace between complex numbers does not fit {wanted.name}")
     part = dtypes.float64 if wanted is dtypes.complex128 else dtypes.float32
@@ -181,7 +182,7 @@ def eye(
     columns = n_rows if n_cols is None else n_cols
     rows = call("arange", n_rows, device=device).reshape((n_rows, 1))
     ramp = call("arange", columns, device=device).reshape((1, columns))
-    return as_array((rows + k == ramp).to(dtype or defaults.dtype))
+    return as_array((rows + k == ramp).to(wanted_type(dtype) or defaults.dtype))
 
 
 def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Array, ...]:
@@ -225,6 +226,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Array:
 def astype(x: Tensor, dtype: DType, /, *, copy: bool = True, device: Any = None) -> Array:
     """The values in another element type, and on another device if one is named."""
     need_array("astype", x)
+    dtype = dtypes.as_dtype(dtype)
     if device is not None:
         x = x.to(device=device)
     if dtype is x.dtype:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ridgeline.array_api.array import Array, SizeError, as_array, need_array
 from ridgeline.array_api.types import ANY, FLOATING, REAL_FLOATING, require
-from ridgeline.dtypes import DType
+from ridgeline.dtypes import DType, as_dtype
 from ridgeline.functions.operands import defaults
 from ridgeline.tensors import dispatch
 from ridgeline.tensors.tensor import Tensor
@@ -121,7 +121,7 @@ def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: Norm = "b
 
 
 def _frequencies(name: str, n: int, d: float, dtype: DType | None, device: Any) -> Array:
-    wanted = dtype or defaults.dtype
+    wanted = defaults.dtype if dtype is None else as_dtype(dtype)
     require(name, wanted, REAL_FLOATING)
     return as_array(_LIBRARY[name](n, d, dtype=wanted, device=device))
 

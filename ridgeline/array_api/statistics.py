@@ -30,7 +30,7 @@ def _checked(name: str, x: Tensor, kinds: frozenset[str]) -> Tensor:
 def total_type(x: Tensor, dtype: DType | None) -> DType:
     """The type of sums and products: small integers grow to 64 bits."""
     if dtype is not None:
-        return dtype
+        return dtypes.as_dtype(dtype)
     if x.dtype.kind == "uint":
         return dtypes.uint64
     return x.dtype if x.dtype.is_differentiable else dtypes.int64

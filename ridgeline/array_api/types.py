@@ -69,7 +69,11 @@ def _kind_of(number: complex) -> str:
         return "bool"
     if isinstance(number, int | np.integer):
         return "int"
-    return "float" if isinstance(number, float | np.floating) else "complex"
+    if isinstance(number, float | np.floating):
+        return "float"
+    if isinstance(number, complex | np.complexfloating):
+        return "complex"
+    raise KindError(f"expected a number, got {type(number).__name__}")
 
 
 def is_number(value: Any) -> bool:
@@ -98,8 +102,10 @@ def weak(number: complex, dtype: DType) -> DType:
     return complex_of(dtype) if kind == "complex" and own == "float" else dtype
 
 
-def default_for(number: complex) -> DType:
-    """The type of an array made of a Python number."""
+def default_for(number: complex | Tensor) -> DType:
+    """The type of an array made of a Python number or a 0-d array."""
+    if isinstance(number, Tensor):
+        return number.dtype
     kind = _kind_of(number)
     if kind == "bool":
         return dtypes.bool_
@@ -117,10 +123,10 @@ def require(name: str, dtype: DType, kinds: frozenset[str]) -> None:
 
 def dtype_of(value: Any) -> DType:
     """The element type of an array, or the type itself."""
-    if isinstance(value, DType):
-        return value
     if isinstance(value, Tensor):
         return value.dtype
+    if isinstance(value, DType | type | np.dtype):
+        return dtypes.as_dtype(value)
     raise KindError(f"expected an array or an element type, got {type(value).__name__}")
 
 
@@ -144,7 +150,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
 
 def can_cast(from_: DType | Tensor, to: DType, /) -> bool:
     """True where promotion leads from one type to the other."""
-    source = dtype_of(from_)
+    source, to = dtype_of(from_), dtypes.as_dtype(to)
     if _FAMILY[source.kind] != _FAMILY[to.kind]:
         return False
     if "uint64" in (source.name, to.name) and "int" in (source.kind, to.kind):
@@ -156,8 +162,9 @@ def isdtype(dtype: DType, kind: DType | str | tuple[DType | str, ...]) -> bool:
     """True where an element type is, or belongs to, one of the kinds."""
     if isinstance(kind, tuple):
         return any(isdtype(dtype, part) for part in kind)
-    if isinstance(kind, DType):
-        return dtype is kind
+    dtype = dtypes.as_dtype(dtype)
+    if isinstance(kind, DType | type | np.dtype):
+        return dtype is dtypes.as_dtype(kind)
     if kind not in KINDS:
         raise KindError(f"there is no kind {kind!r}", help=f"kinds: {', '.join(KINDS)}")
     return dtype.kind in KINDS[kind]

@@ -15,7 +15,7 @@ HELP = "explain a rule (D1) or an error code (RL0102)"
 PAGES = Path(__file__).with_name("pages")
 
 
-class UnknownNameError(RidgelineError):
+class UnknownNameError(RidgelineError, KeyError):
     """Neither a rule nor an error code."""
 
     code = "RL0712"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.data.dataset import as_array
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadTypeError, ShapeError
 from ridgeline.tensors.making import tensor
 from ridgeline.tensors.tensor import Tensor
 
@@ -34,7 +34,7 @@ def collate_arrays(samples: Sequence[Any]) -> Any:
                 help="pad or crop them in the dataset, or pass collate_fn",
             )
         return np.stack(arrays)
-    raise RidgelineError(
+    raise BadTypeError(
         f"cannot batch samples of type {type(first).__name__}",
         help="return arrays, numbers, text, tuples or dicts, or pass collate_fn",
     )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.randomness import Stream
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.tensors.execute import read_array
 from ridgeline.tensors.tensor import Tensor
 
@@ -48,7 +48,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
 
     def __init__(self, *tensors: Any) -> None:
         if not tensors:
-            raise RidgelineError("TensorDataset needs at least one array or tensor")
+            raise BadValueError("TensorDataset needs at least one array or tensor")
         self.tensors = tuple(as_array(t) for t in tensors)
         if any(not a.shape for a in self.tensors):
             raise ShapeError("TensorDataset needs arrays with at least one axis, got a scalar")
@@ -87,7 +87,7 @@ class ConcatDataset(Dataset[Any]):
     def __init__(self, datasets: Sequence[Dataset[Any]]) -> None:
         self.datasets = list(datasets)
         if not self.datasets:
-            raise RidgelineError("ConcatDataset needs at least one dataset")
+            raise BadValueError("ConcatDataset needs at least one dataset")
         self.ends = list(accumulate(len(d) for d in self.datasets))
 
     def __getitem__(self, index: int) -> Any:
@@ -113,7 +113,7 @@ def random_split(
         for extra in range(total - sum(counts)):  # the remainder goes round, as in torch
             counts[extra % len(counts)] += 1
     if sum(counts) != total:
-        raise RidgelineError(f"the parts {list(lengths)} do not add up to {total} samples")
+        raise BadValueError(f"the parts {list(lengths)} do not add up to {total} samples")
     order = Stream(seed).permutation(total)
     ends = list(accumulate(counts))
     return [Subset(dataset, order[end - n : end].tolist()) for n, end in zip(counts, ends)]

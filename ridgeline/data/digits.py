@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.resample import upscale
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, InputFileError
 
 FILE = Path(__file__).with_name("digits.npz")
 SIZE = 32  # the side that LeNet-5 takes
@@ -95,6 +95,6 @@ def _part(labels: NDArray[Any], part: str) -> NDArray[np.intp]:
         return train[validation]
     if part == "fit":
         return train[~validation]
-    raise RidgelineError(
+    raise BadValueError(
         f"the digits have no part {part!r}", help="parts: train, test, fit, validation"
     )

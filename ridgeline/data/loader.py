@@ -24,7 +24,7 @@ from ridgeline.data.sampler import (
     indices_of,
 )
 from ridgeline.data.transforms import Transform
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 MOST_PREFETCHED = 64  # per worker; the tasks in flight must fit into a socket
 
@@ -62,9 +62,9 @@ class DataLoader:
         _check_count("num_workers", num_workers, 0)
         _check_count("prefetch_factor", prefetch_factor, 1, MOST_PREFETCHED)
         if not timeout >= 0:
-            raise RidgelineError(f"timeout must be at least 0 seconds, not {timeout!r}")
+            raise BadValueError(f"timeout must be at least 0 seconds, not {timeout!r}")
         if multiprocessing_context not in (None, "forkserver", "spawn"):
-            raise RidgelineError(
+            raise BadValueError(
                 f"workers cannot be started by {multiprocessing_context!r}",
                 help="forkserver or spawn; fork would copy the threads of this process",
             )
@@ -76,7 +76,7 @@ class DataLoader:
         self.sampler = _sampler(dataset, shuffle, sampler, batch_sampler, seed)
         self.batch_sampler: Any = batch_sampler
         if batch_sampler is not None and (batch_size not in (1, None) or drop_last):
-            raise RidgelineError("a batch_sampler decides batch_size and drop_last itself")
+            raise BadValueError("a batch_sampler decides batch_size and drop_last itself")
         if batch_sampler is None and batch_size is not None:
             self.batch_sampler = BatchSampler(self.sampler or (), batch_size, drop_last)
         self.epoch = self.position = 0
@@ -209,7 +209,7 @@ class DataLoader:
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Go on from a saved place; the seed must be the one the place was saved under."""
         if state["seed"] != self.seed:
-            raise RidgelineError(
+            raise BadValueError(
                 f"the saved place belongs to seed {state['seed']}, this loader has {self.seed}",
                 help="make the loader with the same seed",
             )
@@ -220,7 +220,7 @@ def _check_count(name: str, value: Any, least: int, most: int | None = None) -> 
     wrong = not isinstance(value, int) or isinstance(value, bool) or value < least
     if wrong or (most is not None and value > most):
         until = f" and at most {most}" if most is not None else ""
-        raise RidgelineError(
+        raise BadValueError(
             f"{name} must be a whole number of at least {least}{until}, not {value!r}"
         )
 
@@ -228,12 +228,12 @@ def _check_count(name: str, value: Any, least: int, most: int | None = None) -> 
 def _sampler(dataset: Any, shuffle: bool, sampler: Any, batch_sampler: Any, seed: int) -> Any:
     if isinstance(dataset, IterableDataset):
         if shuffle or sampler is not None or batch_sampler is not None:
-            raise RidgelineError("an IterableDataset has its own order: no shuffle, no sampler")
+            raise BadValueError("an IterableDataset has its own order: no shuffle, no sampler")
         return None
     if len(dataset) == 0:
-        raise RidgelineError("the dataset is empty", help="a loader needs at least one sample")
+        raise BadValueError("the dataset is empty", help="a loader needs at least one sample")
     if shuffle + (sampler is not None) + (batch_sampler is not None) > 1:
-        raise RidgelineError("pass either shuffle=True, a sampler or a batch_sampler, not both")
+        raise BadValueError("pass either shuffle=True, a sampler or a batch_sampler, not both")
     if sampler is None and batch_sampler is None:
         return RandomSampler(dataset, seed=seed) if shuffle else SequentialSampler(dataset)
     return sampler

@@ -18,7 +18,7 @@ from ridgeline.data.collate import collate_arrays
 from ridgeline.data.randomness import Stream
 from ridgeline.data.sampler import Indices
 from ridgeline.data.transforms import Transform
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 Group = Indices | list[Any] | int  # indices, the samples of a stream, or one index
 _stream: ContextVar[Stream] = ContextVar("stream")
@@ -78,7 +78,7 @@ def _transformed(batch: Any, transform: Transform, stream: Stream) -> Any:
     if isinstance(batch, tuple):
         return (transform(batch[0], stream), *batch[1:])
     if isinstance(batch, dict | list | str):
-        raise RidgelineError(
+        raise BadValueError(
             "a loader's transform applies to the first array of a tuple, or to a lone array",
             note=f"the batches are {type(batch).__name__}",
             help="transform the samples in the dataset",

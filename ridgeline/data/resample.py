@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 Floats = NDArray[np.float32]
 
@@ -35,7 +35,7 @@ KERNELS: dict[str, tuple[Callable[[NDArray[Any]], NDArray[Any]], int]] = {
 
 def _kernel(method: str) -> tuple[Callable[[NDArray[Any]], NDArray[Any]], int]:
     if method not in KERNELS:
-        raise RidgelineError(
+        raise BadValueError(
             f"there is no resampling method {method!r}", help=f"methods: {', '.join(KERNELS)}"
         )
     return KERNELS[method]
@@ -57,7 +57,7 @@ def _weights(source: int, target: int, method: str) -> Floats:
 def upscale(images: Floats, size: int, method: str = "cubic") -> Floats:
     """Images [n, h, w] enlarged to [n, size, size], one matrix product per axis."""
     if size < max(images.shape[1:]):
-        raise RidgelineError(
+        raise BadValueError(
             f"cannot upscale {images.shape[1]}×{images.shape[2]} pixels to {size}×{size}",
             help="use a size of at least the image's own",
         )
@@ -85,7 +85,7 @@ def _averages(source: int, target: int, method: str) -> Floats:
 def resize(images: Floats, height: int, width: int, method: str = "bilinear") -> Floats:
     """Images [n, c, h, w] at another size, as Pillow and torch's antialiased forms compute it."""
     if min(height, width) < 1:
-        raise RidgelineError(f"cannot resize images to {height}×{width} pixels")
+        raise BadValueError(f"cannot resize images to {height}×{width} pixels")
     rows = _averages(images.shape[2], height, method)
     columns = _averages(images.shape[3], width, method)
     return np.asarray(rows @ images @ columns.T, np.float32)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.randomness import Stream
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 Indices = NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class RandomSampler:
         self.count, self.replacement, self.seed = len(data_source), replacement, seed
         self.num_samples = self.count if num_samples is None else num_samples
         if not replacement and self.num_samples > self.count:
-            raise RidgelineError(
+            raise BadValueError(
                 f"cannot draw {self.num_samples} different samples out of {self.count}",
                 help="pass replacement=True",
             )
@@ -78,7 +78,7 @@ class WeightedRandomSampler:
     def __init__(self, weights: Sequence[float], num_samples: int, seed: int = 0) -> None:
         self.weights = np.asarray(weights, np.float64)
         if self.weights.ndim != 1 or not np.all(self.weights >= 0) or not self.weights.sum() > 0:
-            raise RidgelineError("WeightedRandomSampler needs weights of at least 0, one above 0")
+            raise BadValueError("WeightedRandomSampler needs weights of at least 0, one above 0")
         self.num_samples, self.seed = num_samples, seed
 
     def indices(self, epoch: int) -> Indices:
@@ -98,7 +98,7 @@ class BatchSampler:
         self, sampler: Sampler | Iterable[int], batch_size: int, drop_last: bool = False
     ) -> None:
         if not isinstance(batch_size, int) or batch_size < 1:
-            raise RidgelineError(f"batch_size must be a whole number above 0, not {batch_size!r}")
+            raise BadValueError(f"batch_size must be a whole number above 0, not {batch_size!r}")
         self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def batches(self, epoch: int) -> list[Indices]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.optional import need
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
 
 Tokens = NDArray[np.int64]
 
@@ -53,7 +53,7 @@ class CharTokenizer:
     def __init__(self, characters: Iterable[str]) -> None:
         self.characters = "".join(sorted(set(characters)))
         if not self.characters:
-            raise RidgelineError("CharTokenizer needs a text with at least one character")
+            raise BadValueError("CharTokenizer needs a text with at least one character")
         self._points = _points(self.characters)
 
     @property
@@ -67,7 +67,7 @@ class CharTokenizer:
         places = np.minimum(np.searchsorted(self._points, points), len(self._points) - 1)
         unknown = self._points[places] != points
         if unknown.any():
-            raise RidgelineError(
+            raise BadValueError(
                 f"the character {text[int(np.argmax(unknown))]!r} is not in the vocabulary",
                 help="make the tokenizer from text that has it, or use ByteTokenizer",
             )
@@ -87,7 +87,7 @@ class CharTokenizer:
         try:
             return cls(json.loads(Path(path).read_text(encoding="utf-8"))["characters"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputFileError(f"cannot read the vocabulary {path}: {error}") from error
+            raise unreadable(f"the vocabulary {path}", error) from error
 
 
 class FileTokenizer:
@@ -98,7 +98,7 @@ class FileTokenizer:
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
-            raise InputFileError(f"there is no tokenizer file {file}")
+            raise MissingFileError(f"there is no tokenizer file {file}")
         try:
             self._inner: Any = package.Tokenizer.from_file(str(file))
         except Exception as error:  # the package raises bare exceptions

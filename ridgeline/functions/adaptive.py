@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.movement import cut
 from ridgeline.functions.operands import step_count
@@ -40,7 +40,7 @@ def _wanted(input: Node, output_size: Any, spatial: int, what: str) -> tuple[int
     if len(listed) == 1:
         listed = listed * spatial
     if len(listed) != spatial:
-        raise RidgelineError(f"{what} needs 1 or {spatial} sizes, got {output_size}")
+        raise BadValueError(f"{what} needs 1 or {spatial} sizes, got {output_size}")
     sizes = [known(s) for s in input.shape[lead:]]
     return lead, [s if n is None else int(n) for s, n in zip(sizes, listed)]
 

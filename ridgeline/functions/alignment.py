@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.concrete import concrete, given
 from ridgeline.functions.gathering import gather
 from ridgeline.functions.losses import reduced
@@ -93,7 +93,7 @@ def ctc_loss(
         raise ShapeError(f"ctc_loss needs [time, batch, classes], got {list(log_probs.shape)}")
     steps, batch, classes = (known(s) for s in log_probs.shape)
     if not 0 <= blank < classes:
-        raise RidgelineError(f"ctc_loss: blank {blank} is not one of {classes} classes")
+        raise BadValueError(f"ctc_loss: blank {blank} is not one of {classes} classes")
     times = _lengths(input_lengths, batch, "input_lengths")
     counts = _lengths(target_lengths, batch, "target_lengths")
     if times.max(initial=0) > steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import BadValueError, DTypeError
 from ridgeline.functions.operands import (
     Number,
     Operand,
@@ -85,7 +85,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         a, b = align(input, other, dtype=floating(dtype))
         return node(_DIV, (a, b))
     if rounding_mode != "trunc":
-        raise RidgelineError(f'rounding_mode is None, "floor" or "trunc", not {rounding_mode!r}')
+        raise BadValueError(f'rounding_mode is None, "floor" or "trunc", not {rounding_mode!r}')
     a, b = align(input, other, dtype=dtype)
     if dtype.is_differentiable:
         return apply("trunc", node(_DIV, (a, b)))
@@ -325,7 +325,7 @@ def where(
 
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:
-        raise RidgelineError("where takes a condition alone, or both input and other")
+        raise BadValueError("where takes a condition alone, or both input and other")
     return choose(condition, input, other)
 
 
@@ -363,7 +363,7 @@ def masked_fill(input: Node, mask: Node, value: Operand) -> Node:
 def clamp(input: Node, min: Operand | None = None, max: Operand | None = None) -> Node:
     """Values held between `min` and `max`; the gradient passes inside, bounds included."""
     if min is None and max is None:
-        raise RidgelineError("clamp needs min, max or both")
+        raise BadValueError("clamp needs min, max or both")
     result = input
     if min is not None:
         a, low = pair(result, min)

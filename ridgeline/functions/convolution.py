@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -29,7 +29,7 @@ def per_axis(value: Sizes, count: int, what: str) -> tuple[int, ...]:
     if len(values) == 1:
         return values * count
     if len(values) != count:
-        raise RidgelineError(f"{what} needs 1 or {count} numbers, got {values}")
+        raise BadValueError(f"{what} needs 1 or {count} numbers, got {values}")
     return values
 
 
@@ -44,12 +44,12 @@ def _padding(
         if padding == "valid":
             return (0,) * count, (0,) * count
         if padding != "same" or any(s != 1 for s in stride):
-            raise RidgelineError(f"padding {padding!r} is not possible with stride {tuple(stride)}")
+            raise BadValueError(f"padding {padding!r} is not possible with stride {tuple(stride)}")
         total = [d * (k - 1) for k, d in zip(kernel, dilation)]
         return tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
     both = per_axis(padding, count, "padding")
     if any(p < 0 for p in both):
-        raise RidgelineError(f"padding cannot be negative: {both}")
+        raise BadValueError(f"padding cannot be negative: {both}")
     return both, both
 
 
@@ -78,7 +78,7 @@ def convolution(
     _check_channels(input, weight, bias, groups, what)
     steps, apart = per_axis(stride, spatial, "stride"), per_axis(dilation, spatial, "dilation")
     if any(v < 1 for v in (*steps, *apart)):
-        raise RidgelineError(f"stride and dilation are positive, got {steps} and {apart}")
+        raise BadValueError(f"stride and dilation are positive, got {steps} and {apart}")
     kernel = tuple(known(k) for k in weight.shape[2:])
     low, high = _padding(padding, kernel, steps, apart)
     x = pad(input, (0, 0, *low), (0, 0, *high))

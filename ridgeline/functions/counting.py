@@ -12,7 +12,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.devices import CPU
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import truth
 from ridgeline.functions.concrete import concrete, given
 from ridgeline.functions.gathering import index_select
@@ -78,7 +78,7 @@ def argwhere(input: Node) -> Node:
 def nonzero_static(input: Node, *, size: int, fill_value: int = -1) -> Node:
     """The first `size` rows of nonzero, filled up with `fill_value`; the shape is known."""
     if size < 0:
-        raise RidgelineError(f"nonzero_static: size is at least 0, not {size}")
+        raise BadValueError(f"nonzero_static: size is at least 0, not {size}")
     rank = len(input.shape)
     hits = flat(truth(input))
     total = known(hits.shape[0])
@@ -190,7 +190,7 @@ def bincount(input: Node, weights: Node | None = None, minlength: int = 0) -> No
         raise ShapeError(f"bincount needs a vector, got shape {list(places.shape)}")
     values = concrete(_ends(places), "bincount")
     if values.size and int(values.min()) < 0:
-        raise RidgelineError(f"bincount needs integers of at least 0, got {int(values.min())}")
+        raise BadValueError(f"bincount needs integers of at least 0, got {int(values.min())}")
     size = max(int(values.max()) + 1 if values.size else 0, minlength)
     if weights is None:
         updates = number(places.shape, 1, dtypes.int64)

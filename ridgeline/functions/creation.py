@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.dtypes import DType, as_dtype
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -29,12 +29,12 @@ from ridgeline.ops.movement import broadcast_scalar
 
 def finfo(dtype: DType) -> Any:
     """The limits of a floating type."""
-    return ml_dtypes.finfo(dtype.numpy)
+    return ml_dtypes.finfo(as_dtype(dtype).numpy)
 
 
 def iinfo(dtype: DType) -> Any:
     """The limits of an integer type."""
-    return np.iinfo(dtype.numpy)
+    return np.iinfo(as_dtype(dtype).numpy)
 
 
 def filled(shape: tuple[Size, ...], value: Operand, dtype: DType) -> Node:
@@ -134,7 +134,7 @@ def arange(
     if dtype is not None and dtype.is_integer:  # torch counts in the type that is asked for
         first, last, step = int(first), int(last), int(step)
     if step == 0 or (last - first) / step < 0:
-        raise RidgelineError(f"arange from {first} to {last} never ends with step {step}")
+        raise BadValueError(f"arange from {first} to {last} never ends with step {step}")
     count = math.ceil((last - first) / step)
     whole = all(isinstance(v, int) for v in (first, last, step))
     wanted = dtype or (dtypes.int64 if whole else defaults.dtype)
@@ -173,7 +173,7 @@ def logspace(
 def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:
     """Numbers evenly apart, in double precision; as in torch, integers lie between whole ends."""
     if steps < 0:
-        raise RidgelineError(f"linspace needs a number of steps of at least 0, not {steps}")
+        raise BadValueError(f"linspace needs a number of steps of at least 0, not {steps}")
     ends = (start, end)
     if wanted.is_complex or any(isinstance(v, Node | complex) for v in ends):
         kind = dtypes.complex128 if wanted.is_complex else dtypes.float64
@@ -220,9 +220,7 @@ def to_dtype(input: Node, dtype: DType) -> Node:
 @public(function=False, name="type")
 def type_(input: Node, dtype: DType) -> Node:
     """The input in another element type."""
-    if not isinstance(dtype, DType):
-        raise DTypeError(f"type() needs an element type, not {dtype!r:.40}")
-    return cast(input, dtype)
+    return cast(input, as_dtype(dtype))
 
 
 def scalar(value: Operand, dtype: DType) -> Node:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, neg, sub
 from ridgeline.functions.movement import cat, cut
 from ridgeline.functions.operands import (
@@ -35,7 +35,7 @@ def diff(
     if not input.shape:
         raise ShapeError("diff needs at least one axis")
     if n < 0:
-        raise RidgelineError(f"diff cannot be taken {n} times")
+        raise BadValueError(f"diff cannot be taken {n} times")
     x = input
     if n and (prepend is not None or append is not None):
         parts = [part for part in (prepend, input, append) if part is not None]
@@ -105,14 +105,14 @@ def gradient(
     dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
     axes = [axis_of(d, rank) for d in dims]
     if edge_order not in (1, 2):
-        raise RidgelineError(f"gradient: edge_order is 1 or 2, not {edge_order}")
+        raise BadValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")
     spacings: Sequence[Operand]
     if isinstance(spacing, list | tuple):
         spacings = spacing
     else:
         spacings = [1 if spacing is None else spacing] * len(axes)  # type: ignore[list-item]
     if len(spacings) != len(axes):
-        raise RidgelineError(f"gradient: {len(spacings)} spacings for {len(axes)} axes")
+        raise BadValueError(f"gradient: {len(spacings)} spacings for {len(axes)} axes")
     x = cast(input, floating(input.dtype))
     return tuple(_slope(x, axis, by, edge_order) for axis, by in zip(axes, spacings))
 

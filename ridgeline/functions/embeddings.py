@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import div, mul, sub
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.places import as_index, flat, number, per_row, ramp
@@ -76,12 +76,12 @@ def embedding_bag(
 ) -> Node:
     """Sums, means or maxima over bags of rows of `weight`."""
     if mode not in ("sum", "mean", "max"):
-        raise RidgelineError(f'embedding_bag knows modes "sum", "mean" and "max", not {mode!r}')
+        raise BadValueError(f'embedding_bag knows modes "sum", "mean" and "max", not {mode!r}')
     places, bags, count = _bags(input, offsets, include_last_offset)
     found = embedding(places, weight, padding_idx, scale_grad_by_freq)
     if per_sample_weights is not None:
         if mode != "sum":
-            raise RidgelineError('per_sample_weights need mode="sum"')
+            raise BadValueError('per_sample_weights need mode="sum"')
         found = mul(found, movement.reshape(per_sample_weights, (*places.shape, 1)))
     taking_part = full_like(places, 1)
     if padding_idx is not None:
@@ -98,10 +98,10 @@ def _bags(input: Node, offsets: Node | None, include_last: bool) -> tuple[Node, 
     places = as_index(input, "embedding_bag")
     if len(places.shape) == 2:
         if offsets is not None:
-            raise RidgelineError("embedding_bag of a matrix of indices takes no offsets")
+            raise BadValueError("embedding_bag of a matrix of indices takes no offsets")
         return flat(places), flat(ramp(places.shape, 0)), places.shape[0]
     if offsets is None or len(places.shape) != 1:
-        raise RidgelineError("embedding_bag needs a matrix of indices, or a vector and offsets")
+        raise BadValueError("embedding_bag needs a matrix of indices, or a vector and offsets")
     count = offsets.shape[0] - 1 if include_last else offsets.shape[0]
     shape = (places.shape[0], offsets.shape[0])
     starts = movement.broadcast(as_index(offsets, "embedding_bag"), shape, (1,))
@@ -130,10 +130,10 @@ def one_hot(tensor: Node, num_classes: int = -1) -> Node:
     if num_classes < 0:
         values = concrete(places, "one_hot without num_classes", "pass num_classes=")
         if not values.size:
-            raise RidgelineError("one_hot of no elements needs num_classes")
+            raise BadValueError("one_hot of no elements needs num_classes")
         num_classes = int(values.max()) + 1
     elif num_classes == 0:
-        raise RidgelineError("one_hot needs at least one class")
+        raise BadValueError("one_hot needs at least one class")
     shape = (*places.shape, num_classes)
     rows.check_known(number(shape, 0, dtypes.int64), (places,), (len(shape) - 1,))
     classes = ramp(shape, len(shape) - 1)

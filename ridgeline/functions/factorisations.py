@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -250,7 +250,7 @@ def cholesky_inverse(L: Node, upper: bool = False) -> Node:
 def qr(A: Node, mode: str = "reduced") -> QR:
     """Orthonormal columns times an upper triangle."""
     if mode not in ("reduced", "complete", "r"):
-        raise RidgelineError(f'mode is "reduced", "complete" or "r", not {mode!r}')
+        raise BadValueError(f'mode is "reduced", "complete" or "r", not {mode!r}')
     return QR(*decompositions.qr(A, mode))
 
 
@@ -336,7 +336,7 @@ def eigvalsh(A: Node, UPLO: str = "L") -> Node:
 
 def _is_upper(uplo: str) -> bool:
     if uplo not in ("L", "U", "l", "u"):
-        raise RidgelineError(f'UPLO is "L" or "U", not {uplo!r}')
+        raise BadValueError(f'UPLO is "L" or "U", not {uplo!r}')
     return uplo in "Uu"
 
 
@@ -391,7 +391,7 @@ def lu_factor(A: Node, *, pivot: bool = True) -> FactoredLU:
 
 def _pivoted(A: Node, pivot: bool) -> Node:
     if not pivot:
-        raise RidgelineError("LU without pivoting exists on GPUs only", help="use pivot=True")
+        raise BadValueError("LU without pivoting exists on GPUs only", help="use pivot=True")
     return A
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import AxisError, DTypeError, RidgelineError
+from ridgeline.errors import AxisError, BadValueError, DTypeError
 from ridgeline.functions.movement import cut, roll
 from ridgeline.functions.operands import axis_of, defaults
 from ridgeline.functions.registry import public
@@ -25,7 +25,7 @@ Sizes = Sequence[int] | None
 def _factor(norm: str | None, forward: bool, count: int) -> float:
     """What a transform is multiplied by."""
     if norm not in (None, "backward", "ortho", "forward"):
-        raise RidgelineError(f'norm is "backward", "ortho" or "forward", not {norm!r}')
+        raise BadValueError(f'norm is "backward", "ortho" or "forward", not {norm!r}')
     if norm == "ortho":
         return 1 / math.sqrt(count) if count else 1.0
     divided = forward if norm == "forward" else not forward
@@ -49,7 +49,7 @@ def _complex(input: Node, what: str) -> Node:
 def _fitted(x: Node, axis: int, size: int, what: str) -> Node:
     """The input cut or filled with zeros to a size along one axis."""
     if size < 1:
-        raise RidgelineError(f"{what} needs at least one point along each axis, got {size}")
+        raise BadValueError(f"{what} needs at least one point along each axis, got {size}")
     own = known(x.shape[axis])
     if own >= size:
         return cut(x, axis, 0, size)
@@ -74,7 +74,7 @@ def _axes(input: Node, s: Sizes, dim: Dims, what: str) -> tuple[list[int], list[
         [None] * len(axes) if s is None else [None if size == -1 else int(size) for size in s]
     )
     if len(sizes) != len(axes):
-        raise RidgelineError(f"{what} needs one size per axis, got {sizes} for axes {axes}")
+        raise BadValueError(f"{what} needs one size per axis, got {sizes} for axes {axes}")
     return axes, sizes
 
 
@@ -127,7 +127,7 @@ def _to_real(input: Node, s: Sizes, dim: Dims, norm: str | None, forward: bool, 
     last, rank = axes[-1], len(x.shape)
     length = 2 * (known(x.shape[last]) - 1) if sizes[-1] is None else sizes[-1]
     if length < 1:
-        raise RidgelineError(f"{what} needs at least one point along each axis, got {length}")
+        raise BadValueError(f"{what} needs at least one point along each axis, got {length}")
     x = _sized(x, axes, [*sizes[:-1], length // 2 + 1], what)
     factor = _factor(norm, forward, _count(x, axes[:-1]) * length)
     others = tuple(a - rank for a in axes[:-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import div, mul
 from ridgeline.functions.complex import view_as_real
 from ridgeline.functions.concrete import concrete
@@ -41,7 +41,7 @@ def stft(
     if len(input.shape) not in (1, 2):
         raise ShapeError(f"stft needs one or two axes, got shape {list(input.shape)}")
     if return_complex is None and not input.dtype.is_complex:
-        raise RidgelineError("stft needs return_complex", help="pass return_complex=True")
+        raise BadValueError("stft needs return_complex", help="pass return_complex=True")
     x = unsqueeze(input, 0) if len(input.shape) == 1 else input
     hop, width = _lengths("stft", n_fft, hop_length, win_length)
     if center:
@@ -117,7 +117,7 @@ def _lengths(what: str, n_fft: int, hop: int | None, width: int | None) -> tuple
     step = n_fft // 4 if hop is None else hop
     span = n_fft if width is None else width
     if not (0 < span <= n_fft and step > 0):
-        raise RidgelineError(f"{what}: win_length {span} and hop {step} do not fit n_fft {n_fft}")
+        raise BadValueError(f"{what}: win_length {span} and hop {step} do not fit n_fft {n_fft}")
     return step, span
 
 
@@ -146,7 +146,7 @@ def _overlapped(frames: Node, hop: int) -> Node:
 def _check_envelope(envelope: Node) -> None:
     """Raise where the windows leave a sample out; inside jit the values are not known yet."""
     if modes.capture is None and abs(concrete(envelope, "istft")).min() < _NO_WINDOW:
-        raise RidgelineError(
+        raise BadValueError(
             "istft: the windows leave out some samples, which cannot be found again",
             help="use a smaller hop_length or a window without zeros",
         )

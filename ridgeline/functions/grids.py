@@ -10,7 +10,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.counting import indices
 from ridgeline.functions.movement import flip, joined, stack, transpose
 from ridgeline.functions.operands import step_count
@@ -28,7 +28,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Node, ...]:
     """Coordinates of a grid: one tensor per axis."""
     lines = [lined(t) for t in listed(tensors, "meshgrid")]
     if indexing not in ("ij", "xy"):
-        raise RidgelineError(f'indexing is "ij" or "xy", not {indexing!r}')
+        raise BadValueError(f'indexing is "ij" or "xy", not {indexing!r}')
     if any(len(line.shape) != 1 for line in lines):
         raise ShapeError(f"meshgrid needs vectors, got {[list(line.shape) for line in lines]}")
     shape = tuple(line.shape[0] for line in lines)
@@ -55,7 +55,7 @@ def combinations(input: Node, r: int = 2, with_replacement: bool = False) -> Nod
     if len(input.shape) != 1:
         raise ShapeError(f"combinations needs a vector, got shape {list(input.shape)}")
     if r < 0:
-        raise RidgelineError(f"combinations of {r} elements do not exist")
+        raise BadValueError(f"combinations of {r} elements do not exist")
     if r == 0:
         return number((0,), 0, input.dtype)
     choose = choices_again if with_replacement else choices
@@ -88,7 +88,7 @@ def vander(x: Node, N: int | None = None, increasing: bool = False) -> Node:
         raise ShapeError(f"vander needs a vector, got shape {list(x.shape)}")
     count = known(x.shape[0]) if N is None else index_of(N)
     if count < 0:
-        raise RidgelineError(f"vander needs a number of columns of at least 0, not {N}")
+        raise BadValueError(f"vander needs a number of columns of at least 0, not {N}")
     dtype = x.dtype if x.dtype.is_differentiable else dtypes.int64
     shape = (x.shape[0], count)
     base = movement.broadcast(cast(x, dtype), shape, (0,))

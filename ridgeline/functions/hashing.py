@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import BadValueError, DTypeError
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import axes_of
 from ridgeline.functions.reductions import Dims, keep
@@ -20,12 +20,12 @@ from ridgeline.tensors.cells import known
 def hash_tensor(input: Node, dim: Dims = (), *, keepdim: bool = False, mode: int = 0) -> Node:
     """The exclusive or of all elements, as bits of float64 or int64, over some axes or all."""
     if mode != 0:
-        raise RidgelineError(f"hash_tensor has mode 0 only, the exclusive or, not {mode}")
+        raise BadValueError(f"hash_tensor has mode 0 only, the exclusive or, not {mode}")
     if input.dtype.is_complex:
         raise DTypeError(f"hash_tensor is not defined for {input.dtype.name}")
     axes = axes_of(dim, len(input.shape))
     if 0 in input.shape and dim in ((), [], None):
-        raise RidgelineError("hash_tensor of no elements needs a dim")
+        raise BadValueError("hash_tensor of no elements needs a dim")
     wide = dtypes.float64 if input.dtype.is_floating_point else dtypes.int64
     bits = reinterpret(cast(input, wide), dtypes.uint64)
     kept = [axis for axis in range(len(input.shape)) if axis not in axes]

@@ -7,7 +7,7 @@ from operator import index as index_of
 from typing import NamedTuple
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, sub
 from ridgeline.functions.differences import diff
 from ridgeline.functions.movement import cut, drop
@@ -33,7 +33,7 @@ class Histogram(NamedTuple):
 def _range(values: Node, low: float, high: float, widen: float) -> tuple[Node, Node]:
     """The given range, or that of the values where it is empty; widened if it has no width."""
     if low > high:
-        raise RidgelineError(f"a histogram needs min <= max, got {low} and {high}")
+        raise BadValueError(f"a histogram needs min <= max, got {low} and {high}")
     if low != high or 0 in values.shape:
         upper = high if low != high else low + 1
         return as_node(float(low), values.dtype), as_node(float(upper), values.dtype)
@@ -49,7 +49,7 @@ def _range(values: Node, low: float, high: float, widen: float) -> tuple[Node, N
 def histc(input: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
     """How many elements fall into each of `bins` equal intervals; those outside are left out."""
     if index_of(bins) <= 0:
-        raise RidgelineError(f"histc needs at least one bin, not {bins}")
+        raise BadValueError(f"histc needs at least one bin, not {bins}")
     if not input.dtype.is_floating_point:
         raise DTypeError(f"histc needs floating values, got {input.dtype.name}")
     values = flat(input)
@@ -73,7 +73,7 @@ def _edges(values: Node, bins: int | Node, range: Sequence[float] | None) -> Nod
             raise ShapeError(f"bin edges are a vector of at least 2, got {list(bins.shape)}")
         return bins
     if bins <= 0:
-        raise RidgelineError(f"a histogram needs at least one bin, not {bins}")
+        raise BadValueError(f"a histogram needs at least one bin, not {bins}")
     low, high = (0.0, 0.0) if range is None else range
     bottom, top = _range(values, low, high, 0.5)
     shape = (bins + 1,)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, DTypeError, ShapeError
 from ridgeline.functions.counting import places_of
 from ridgeline.functions.movement import checked_index
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
@@ -95,7 +95,7 @@ def _range(part: slice, size: Size) -> tuple[Size, Size, int]:
     if part.start is None and part.stop is None and part.step in (None, 1):
         return 0, size, 1
     if part.step == 0:
-        raise RidgelineError("slices need a step that is not 0")
+        raise BadValueError("slices need a step that is not 0")
     if part.step in (None, 1) and any(
         isinstance(s, SizeExpr) for s in (part.start, part.stop, size)
     ):

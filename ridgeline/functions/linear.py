@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul
 from ridgeline.functions.operands import Operand, broadcast_shapes, promote_types, stretch
 from ridgeline.functions.registry import public
@@ -224,13 +224,13 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[list[str]], list[
     terms, arrow, result = text.partition("->")
     parts = terms.split(",")
     if len(parts) != len(nodes) or not nodes:
-        raise RidgelineError(f"einsum {equation!r} names {len(parts)} operands, got {len(nodes)}")
+        raise BadValueError(f"einsum {equation!r} names {len(parts)} operands, got {len(nodes)}")
     inputs: list[list[str]] = []
     widest = 0
     for part, node in zip(parts, nodes):
         head, dots, tail = part.partition("...")
         if not all(c.isalpha() for c in head + tail):
-            raise RidgelineError(f"einsum {equation!r}: labels are letters")
+            raise BadValueError(f"einsum {equation!r}: labels are letters")
         extra = len(node.shape) - len(head) - len(tail)
         if extra < 0 or (extra and not dots):
             raise ShapeError(f"einsum {equation!r}: {part!r} does not fit shape {list(node.shape)}")
@@ -245,7 +245,7 @@ def _parse(equation: str, nodes: Sequence[Node]) -> tuple[list[list[str]], list[
         output = [*broadcast, *sorted(c for c in set(letters) if letters.count(c) == 1)]
     known = {label for labels in inputs for label in labels}
     if len(set(output)) < len(output) or not set(output) <= known:
-        raise RidgelineError(f"einsum {equation!r}: the output repeats or invents a label")
+        raise BadValueError(f"einsum {equation!r}: the output repeats or invents a label")
     return inputs, output
 
 

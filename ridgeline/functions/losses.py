@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, IndexRangeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, IndexRangeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import broadcast_shapes, pair, require_float
 from ridgeline.functions.pointwise import abs
@@ -81,7 +81,7 @@ def reduced(losses: Node, reduction: str) -> Node:
         return sum(losses)
     if reduction == "none":
         return losses
-    raise RidgelineError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
+    raise BadValueError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
 
 
 @public(method=False, wide=True)
@@ -291,7 +291,7 @@ def cross_entropy(
     """The cross-entropy of logits with class indices, or with class probabilities."""
     require_float(input, "cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RidgelineError(f"label_smoothing lies between 0 and 1, not {label_smoothing}")
+        raise BadValueError(f"label_smoothing lies between 0 and 1, not {label_smoothing}")
     if target.shape == input.shape and target.dtype.is_floating_point:
         return _probabilities(input, target, weight, reduction, label_smoothing)
     axis = _check_classes(input, target, "cross_entropy")

@@ -12,7 +12,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions import reductions, scanning, trigonometry
 from ridgeline.functions.arithmetic import clamp_min, div, mul, sub, truth
 from ridgeline.functions.operands import axes_of, floating, stretch
@@ -174,7 +174,7 @@ def mean(
     """The mean of the elements that take part; NaN where none does."""
     wanted = dtype or input.dtype
     if not wanted.is_differentiable:
-        raise RidgelineError(f"the mean needs a floating element type, not {wanted.name}")
+        raise BadValueError(f"the mean needs a floating element type, not {wanted.name}")
     total = sum(input, dim, keepdim=keepdim, dtype=wanted, mask=mask)
     return div(total, _count(input, dim, keepdim, mask))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import AxisError, DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, pow as power
 from ridgeline.functions.creation import finfo
 from ridgeline.functions.factorisations import tolerance
@@ -45,9 +45,9 @@ def vector_norm(
     values = _floats(x, dtype, "vector_norm")
     axes = axes_of(dim, len(values.shape))
     if isinstance(ord, bool) or not isinstance(ord, int | float):
-        raise RidgelineError(f"a vector norm has a number as its order, not {ord!r}")
+        raise BadValueError(f"a vector norm has a number as its order, not {ord!r}")
     if (ord < 0 or ord == math.inf) and math.prod(known(values.shape[a]) for a in axes) == 0:
-        raise RidgelineError(f"the norm of order {ord} of no elements does not exist")
+        raise BadValueError(f"the norm of order {ord} of no elements does not exist")
     return keep(_vector_norm(values, float(ord), axes), values.shape, axes, keepdim)
 
 
@@ -119,7 +119,7 @@ def matrix_norm(
         pick = _extreme(ord > 0, x.shape[kept] == 0)
         return keep(reduce(totals, pick, (place,)), x.shape, axes, keepdim)
     if ord not in ("nuc", 2, -2):
-        raise RidgelineError(f"matrix norm of order {ord!r} is not defined")
+        raise BadValueError(f"matrix norm of order {ord!r} is not defined")
     values = spectra.svd(movedim(x, axes, (-2, -1)))[1]
     last = len(values.shape) - 1
     monoid = "sum" if ord == "nuc" else _extreme(ord == 2, values.shape[last] == 0)
@@ -129,7 +129,7 @@ def matrix_norm(
 def _extreme(largest: bool, empty: bool) -> str:
     """The monoid of a largest or smallest value; nothing has a largest one of 0."""
     if empty and not largest:
-        raise RidgelineError("the smallest of no values does not exist")
+        raise BadValueError("the smallest of no values does not exist")
     return "sum" if empty else "max" if largest else "min"
 
 
@@ -284,7 +284,7 @@ def lstsq(
 ) -> LeastSquares:
     """The solution X that makes |A X - B| smallest."""
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
-        raise RidgelineError(f"lstsq knows no driver {driver!r}")
+        raise BadValueError(f"lstsq knows no driver {driver!r}")
     if A.dtype is not B.dtype:
         raise DTypeError(f"lstsq needs operands of one type: {A.dtype.name} and {B.dtype.name}")
     vector = len(B.shape) == len(A.shape) - 1
@@ -318,7 +318,7 @@ def _none_of(a: Node) -> Node:
 def tensorinv(A: Node, ind: int = 2) -> Node:
     """The inverse of a tensor as a map from its last axes to its first `ind`."""
     if ind < 1:
-        raise RidgelineError(f"tensorinv needs a positive ind, got {ind}")
+        raise BadValueError(f"tensorinv needs a positive ind, got {ind}")
     front, back = A.shape[:ind], A.shape[ind:]
     rows = math.prod(known(s) for s in front)
     columns = math.prod(known(s) for s in back)

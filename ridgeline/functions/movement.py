@@ -12,7 +12,7 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import AxisError, RidgelineError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -304,7 +304,7 @@ def unbind(input: Node, dim: int = 0) -> tuple[Node, ...]:
 def joined(tensors: Sequence[Node], what: str) -> list[Node]:
     """Tensors in their common element type."""
     if not tensors:
-        raise RidgelineError(f"{what} needs at least one tensor")
+        raise BadValueError(f"{what} needs at least one tensor")
     dtype = tensors[0].dtype
     for tensor in tensors[1:]:
         dtype = promote_types(dtype, tensor.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.movement import cut, flip
 from ridgeline.graph.node import Node
 from ridgeline.ops.movement import broadcast, concat
@@ -19,7 +19,7 @@ def padded(x: Node, axis: int, low: int, high: int, mode: str) -> Node:
     Negative amounts take elements away, after the positive ones were added.
     """
     if mode not in MODES:
-        raise RidgelineError(f'pad knows the modes "constant" and {MODES}, not {mode!r}')
+        raise BadValueError(f'pad knows the modes "constant" and {MODES}, not {mode!r}')
     if mode == "circular" and min(low, high) < 0:  # what is taken away does not come round again
         kept = known(x.shape[axis]) + min(low, 0) + min(high, 0)
         x = cut(x, axis, max(-low, 0), max(kept, 0))

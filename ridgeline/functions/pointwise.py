@@ -6,7 +6,7 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import ArgumentError, DTypeError, RidgelineError
+from ridgeline.errors import ArgumentError, BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, div, mul, pow, sub
 from ridgeline.functions.operands import Operand, as_node, floating, stretch
 from ridgeline.functions.registry import public
@@ -396,7 +396,7 @@ def gelu(input: Node, approximate: str = "none") -> Node:
         cubic = scale(apply("mul", apply("mul", x, x), x), 0.044715)
         inner = apply("tanh", scale(apply("add", x, cubic), math.sqrt(2 / math.pi)))
     else:
-        raise RidgelineError(f'approximate is "none" or "tanh", not {approximate!r}')
+        raise BadValueError(f'approximate is "none" or "tanh", not {approximate!r}')
     return apply("mul", scale(x, 0.5), apply("add", inner, full_like(x, 1)))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -80,7 +80,7 @@ def _fitted(
 ) -> Windows:
     spatial = len(kernel)
     if any(v < 1 for v in (*kernel, *steps, *apart)):
-        raise RidgelineError(f"pooling needs positive windows and steps: {kernel} and {steps}")
+        raise BadValueError(f"pooling needs positive windows and steps: {kernel} and {steps}")
     if any(2 * m > k or m < 0 for m, k in zip(margin, kernel)):
         raise ShapeError(f"pooling: padding {margin} is more than half the window {kernel}")
     lead = len(shape) - spatial
@@ -167,7 +167,7 @@ def _avg_pool(
     total = _window_sum(x, w.lead, w.kernel, w.steps, w.counts)
     if divisor_override is not None:
         if divisor_override == 0:
-            raise RidgelineError("pooling cannot divide by 0")
+            raise BadValueError("pooling cannot divide by 0")
         return _divided(total, divisor_override)
     beyond = any(n > m for n, m in zip(w.need, w.margin))
     if not beyond and (count_include_pad or not any(w.margin)):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
 from ridgeline.functions.matrices import vector_norm
@@ -128,7 +128,7 @@ def multi_dot(tensors: Sequence[Node]) -> Node:
     """The product of several matrices, in the order that costs least."""
     parts = list(tensors)
     if len(parts) < 2:
-        raise RidgelineError(f"multi_dot needs at least two tensors, got {len(parts)}")
+        raise BadValueError(f"multi_dot needs at least two tensors, got {len(parts)}")
     first_vector, last_vector = len(parts[0].shape) == 1, len(parts[-1].shape) == 1
     if first_vector:
         parts[0] = reshape(parts[0], (1, *parts[0].shape))
@@ -215,7 +215,7 @@ def cdist(
     if x1.dtype is not x2.dtype:
         raise DTypeError(f"cdist needs one type, got {x1.dtype.name} and {x2.dtype.name}")
     if p < 0:
-        raise RidgelineError(f"cdist needs a p of at least 0, got {p}")
+        raise BadValueError(f"cdist needs a p of at least 0, got {p}")
     away = _differences(x1, x2)
     if away.shape[-1] == 0:
         return reduce(away, "sum", (len(away.shape) - 1,))

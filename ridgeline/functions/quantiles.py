@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import Operand, as_node, axis_of
 from ridgeline.functions.places import flat, lined
@@ -50,11 +50,11 @@ def _quantile(
     input: Node, q: Operand, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
 ) -> Node:
     if interpolation not in _INTERPOLATIONS:
-        raise RidgelineError(f"interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}")
+        raise BadValueError(f"interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}")
     if input.dtype not in (dtypes.float32, dtypes.float64):
         raise DTypeError(f"quantile needs float32 or float64, got {input.dtype.name}")
     if isinstance(q, float | int) and not 0 <= q <= 1:
-        raise RidgelineError(f"a quantile lies between 0 and 1, got {q}")
+        raise BadValueError(f"a quantile lies between 0 and 1, got {q}")
     wanted = as_node(q, input.dtype)
     if len(wanted.shape) > 1:
         raise ShapeError(f"quantile needs q as a number or a vector, got {list(wanted.shape)}")
@@ -62,7 +62,7 @@ def _quantile(
     axis = 0 if dim is None else axis_of(dim, rank)
     source = flat(input) if dim is None else lined(input)
     if known(source.shape[axis]) == 0:
-        raise RidgelineError("quantile needs at least one element")
+        raise BadValueError("quantile needs at least one element")
     last = movement.permute(source, (*(a for a in range(len(source.shape)) if a != axis), axis))
     found = _ranked(ordered(last, len(last.shape) - 1)[0], wanted, interpolation, skip_nan)
     return _placed(found, wanted, input.shape, axis if dim is not None else None, keepdim)
@@ -122,9 +122,9 @@ def searchsorted(
 ) -> Node:
     """Where values would stand in a sorted sequence (or in each row of one)."""
     if side not in (None, "left", "right"):
-        raise RidgelineError(f'side is "left" or "right", not {side!r}')
+        raise BadValueError(f'side is "left" or "right", not {side!r}')
     if side == "left" and right:
-        raise RidgelineError('side="left" and right=True contradict each other')
+        raise BadValueError('side="left" and right=True contradict each other')
     sequence = sorted_sequence
     if sorter is not None:
         sequence = gather_along(sequence, cast(sorter, dtypes.int64), len(sequence.shape) - 1)

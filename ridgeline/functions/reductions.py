@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, div, mul, truth
 from ridgeline.functions.operands import (
     Operand,
@@ -192,7 +192,7 @@ def std_mean(
 
 def _need_elements(input: Node, axes: Sequence[int], what: str) -> None:
     if count(input.shape, axes) == 0:
-        raise RidgelineError(
+        raise BadValueError(
             f"{what} of no elements does not exist: shape {list(input.shape)}, axes {list(axes)}"
         )
 
@@ -337,7 +337,7 @@ def norm(
         axes = axes_of(dim, len(x.shape)) if dim is None or isinstance(dim, int) else tuple(dim)
         return matrix_norm(x, "nuc", axes, keepdim)
     if p is not None and p != "fro" and not isinstance(p, int | float):
-        raise RidgelineError(f"norm of order {p!r} is not defined", help="use a number")
+        raise BadValueError(f"norm of order {p!r} is not defined", help="use a number")
     return vector_norm(x, 2 if p in ("fro", None) else p, dim, keepdim)  # type: ignore[arg-type]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.gathering import gather
 from ridgeline.functions.linear import matmul
 from ridgeline.functions.movement import cut, drop
@@ -176,7 +176,7 @@ def grid_sample(
     """The image at the places of a grid, given from -1 to 1, the last axis first."""
     spatial = len(input.shape) - 2
     if mode not in _MODES or padding_mode not in _BORDERS:
-        raise RidgelineError(f"grid_sample knows {_MODES} and {_BORDERS}: {mode}, {padding_mode}")
+        raise BadValueError(f"grid_sample knows {_MODES} and {_BORDERS}: {mode}, {padding_mode}")
     if spatial not in (2, 3) or len(grid.shape) != spatial + 2 or grid.shape[-1] != spatial:
         raise ShapeError(
             f"grid_sample: grid {list(grid.shape)} does not fit input {list(input.shape)}"
@@ -186,7 +186,7 @@ def grid_sample(
     if input.dtype is not grid.dtype:
         raise DTypeError(f"grid_sample needs one type: {input.dtype.name}, {grid.dtype.name}")
     if mode == "bicubic" and spatial != 2:
-        raise RidgelineError("grid_sample is bicubic for images of two axes only")
+        raise BadValueError("grid_sample is bicubic for images of two axes only")
     sizes = tuple(known(s) for s in input.shape[2:])
     align = bool(align_corners)
     flat = reshape(input, (*input.shape[:2], math.prod(sizes)))

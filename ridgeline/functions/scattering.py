@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul
 from ridgeline.functions.gathering import check_fits
 from ridgeline.functions.operands import Operand, as_node, axis_of, broadcast_shapes, stretch
@@ -81,10 +81,10 @@ def scatter(
     """The input with values of `src` written at index[i, j, …] along an axis."""
     source = src if src is not None else value
     if source is None:
-        raise RidgelineError("scatter needs src or value")
+        raise BadValueError("scatter needs src or value")
     modes = {None: "set", "add": "add", "multiply": "prod"}
     if reduce not in modes:
-        raise RidgelineError(f'scatter: reduce is "add" or "multiply", not {reduce!r}')
+        raise BadValueError(f'scatter: reduce is "add" or "multiply", not {reduce!r}')
     return _scattered(input, dim, index, source, modes[reduce], "scatter")
 
 
@@ -118,7 +118,7 @@ def joined(
 ) -> Node:
     """A scatter by one of torch's reductions, with or without the elements that were there."""
     if reduce not in (*_MODES, "mean"):
-        raise RidgelineError(f'reduce is "sum", "prod", "mean", "amax" or "amin", not {reduce!r}')
+        raise BadValueError(f'reduce is "sum", "prod", "mean", "amax" or "amin", not {reduce!r}')
     if not include_self:
         start = number(updates.shape, _identity(reduce, base.dtype), base.dtype)
         base = rows.scatter(base, start, indices, axes)

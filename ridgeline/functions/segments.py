@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import div, truth
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices as given_places
@@ -41,7 +41,7 @@ def segment_reduce(
 ) -> Node:
     """Each run of elements along an axis joined: "sum", "mean", "prod", "max" or "min"."""
     if reduce not in _MODES:
-        raise RidgelineError(f"segment_reduce knows {sorted(_MODES)}, not {reduce!r}")
+        raise BadValueError(f"segment_reduce knows {sorted(_MODES)}, not {reduce!r}")
     place = axis_of(axis, len(data.shape))
     sizes = _lengths(data, lengths, offsets, place)
     count = sizes.shape[-1]
@@ -61,7 +61,7 @@ def segment_reduce(
 def _lengths(data: Node, lengths: Node | None, offsets: Node | None, axis: int) -> Array:
     """How long each run is; a row per line where there are axes before."""
     if (lengths is None) == (offsets is None):
-        raise RidgelineError("segment_reduce needs lengths or offsets")
+        raise BadValueError("segment_reduce needs lengths or offsets")
     what = "segment_reduce"
     if lengths is not None:
         sizes = concrete(as_index(lengths, what), what)

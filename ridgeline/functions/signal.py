@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import BadValueError, DTypeError
 from ridgeline.functions.operands import defaults
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -20,7 +20,7 @@ _SPACE = "signal.windows"
 def _ramp(m: int, sym: bool) -> tuple[Node, int]:
     """The places of a window's points, and the number of steps that a period has."""
     if m < 0:
-        raise RidgelineError(f"a window needs a length of at least 0, got {m}")
+        raise BadValueError(f"a window needs a length of at least 0, got {m}")
     return iota((m,), 0, dtypes.float64), (m - 1 if sym else m)
 
 
@@ -47,7 +47,7 @@ def general_cosine(
 ) -> Node:
     """A sum of cosines with given weights."""
     if not len(a):
-        raise RidgelineError("general_cosine needs at least one weight")
+        raise BadValueError("general_cosine needs at least one weight")
     return _cosines(M, sym, a, dtype)
 
 
@@ -110,9 +110,9 @@ def exponential(
 ) -> Node:
     """exp(-|n - center| / tau)."""
     if tau <= 0:
-        raise RidgelineError(f"exponential needs a positive tau, got {tau}")
+        raise BadValueError(f"exponential needs a positive tau, got {tau}")
     if sym and center is not None:
-        raise RidgelineError("exponential takes a center for windows that are not symmetric only")
+        raise BadValueError("exponential takes a center for windows that are not symmetric only")
     place, steps = _ramp(M, sym)
     middle = steps / 2 if center is None else center
     away = apply("abs", apply("add", place, full_like(place, -middle)))
@@ -123,7 +123,7 @@ def exponential(
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None = None) -> Node:
     """A bell of some width."""
     if std <= 0:
-        raise RidgelineError(f"gaussian needs a positive std, got {std}")
+        raise BadValueError(f"gaussian needs a positive std, got {std}")
     place, steps = _ramp(M, sym)
     x = scale(apply("add", place, full_like(place, -steps / 2)), 1 / (std * math.sqrt(2)))
     return _finished(apply("exp", apply("neg", apply("mul", x, x))), M, dtype)
@@ -133,7 +133,7 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None = None) -> Node:
     """Kaiser's window."""
     if beta < 0:
-        raise RidgelineError(f"kaiser needs a beta of at least 0, got {beta}")
+        raise BadValueError(f"kaiser needs a beta of at least 0, got {beta}")
     place, steps = _ramp(M, sym)
     x = apply("add", scale(place, 2 / steps if steps else 0.0), full_like(place, -1))
     inside = apply("sub", full_like(x, 1), apply("mul", x, x))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.functions.operands import Operand, align, floating, result_type, step_count
 from ridgeline.functions.registry import public
 from ridgeline.functions.trigonometry import real_or_complex
@@ -178,7 +178,7 @@ def psi(input: Node) -> Node:
 def polygamma(n: int, input: Node) -> Node:
     """The n-th derivative of `digamma`."""
     if isinstance(n, Node | bool) or n < 0:
-        raise RidgelineError(f"polygamma needs an order of at least 0, got {n!r}")
+        raise BadValueError(f"polygamma needs an order of at least 0, got {n!r}")
     return ops.polygamma(int(n), _float(input))
 
 
@@ -186,7 +186,7 @@ def polygamma(n: int, input: Node) -> Node:
 def mvlgamma(input: Node, p: int) -> Node:
     """The logarithm of the multivariate gamma function of dimension p."""
     if p < 1:
-        raise RidgelineError(f"mvlgamma needs a dimension of at least 1, got {p}")
+        raise BadValueError(f"mvlgamma needs a dimension of at least 1, got {p}")
     x = _float(input)
     total = full_like(x, p * (p - 1) / 4 * math.log(math.pi))
     for j in range(step_count(p, "mvlgamma")):

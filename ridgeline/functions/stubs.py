@@ -33,6 +33,7 @@ from ridgeline.random import Generator
 from ridgeline.tensors.tensor import Tensor
 
 '''
+_MORE = {"linalg": "from ridgeline.errors import LinAlgError as LinAlgError\n\n"}
 _NAMES = {
     "Node": "Tensor",
     "Operand": "Tensor | complex",
@@ -121,7 +122,7 @@ def namespace_stub(namespace: str) -> str:
         for entry in (*shared, *own)
         for name in (entry.name, *entry.aliases)
     ]
-    return _HEAD + "\n".join(sorted(lines)) + "\n"
+    return _HEAD + _MORE.get(namespace, "") + "\n".join(sorted(lines)) + "\n"
 
 
 def methods_stub() -> str:

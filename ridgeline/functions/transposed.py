@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.convolution import Sizes, in_groups, per_axis, window_maps
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.registry import public
@@ -37,9 +37,9 @@ def _transposed(
     margins = per_axis(padding, spatial, "padding")
     extra = per_axis(output_padding, spatial, "output_padding")
     if any(v < 1 for v in (*steps, *apart)):
-        raise RidgelineError(f"stride and dilation are positive, got {steps} and {apart}")
+        raise BadValueError(f"stride and dilation are positive, got {steps} and {apart}")
     if any(not 0 <= e < max(s, d) for e, s, d in zip(extra, steps, apart)):
-        raise RidgelineError(f"output_padding {extra} must be below stride or dilation")
+        raise BadValueError(f"output_padding {extra} must be below stride or dilation")
     sizes = tuple(known(n) for n in input.shape[2:])
     kernel = tuple(known(k) for k in weight.shape[2:])
     made = tuple(

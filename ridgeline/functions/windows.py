@@ -7,7 +7,7 @@ from operator import index as index_of
 
 import numpy as np
 
-from ridgeline.errors import AxisError, RidgelineError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices
 from ridgeline.functions.gathering import index_select
@@ -132,7 +132,7 @@ def repeat_interleave(
             return _repeated(source, times, axis, output_size)
         repeats = int(concrete(times, "repeat_interleave").reshape(()))
     if index_of(repeats) < 0:
-        raise RidgelineError(f"repeat_interleave needs counts of at least 0, got {repeats}")
+        raise BadValueError(f"repeat_interleave needs counts of at least 0, got {repeats}")
     before, after = source.shape[:axis], source.shape[axis + 1 :]
     shape = (*before, size, repeats, *after)
     axes = tuple(a if a <= axis else a + 1 for a in range(len(source.shape)))
@@ -162,7 +162,7 @@ def _repeated(source: Node, times: Node, axis: int, output_size: int | None) -> 
         "repeat by an int, or gather with an index computed outside",
     )
     if counts.size and int(counts.min()) < 0:
-        raise RidgelineError(f"counts are at least 0, got {int(counts.min())}")
+        raise BadValueError(f"counts are at least 0, got {int(counts.min())}")
     if output_size is not None and int(counts.sum()) != output_size:
         raise ShapeError(f"the counts add up to {int(counts.sum())}, not to {output_size}")
     return index_select(source, axis, indices(np.repeat(np.arange(counts.size), counts)))

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.dtypes import DType, from_numpy as row_of
+from ridgeline.dtypes import DType, from_numpy as row_of, wanted
 from ridgeline.interop.dlpack import ExchangeError, from_dlpack
 from ridgeline.scalars import Array
 from ridgeline.tensors.making import from_numpy, tensor
 from ridgeline.tensors.tensor import Tensor
 
-_NUMBERS = (bool, int, float, complex, list, tuple)
+# what has no memory to share; a scalar of NumPy's has some, but nobody may write to it
+_COPIED = (bool, int, float, complex, list, tuple, np.generic)
 
 
 def asarray(
@@ -28,7 +29,8 @@ def asarray(
     Tensors, NumPy arrays, DLPack producers and objects with a buffer can share; numbers and
     sequences are copied. `copy=False` raises where a copy would be needed.
     """
-    shared = None if isinstance(obj, _NUMBERS) else _shared(obj)
+    dtype = wanted(dtype)
+    shared = None if isinstance(obj, _COPIED) else _shared(obj)
     if shared is None:
         if copy is False:
             raise ExchangeError(f"{type(obj).__name__} has no memory that could be shared")

@@ -22,10 +22,10 @@ class Exchange:
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
         """The namespace of the Array API standard."""
         from ridgeline import array_api
-        from ridgeline.errors import RidgelineError
+        from ridgeline.errors import BadValueError
 
         if api_version is not None and api_version not in API_VERSIONS:
-            raise RidgelineError(
+            raise BadValueError(
                 f"the Array API has no version {api_version!r} here",
                 help=f"versions: {', '.join(API_VERSIONS)}",
             )

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ridgeline import dtypes
-from ridgeline.errors import InputFileError, OutputFileError, RidgelineError
+from ridgeline.errors import InputFileError, OutputFileError, RidgelineError, unreadable
 
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "sha256"
@@ -95,7 +95,7 @@ def map_tensors(path: Path) -> tuple[Arrays, dict[str, str]]:
         body = memory[8 + length :]
         return {name: _view(body, entry) for name, entry in header.items()}, metadata
     except OSError as error:
-        raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputFileError(
             f"{path} is not a whole safetensors file: {error}", help="use another copy of it"

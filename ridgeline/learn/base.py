@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ridgeline import dtypes, unique
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, RidgelineError, ShapeError
 from ridgeline.tensors.making import as_tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
@@ -16,7 +16,7 @@ from ridgeline.tensors.tensor import Tensor
 E = TypeVar("E", bound="Estimator")
 
 
-class NotFittedError(RidgelineError):
+class NotFittedError(RidgelineError, ValueError, AttributeError):
     """An estimator that was asked for results before it was fitted."""
 
     code = "RL0621"
@@ -37,7 +37,7 @@ class Estimator:
         """Change parameters."""
         for name, value in parameters.items():
             if name not in self._names():
-                raise RidgelineError(
+                raise BadValueError(
                     f"{type(self).__name__} has no parameter {name!r}",
                     help=f"parameters: {', '.join(self._names())}",
                 )
@@ -69,13 +69,13 @@ def matrix(x: Any, like: Tensor | None = None) -> Tensor:
             help="use reshape(-1, 1) for one feature, reshape(1, -1) for one sample",
         )
     if value.shape[0] == 0:
-        raise RidgelineError("there are no samples")
+        raise BadValueError("there are no samples")
     if value.dtype.kind == "complex":
         raise DTypeError("estimators take real numbers, not complex ones")
     if value.dtype not in (dtypes.float32, dtypes.float64):
         value = value.to(dtypes.float32 if value.dtype.itemsize < 4 else dtypes.float64)
     if not bool(value.isfinite().all()):
-        raise RidgelineError("the samples hold NaN or infinite values")
+        raise BadValueError("the samples hold NaN or infinite values")
     if like is not None:
         if value.shape[1] != like.shape[-1]:
             raise ShapeError(
@@ -100,7 +100,7 @@ def classes_of(y: Tensor) -> tuple[Tensor, Tensor]:
         raise ShapeError(f"labels have one axis, not shape {list(y.shape)}")
     kinds, places = unique(y, return_inverse=True)
     if kinds.shape[0] < 2:
-        raise RidgelineError("a classifier needs samples of at least two classes")
+        raise BadValueError("a classifier needs samples of at least two classes")
     return kinds, places
 
 

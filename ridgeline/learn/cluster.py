@@ -10,7 +10,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.data.dataset import as_array
 from ridgeline.data.randomness import Stream
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.learn.base import Estimator, matrix, squared_distances
 from ridgeline.nn.functional import one_hot
 from ridgeline.tensors.making import tensor
@@ -55,7 +55,7 @@ class KMeans(Estimator):
         """Find the centers."""
         x = matrix(X)
         if not 1 <= self.n_clusters <= x.shape[0]:
-            raise RidgelineError(f"cannot make {self.n_clusters} clusters of {x.shape[0]} samples")
+            raise BadValueError(f"cannot make {self.n_clusters} clusters of {x.shape[0]} samples")
         with no_grad():
             middle = x.mean(0)
             x = x - middle  # products of small numbers lose less
@@ -77,7 +77,7 @@ class KMeans(Estimator):
             return x[tensor(stream.permutation(x.shape[0])[: self.n_clusters])]
         if self.init == "k-means++":
             return _plus_plus(x, self.n_clusters, stream)
-        raise RidgelineError(f"init is 'k-means++', 'random' or an array, not {self.init!r}")
+        raise BadValueError(f"init is 'k-means++', 'random' or an array, not {self.init!r}")
 
     def _lloyd(self, x: Tensor, centers: Tensor, limit: float) -> tuple[float, Tensor, Tensor, int]:
         before: Any = None

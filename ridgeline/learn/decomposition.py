@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline import eye, linalg, sign
 from ridgeline.data.dataset import as_array
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.learn.base import Estimator, matrix
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
@@ -29,7 +29,7 @@ class PCA(Estimator):
         """Find the directions."""
         x = matrix(X)
         if x.shape[0] < 2:
-            raise RidgelineError("PCA needs at least two samples")
+            raise BadValueError("PCA needs at least two samples")
         with no_grad():
             self.mean_ = x.mean(0)
             _, lengths, directions = linalg.svd(x - self.mean_, full_matrices=False)
@@ -53,7 +53,7 @@ class PCA(Estimator):
         if isinstance(wanted, float) and 0 < wanted < 1:
             return int(np.searchsorted(np.cumsum(ratio), wanted, side="right")) + 1
         if not isinstance(wanted, int) or not 1 <= wanted <= most:
-            raise RidgelineError(
+            raise BadValueError(
                 f"n_components is {wanted!r}; it must be a whole number in 1…{most}, a share "
                 "between 0 and 1, or None"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline import cat, eye, int64, linalg, zeros
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.learn.base import (
     ClassifierMixin,
     Estimator,
@@ -73,7 +73,7 @@ class Ridge(_Linear):
     def fit(self, X: Any, y: Any) -> Ridge:
         """Find the coefficients."""
         if not self.alpha >= 0:
-            raise RidgelineError(f"alpha must be at least 0, not {self.alpha}")
+            raise BadValueError(f"alpha must be at least 0, not {self.alpha}")
         self._fit(X, y)
         return self
 
@@ -97,7 +97,7 @@ class LogisticRegression(Estimator, ClassifierMixin):
     def fit(self, X: Any, y: Any) -> LogisticRegression:
         """Find the coefficients."""
         if not self.C > 0:
-            raise RidgelineError(f"C must be above 0, not {self.C}")
+            raise BadValueError(f"C must be above 0, not {self.C}")
         x = matrix(X)
         self.classes_, places = classes_of(paired(x, y))
         rows = 1 if len(self.classes_) == 2 else len(self.classes_)

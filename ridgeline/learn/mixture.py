@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline import eye, linalg
 from ridgeline.data.randomness import Stream
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.learn.base import Estimator, matrix
 from ridgeline.learn.cluster import KMeans
 from ridgeline.nn.functional import one_hot
@@ -38,7 +38,7 @@ class GaussianMixture(Estimator):
     def fit(self, X: Any, y: Any = None) -> GaussianMixture:
         """Find weights, means and covariances."""
         if self.covariance_type not in ("full", "diag"):
-            raise RidgelineError(
+            raise BadValueError(
                 f"covariance_type is 'full' or 'diag', not {self.covariance_type!r}"
             )
         x = matrix(X)

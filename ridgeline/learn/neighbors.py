@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline import arange, cat, int64, zeros
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.learn.base import (
     ClassifierMixin,
     Estimator,
@@ -35,7 +35,7 @@ class NearestNeighbors(Estimator):
 
     def _keep(self, X: Any) -> Tensor:
         if self.metric not in ("euclidean", "manhattan", "cosine"):
-            raise RidgelineError(
+            raise BadValueError(
                 f"there is no metric {self.metric!r}", help="metrics: euclidean, manhattan, cosine"
             )
         self._samples = matrix(X)
@@ -53,7 +53,7 @@ class NearestNeighbors(Estimator):
         own = X is None
         queries = self._samples if own else matrix(X, like=self._samples)
         if not 1 <= count <= self._samples.shape[0] - own:
-            raise RidgelineError(
+            raise BadValueError(
                 f"cannot find {count} neighbours among {self._samples.shape[0] - own} samples"
             )
         rows = max(1, BLOCK // self._samples.shape[0])
@@ -95,7 +95,7 @@ class _Voting(NearestNeighbors):
     def _votes(self, X: Any) -> tuple[Tensor, Tensor]:
         """The weight of each neighbour, and the neighbours' places."""
         if self.weights not in ("uniform", "distance"):
-            raise RidgelineError(f"weights is 'uniform' or 'distance', not {self.weights!r}")
+            raise BadValueError(f"weights is 'uniform' or 'distance', not {self.weights!r}")
         distances, places = self.kneighbors(X)
         with no_grad():
             if self.weights == "uniform":

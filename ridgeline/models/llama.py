@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ridgeline import nn
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, InputFileError
 from ridgeline.models.language import LanguageModel
 from ridgeline.models.pretrained import Config, Stored, same
 from ridgeline.models.transformer import (
@@ -140,7 +140,7 @@ class Llama(LanguageModel):
     def configuration(name: str) -> LlamaConfig:
         """The settings of a published model, such as "8B", or of a small one to train."""
         if name not in CONFIGURATIONS:
-            raise RidgelineError(
+            raise BadValueError(
                 f"there is no Llama {name!r}", help=f"there are: {', '.join(CONFIGURATIONS)}"
             )
         return CONFIGURATIONS[name]

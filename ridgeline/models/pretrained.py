@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ridgeline import nn
 from ridgeline.dtypes import DType
-from ridgeline.errors import InputFileError
+from ridgeline.errors import InputFileError, MissingFileError, unreadable
 from ridgeline.interop.safetensors import Arrays, map_tensors, write_atomic, write_tensors
 from ridgeline.nn.describe import count_parameters
 from ridgeline.nn.state import fault
@@ -163,7 +163,7 @@ def read_config(folder: Path, wanted: type[Pretrained] | None = None) -> dict[st
     """The settings in a folder, which must be for the wanted kind of model."""
     path = folder / CONFIG
     if not folder.is_dir():
-        raise InputFileError(f"there is no folder {folder}")
+        raise MissingFileError(f"there is no folder {folder}")
     values = _read_json(path)
     kind = values.get("model_type")
     if wanted is not None and kind != wanted.config_type.model_type:
@@ -178,7 +178,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_bytes())
     except OSError as error:
-        raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     except ValueError as error:
         raise InputFileError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):

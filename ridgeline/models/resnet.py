@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from ridgeline import nn
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.models.pretrained import Config, Pretrained, Stored, numbered, same
 from ridgeline.tensors.tensor import Tensor
 
@@ -82,9 +82,7 @@ class ResNetConfig(Config):
             "basic": BasicBlock, "bottleneck": Bottleneck,
         }  # fmt: skip
         if self.layer_type not in kinds:
-            raise RidgelineError(
-                f"a ResNet has basic or bottleneck blocks, not {self.layer_type!r}"
-            )
+            raise BadValueError(f"a ResNet has basic or bottleneck blocks, not {self.layer_type!r}")
         return kinds[self.layer_type]
 
 

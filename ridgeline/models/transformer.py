@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline import nn
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn.functional import gelu, relu, scaled_dot_product_attention, silu, tanh
 from ridgeline.nn.functional.choose import choose
 from ridgeline.tensors.public import arange, cat
@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Activation] = {
 def activation(name: str) -> Activation:
     """An activation by the name that configurations use."""
     if name not in ACTIVATIONS:
-        raise RidgelineError(
+        raise BadValueError(
             f"there is no activation {name!r}", help=f"known: {', '.join(ACTIVATIONS)}"
         )
     return ACTIVATIONS[name]
@@ -126,7 +126,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         if head_size is None and width % heads:
-            raise RidgelineError(f"a width of {width} cannot be split into {heads} heads")
+            raise BadValueError(f"a width of {width} cannot be split into {heads} heads")
         self.heads, self.shared_heads = heads, shared_heads or heads
         self.head_size, self.dropout = head_size or width // heads, dropout
         inner, shared = self.heads * self.head_size, self.shared_heads * self.head_size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ridgeline import nn
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.tensors.tensor import Tensor
 
 WIDTHS = (64, 128, 256, 512, 512)
@@ -68,5 +68,5 @@ def _initial(module: nn.Module) -> None:
 def vgg(layers: int = 16, num_classes: int = 1000, batch_norm: bool = False) -> VGG:
     """VGG with 11, 13, 16 or 19 layers that have weights."""
     if layers not in CONVOLUTIONS:
-        raise RidgelineError(f"a VGG has 11, 13, 16 or 19 layers, not {layers}")
+        raise BadValueError(f"a VGG has 11, 13, 16 or 19 layers, not {layers}")
     return VGG(CONVOLUTIONS[layers], num_classes, batch_norm)

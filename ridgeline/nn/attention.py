@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import functional, init
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.linear import Linear
@@ -40,7 +40,7 @@ class MultiheadAttention(Module):
     ) -> None:
         super().__init__()
         if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
-            raise RidgelineError(
+            raise BadValueError(
                 f"embed_dim {embed_dim} must be a multiple of num_heads {num_heads}"
             )
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
@@ -22,7 +22,7 @@ def spread(value: Any, axes: int) -> tuple[int, ...]:
         return (value,) * axes
     sizes = tuple(int(v) for v in value)
     if len(sizes) != axes:
-        raise RidgelineError(f"expected one number or {axes}, got {sizes}")
+        raise BadValueError(f"expected one number or {axes}, got {sizes}")
     return sizes
 
 
@@ -51,12 +51,12 @@ class _Conv(Module):
     ) -> None:
         super().__init__()
         if groups < 1 or in_channels % groups or out_channels % groups:
-            raise RidgelineError(
+            raise BadValueError(
                 f"groups={groups} must divide in_channels={in_channels} "
                 f"and out_channels={out_channels}"
             )
         if padding_mode not in _PADDING_MODES:
-            raise RidgelineError(
+            raise BadValueError(
                 f"there is no padding mode {padding_mode!r}",
                 help=f"modes: {', '.join(_PADDING_MODES)}",
             )
@@ -67,7 +67,7 @@ class _Conv(Module):
         self.output_padding = spread(output_padding, self.axes)
         self.padding_mode = padding_mode
         if padding == "same" and set(self.stride) != {1}:
-            raise RidgelineError("padding='same' needs stride 1")
+            raise BadValueError("padding='same' needs stride 1")
         outer, inner = in_channels, out_channels
         if not self.transposed:
             outer, inner = inner, outer
@@ -185,7 +185,7 @@ class _Transposed(_Conv):
         dtype: dtypes.DType | None = None,
     ) -> None:
         if padding_mode != "zeros":
-            raise RidgelineError("a transposed convolution pads with zeros only")
+            raise BadValueError("a transposed convolution pads with zeros only")
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias,
             dilation, padding_mode, device, dtype,
@@ -210,7 +210,7 @@ class _Transposed(_Conv):
             assert not isinstance(self.padding, str)
             least = (start - 1) * self.stride[axis] - 2 * self.padding[axis] + reach + 1
             if not least <= size < least + self.stride[axis]:
-                raise RidgelineError(
+                raise BadValueError(
                     f"output_size {wanted} is out of reach: axis {axis} can be "
                     f"{least} to {least + self.stride[axis] - 1}"
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import functional
 from ridgeline.nn.module import Module
 from ridgeline.tensors.tensor import Tensor
@@ -16,7 +16,7 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if not 0 <= p <= 1:
-            raise RidgelineError(f"a dropout probability lies in 0…1, not {p}")
+            raise BadValueError(f"a dropout probability lies in 0…1, not {p}")
         self.p, self.inplace = p, inplace
 
     def forward(self, input: Tensor) -> Tensor:

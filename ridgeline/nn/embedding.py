@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
@@ -34,7 +34,7 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise RidgelineError(
+            raise BadValueError(
                 f"padding_idx {padding_idx} is outside of {num_embeddings} embeddings"
             )
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -46,7 +46,7 @@ class Embedding(Module):
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise RidgelineError(
+                raise BadValueError(
                     f"the weight has shape {list(_weight.shape)}, "
                     f"expected {[num_embeddings, embedding_dim]}"
                 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import linalg
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.tensors.making import as_tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rand
@@ -31,7 +31,7 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1 + slope**2))
     if nonlinearity not in _GAINS:
-        raise RidgelineError(
+        raise BadValueError(
             f"no gain is known for {nonlinearity!r}", help=f"known: {', '.join(_GAINS)}, leaky_relu"
         )
     return _GAINS[nonlinearity]
@@ -48,7 +48,7 @@ def fans(tensor: Tensor) -> tuple[int, int]:
 
 def _fan(tensor: Tensor, mode: str) -> int:
     if mode not in ("fan_in", "fan_out"):
-        raise RidgelineError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
+        raise BadValueError(f"mode is 'fan_in' or 'fan_out', not {mode!r}")
     return fans(tensor)[mode == "fan_out"]
 
 

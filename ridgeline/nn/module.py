@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import state
 from ridgeline.nn.describe import describe
 from ridgeline.nn.hooks import BackwardPass, RemovableHandle
 from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
 from ridgeline.nn.tree import Tree
+from ridgeline.tensors.conversions import conversion
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
@@ -215,9 +216,10 @@ class Module(Tree, StateHooks):
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
         """Move to a device, or change floating values to a dtype; integers keep theirs."""
-        dtype, device = _target(args, kwargs)
+        wanted = conversion(args, kwargs)
+        dtype, device = wanted.dtype, wanted.device
         if dtype is not None and not dtype.is_differentiable:
-            raise RidgelineError(f"a module can only be converted to a floating dtype, not {dtype}")
+            raise BadValueError(f"a module can only be converted to a floating dtype, not {dtype}")
 
         def moved(value: Tensor) -> Tensor:
             if dtype is not None and value.dtype.is_differentiable:
@@ -271,7 +273,7 @@ class Module(Tree, StateHooks):
 
     def set_extra_state(self, state: Any) -> None:
         """Take back what `get_extra_state` gave."""
-        raise RidgelineError(f"{type(self).__name__} saves no extra state")
+        raise BadValueError(f"{type(self).__name__} saves no extra state")
 
     # Hooks and printing.
 
@@ -311,16 +313,3 @@ class Module(Tree, StateHooks):
 
     def __repr__(self) -> str:
         return describe(self)
-
-
-def _target(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The dtype and device in the arguments of `to`, in any of torch's orders."""
-    dtype, device = kwargs.get("dtype"), kwargs.get("device")
-    for value in args:
-        if isinstance(value, Tensor):
-            dtype, device = value.dtype, value.device
-        elif hasattr(value, "is_floating_point"):
-            dtype = value
-        elif value is not None:
-            device = value
-    return dtype, device

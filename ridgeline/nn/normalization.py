@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import defaults
 from ridgeline.nn import functional, init
 from ridgeline.nn.functional.choose import choose
@@ -110,7 +110,7 @@ class GroupNorm(Module):
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
-            raise RidgelineError(f"{num_groups} groups do not divide {num_channels} channels")
+            raise BadValueError(f"{num_groups} groups do not divide {num_channels} channels")
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine
         _affine(self, num_channels, affine, bias, dtype, device)

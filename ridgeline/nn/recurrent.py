@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
@@ -128,7 +128,7 @@ class RNNCell(_CellBase):
         dtype: dtypes.DType | None = None,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
-            raise RidgelineError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
+            raise BadValueError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
         object.__setattr__(self, "mode", f"RNN_{nonlinearity.upper()}")
         super().__init__(input_size, hidden_size, bias, device, dtype)
         self.nonlinearity = nonlinearity
@@ -174,9 +174,9 @@ class RNNBase(Module):
     ) -> None:
         super().__init__()
         if proj_size and mode != "LSTM":
-            raise RidgelineError("proj_size is for LSTM only")
+            raise BadValueError("proj_size is for LSTM only")
         if not 0 <= proj_size < max(hidden_size, 1) or num_layers < 1 or not 0 <= dropout <= 1:
-            raise RidgelineError(
+            raise BadValueError(
                 f"impossible sizes: hidden_size={hidden_size}, proj_size={proj_size}, "
                 f"num_layers={num_layers}, dropout={dropout}"
             )
@@ -331,7 +331,7 @@ class RNN(RNNBase):
         bidirectional: bool = False, device: Any = None, dtype: dtypes.DType | None = None,
     ) -> None:  # fmt: skip
         if nonlinearity not in ("tanh", "relu"):
-            raise RidgelineError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
+            raise BadValueError(f"nonlinearity is 'tanh' or 'relu', not {nonlinearity!r}")
         super().__init__(
             f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first,
             dropout, bidirectional, device=device, dtype=dtype,

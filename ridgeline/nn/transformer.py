@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import functional, init
 from ridgeline.nn.attention import MultiheadAttention
 from ridgeline.nn.containers import ModuleList
@@ -25,7 +25,7 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
     if callable(activation):
         return activation
     if activation not in ("relu", "gelu"):
-        raise RidgelineError(f"activation is 'relu', 'gelu' or a function, not {activation!r}")
+        raise BadValueError(f"activation is 'relu', 'gelu' or a function, not {activation!r}")
     function: Callable[[Tensor], Tensor] = getattr(functional, activation)
     return function
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import DTypeError, LinAlgError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import conj, imag, join, real, real_of
@@ -203,7 +203,7 @@ def _solve_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     try:
         return (np.linalg.solve(*inputs).astype(current.dtype.numpy),)
     except np.linalg.LinAlgError:
-        raise RidgelineError("solve: a matrix is singular") from None
+        raise LinAlgError("solve: a matrix is singular") from None
 
 
 def _solve_transpose(current: Node, cotangents: Parts) -> list[Node | None]:

@@ -39,7 +39,7 @@ class Hints(TypedDict, total=False):
     differentiable: bool
 
 
-class OptimizerError(RidgelineError):
+class OptimizerError(RidgelineError, ValueError):
     """Parameters, settings or saved state that an optimizer cannot work with."""
 
     code = "RL0320"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import Module
 from ridgeline.nn.normalization import _BatchNorm
 from ridgeline.optim.lr_scheduler import LRScheduler
@@ -26,7 +26,7 @@ Average = Callable[[Tensor, Tensor, int], Tensor]
 def get_ema_avg_fn(decay: float = 0.999) -> Average:
     """The exponential moving average."""
     if not 0.0 <= decay <= 1.0:
-        raise RidgelineError(f"a decay lies in 0…1, not {decay}")
+        raise BadValueError(f"a decay lies in 0…1, not {decay}")
     return lambda average, value, count: decay * average + (1 - decay) * value
 
 
@@ -66,7 +66,7 @@ class AveragedModel(Module):
     ) -> None:
         super().__init__()
         if avg_fn is not None and multi_avg_fn is not None:
-            raise RidgelineError("give avg_fn or multi_avg_fn, not both")
+            raise BadValueError("give avg_fn or multi_avg_fn, not both")
         self.module = copy.deepcopy(model)
         if device is not None:
             self.module = self.module.to(device)
@@ -86,7 +86,7 @@ class AveragedModel(Module):
             own |= dict(self.module.named_buffers())
             new |= dict(model.named_buffers())
         if own.keys() != new.keys():
-            raise RidgelineError("the model has other parameters than the average was made of")
+            raise BadValueError("the model has other parameters than the average was made of")
         mixed = [name for name in own if own[name].dtype.is_differentiable and count > 0]
         with no_grad():
             for name in own.keys() - set(mixed):
@@ -138,13 +138,13 @@ class SWALR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if anneal_strategy not in ("cos", "linear"):
-            raise RidgelineError(f'anneal_strategy is "cos" or "linear", not {anneal_strategy!r}')
+            raise BadValueError(f'anneal_strategy is "cos" or "linear", not {anneal_strategy!r}')
         if anneal_epochs < 0:
-            raise RidgelineError(f"anneal_epochs is at least 0, not {anneal_epochs}")
+            raise BadValueError(f"anneal_epochs is at least 0, not {anneal_epochs}")
         groups = optimizer.param_groups
         rates = [swa_lr] * len(groups) if isinstance(swa_lr, float | int) else list(swa_lr)
         if len(rates) != len(groups):
-            raise RidgelineError(f"{len(rates)} rates for {len(groups)} parameter groups")
+            raise BadValueError(f"{len(rates)} rates for {len(groups)} parameter groups")
         for group, rate in zip(groups, rates):
             group["swa_lr"] = float(rate)
         self.anneal_epochs, self.anneal_strategy = anneal_epochs, anneal_strategy

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ridgeline import (  # noqa: F401  (some fill the table)
     distributions,
     dtypes,
@@ -48,6 +50,7 @@ from ridgeline.tracing.guards import Lifted
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
+_TYPES = (type, np.dtype)  # of Python's and NumPy's, where a body takes an element type
 _SPELLINGS = {"axis": "dim", "axes": "dim", "keepdims": "keepdim"}
 
 
@@ -77,6 +80,8 @@ class Operands:
             return node
         if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
             return [self.take(v) for v in value]
+        if isinstance(value, _TYPES):
+            return dtypes.from_type(value) or value
         return value
 
     def retake(self, value: Any) -> Any:
@@ -86,7 +91,7 @@ class Operands:
             return stop_gradient(node) if value._resolved()[1].mode == CUT else node
         if type(value) in (list, tuple) and value and any(isinstance(v, Tensor) for v in value):
             return [self.retake(v) for v in value]
-        return value
+        return self.take(value)
 
     def nodes(
         self, args: Sequence[Any], kwargs: dict[str, Any]
@@ -173,15 +178,10 @@ def apart(result: Node, values: Sequence[Any]) -> Node:
     return node(result.op, (tag(first), *others), result.attrs)
 
 
-def check_dtype(dtype: Any) -> None:
-    """Raise where a `dtype=` is no element type."""
-    if not isinstance(dtype, DType | None):
-        raise DTypeError(f"dtype= needs an element type, not {dtype!r:.40}")
-
-
 def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
     """`axis=` and `keepdims=` accepted for `dim=` (or `dims=`) and `keepdim=`; dtype= checked."""
-    check_dtype(kwargs.get("dtype"))
+    if "dtype" in kwargs:
+        kwargs["dtype"] = dtypes.wanted(kwargs["dtype"])
     if kwargs.keys().isdisjoint(_SPELLINGS):
         return kwargs
     return {_spelling(k, names): v for k, v in kwargs.items()}
@@ -251,7 +251,8 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             )
         for ignored in ("layout", "pin_memory", "memory_format"):
             kwargs.pop(ignored, None)
-        check_dtype(kwargs.get("dtype"))
+        if "dtype" in kwargs:
+            kwargs["dtype"] = dtypes.wanted(kwargs["dtype"])
         operands = Operands()
         values, named = operands.nodes(args, kwargs)
         try:

@@ -21,7 +21,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
-from ridgeline.errors import DeviceError, DTypeError, RidgelineError
+from ridgeline.errors import BadTypeError, BadValueError, DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults, forget_lifted
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant
 from ridgeline.graph.origins import Origin, origins_of, user_line
@@ -446,11 +446,11 @@ def _nested(data: Any) -> Array:
     try:
         array = np.array(data)
     except ValueError as error:
-        raise RidgelineError(
+        raise BadValueError(
             "nested lists must have equal lengths at every level", note=str(error)
         ) from None
     if array.dtype == object:
-        raise RidgelineError(f"cannot make a tensor from {type(data).__name__}: {data!r:.60}")
+        raise BadTypeError(f"cannot make a tensor from {type(data).__name__}: {data!r:.60}")
     if array.size == 0 and not isinstance(data, np.ndarray):
         array = array.astype(np.float64)
     return array

@@ -9,7 +9,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, RidgelineError
+from ridgeline.errors import BadTypeError, DTypeError
 from ridgeline.functions.operands import Operand, as_node, defaults, lift
 from ridgeline.graph.node import TensorType
 from ridgeline.graph.origins import here, stamp
@@ -41,6 +41,7 @@ def tensor(
 ) -> Tensor:
     """A tensor with a copy of `data`: numbers, nested lists, arrays or tensors."""
     place = None if device is None else check_device(device)
+    dtype = dtypes.wanted(dtype)
     if isinstance(data, Tensor):
         wanted = data.detach().to(dtype=dtype, device=place)
         made = wanted.clone() if wanted._cell is data._cell else wanted
@@ -79,7 +80,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
 def from_numpy(array: Array) -> Tensor:
     """A tensor that shares memory with a NumPy array: each sees what the other writes."""
     if not isinstance(array, np.ndarray):
-        raise RidgelineError(f"from_numpy needs a NumPy array, not {type(array).__name__}")
+        raise BadTypeError(f"from_numpy needs a NumPy array, not {type(array).__name__}")
     dtype = dtypes.from_numpy(array.dtype)
     if dtype is None:
         raise DTypeError(f"arrays of {array.dtype} have no element type here")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.dtypes import DType
+from ridgeline.dtypes import DType, as_dtype
 from ridgeline.errors import DTypeError
 from ridgeline.functions import operands
 from ridgeline.functions.operands import defaults
@@ -19,6 +19,7 @@ def get_default_dtype() -> DType:
 
 def set_default_dtype(dtype: DType) -> None:
     """Set the element type of Python floats and of new tensors."""
+    dtype = as_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"the default element type is a floating one, not {dtype.name}")
     defaults.dtype = dtype

@@ -16,7 +16,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.devices import device
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, GradientError, RidgelineError, ShapeError
+from ridgeline.errors import BadTypeError, DTypeError, GradientError, RidgelineError, ShapeError
 from ridgeline.functions.indexing import getitem, is_basic
 from ridgeline.functions.operands import as_node
 from ridgeline.graph.node import Node, TensorType
@@ -41,6 +41,7 @@ from ridgeline.tensors.cells import (
     rare,
     steps_between,
 )
+from ridgeline.tensors.conversions import conversion
 from ridgeline.tensors.differentiable import Differentiable
 from ridgeline.tensors.methods import TensorMethods
 from ridgeline.tensors.modes import modes
@@ -48,6 +49,10 @@ from ridgeline.tensors.values import owned, read, result_mode, write
 from ridgeline.tracing import guards
 
 T = TypeVar("T", bound="Tensor")
+
+
+class NoAxesError(ShapeError, TypeError):
+    """A scalar where a sequence was asked for; Python's and NumPy's own question is a TypeError."""
 
 
 class Tensor(Differentiable, TensorMethods, Exchange):
@@ -91,7 +96,7 @@ class Tensor(Differentiable, TensorMethods, Exchange):
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
-            raise RidgelineError(f".data needs a tensor, not {type(value).__name__}")
+            raise BadTypeError(f".data needs a tensor, not {type(value).__name__}")
         if modes.capture is not None:
             raise RidgelineError(
                 "memory cannot be exchanged inside jit", help="use copy_() to write the values"
@@ -161,12 +166,12 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def __len__(self) -> int:
         if not self._type.shape:
-            raise ShapeError("a 0-d tensor has no length")
+            raise NoAxesError("a 0-d tensor has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self._type.shape:
-            raise ShapeError("a 0-d tensor cannot be iterated over", help="use item()")
+            raise NoAxesError("a 0-d tensor cannot be iterated over", help="use item()")
         return (self[index] for index in range(self.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
@@ -249,18 +254,12 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """In another element type or on another device, or like another tensor in both."""
-        dtype, place = kwargs.get("dtype"), kwargs.get("device")
-        for value in args:
-            if isinstance(value, DType):
-                dtype = value
-            elif isinstance(value, Tensor):
-                dtype, place = value.dtype, value.device
-            elif isinstance(value, str | int) and not isinstance(value, bool):
-                place = value
+        wanted = conversion(args, kwargs)
+        dtype, place = wanted.dtype, wanted.device
         made = self if dtype is None or dtype is self.dtype else self.type(dtype)
         if place is not None and check_device(place) != made._cell.node.types[0].device:
             made = _transferred(made, check_device(place))
-        return self.clone() if made is self and kwargs.get("copy") else made
+        return self.clone() if made is self and wanted.copy else made
 
     def as_subclass(self, cls: type[T]) -> T:
         """A handle of another class on the same memory."""

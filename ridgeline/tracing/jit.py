@@ -222,6 +222,8 @@ class JitFunction:
             return Trace(self.function, args, kwargs, donated=donated)
         try:
             return Trace(self.function, args, kwargs, changing, donated=donated)
+        except RidgelineError:
+            raise
         except (TypeError, ValueError, AttributeError):
             self._changing[signature.structure] = set()
             return Trace(self.function, args, kwargs, donated=donated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn import Module
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tracing.jit import jit
@@ -38,5 +38,5 @@ class Evaluator:
         finally:
             self.model.train(training)
         if not count:
-            raise RidgelineError("there is nothing to evaluate on: the loader gave no batch")
+            raise BadValueError("there is nothing to evaluate on: the loader gave no batch")
         return {name: total / count for name, total in sums.items()}

@@ -117,6 +117,8 @@ class Run:
             self.progress = Progress(**state["progress"])
             seed, offset = state["random"]
             default_generator.set_state((seed, offset))
+        except RidgelineError:
+            raise
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointMismatchError(f"{path} does not fit this run: {error!r}") from error
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ridgeline import nn
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim import Optimizer
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
@@ -24,7 +24,7 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 < decay < 1:
-            raise RidgelineError(f"the decay of an average lies between 0 and 1, not {decay}")
+            raise BadValueError(f"the decay of an average lies between 0 and 1, not {decay}")
         self.model, self.decay = copy.deepcopy(model), decay
         pairs = list(zip(self.model.parameters(), model.parameters()))
         buffers = list(zip(self.model.buffers(), model.buffers()))
@@ -60,9 +60,9 @@ class Step:
         average: Average | None = None,
     ) -> None:
         if accumulate < 1:
-            raise RidgelineError(f"accumulate must be a whole number above 0, not {accumulate}")
+            raise BadValueError(f"accumulate must be a whole number above 0, not {accumulate}")
         if clip is not None and not clip > 0:
-            raise RidgelineError(f"clip must be above 0, not {clip}")
+            raise BadValueError(f"clip must be above 0, not {clip}")
         self.accumulate, self.average, self.gathered = accumulate, average, 0
         parameters = list(model.parameters())
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.dataset import TensorDataset
-from ridgeline.errors import InputFileError
+from ridgeline.errors import InputFileError, unreadable
 
 
 def load_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
@@ -23,7 +23,7 @@ def load_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
         with found:
             return {name: found[name] for name in found.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputFileError(f"cannot read arrays from {path}: {error}") from error
+        raise unreadable(f"arrays from {path}", error) from error
 
 
 class NumpyDataset(TensorDataset):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.digits import Split
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
 
 SIDE, CHANNELS = 32, 3
 _PIXELS = CHANNELS * SIDE * SIDE
@@ -42,7 +42,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 def cifar10(folder: str | Path, part: str = "train") -> Split:
     """CIFAR-10 as float32 [n, 3, 32, 32] in 0…1; parts are "train" and "test"."""
     if part not in _PARTS:
-        raise RidgelineError(f"CIFAR-10 has no part {part!r}", help="parts: train, test")
+        raise BadValueError(f"CIFAR-10 has no part {part!r}", help="parts: train, test")
     pieces = [_read(_find(Path(folder), name)) for name in _PARTS[part]]
     pixels = np.concatenate([piece[0] for piece in pieces])
     labels = np.concatenate([piece[1] for piece in pieces])
@@ -56,7 +56,7 @@ def _find(folder: Path, name: str) -> Path:
             path = folder / inside / (name + end)
             if path.is_file():
                 return path
-    raise InputFileError(
+    raise MissingFileError(
         f"there is no {name}.bin and no {name} in {folder}",
         help="unpack cifar-10-binary.tar.gz or cifar-10-python.tar.gz there",
     )
@@ -67,7 +67,7 @@ def _read(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     pixels, labels = _binary(path, data) if path.suffix == ".bin" else _python(path, data)
     if pixels.ndim != 2 or pixels.shape != (len(labels), _PIXELS) or pixels.dtype != np.uint8:
         raise InputFileError(

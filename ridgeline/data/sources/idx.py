@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.digits import Split
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, InputFileError, MissingFileError, unreadable
 
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _PARTS = {"train": "train", "test": "t10k"}
@@ -30,7 +30,7 @@ def read_idx(path: str | Path) -> NDArray[Any]:
         if path.suffix == ".gz":
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputFileError(f"cannot read {path}: {error}") from error
+        raise unreadable(path, error) from error
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in _TYPES:
         raise InputFileError(
             f"{path} is not an IDX file", note=f"it begins with the bytes {data[:4].hex(' ')}"
@@ -55,7 +55,7 @@ def mnist(folder: str | Path, part: str = "train") -> Split:
     Parts are "train" and "test"; images are float32 [n, 1, 28, 28] in 0…1.
     """
     if part not in _PARTS:
-        raise RidgelineError(f"MNIST has no part {part!r}", help="parts: train, test")
+        raise BadValueError(f"MNIST has no part {part!r}", help="parts: train, test")
     images = read_idx(_find(Path(folder), f"{_PARTS[part]}-images", "idx3-ubyte"))
     labels = read_idx(_find(Path(folder), f"{_PARTS[part]}-labels", "idx1-ubyte"))
     if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
@@ -75,7 +75,7 @@ def _find(folder: Path, stem: str, kind: str) -> Path:
                 path = where / f"{stem}{joint}{kind}{end}"
                 if path.is_file():
                     return path
-    raise InputFileError(
+    raise MissingFileError(
         f"there is no {stem}-{kind} (or .gz) in {folder}",
         help="put the four files of the data set into that folder",
     )

@@ -12,7 +12,7 @@ from ridgeline.data.making import current_stream
 from ridgeline.data.optional import need
 from ridgeline.data.resample import Floats
 from ridgeline.data.transforms import Transform
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, MissingFileError, unreadable
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".pgm", ".bmp", ".tif", ".tiff", ".webp", ".gif")
 
@@ -24,9 +24,7 @@ def read_image(path: str | Path, mode: str = "RGB") -> Floats:
         with image.open(path) as file:
             pixels = np.asarray(file.convert(mode), np.float32)
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise InputFileError(
-            f"cannot read the image {path}: {error}", help="replace or remove the file"
-        ) from error
+        raise unreadable(f"the image {path}", error, "replace or remove the file") from error
     planes = pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return np.ascontiguousarray(planes) / np.float32(255)
 
@@ -43,7 +41,7 @@ class ImageFolder(Dataset[tuple[Floats, int]]):
     ) -> None:
         self.root, self.transform, self.mode = Path(root), transform, mode
         if not self.root.is_dir():
-            raise InputFileError(f"{root} is not a folder")
+            raise MissingFileError(f"{root} is not a folder")
         self.classes = sorted(entry.name for entry in self.root.iterdir() if entry.is_dir())
         self.samples = [
             (path, number)
@@ -52,7 +50,7 @@ class ImageFolder(Dataset[tuple[Floats, int]]):
             if path.suffix.lower() in ENDINGS and path.is_file()
         ]
         if not self.samples:
-            raise RidgelineError(
+            raise BadValueError(
                 f"there are no images in {root}",
                 help=f"one subfolder for each class, with files ending in {', '.join(ENDINGS)}",
             )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.dataset import TensorDataset
 from ridgeline.data.optional import need
-from ridgeline.errors import InputFileError
+from ridgeline.errors import InputFileError, unreadable
 
 
 def read_table(path: str | Path) -> Any:
@@ -26,7 +26,7 @@ def read_table(path: str | Path) -> Any:
             mark = "\t" if path.suffix == ".tsv" else ","
             return csv.read_csv(path, parse_options=csv.ParseOptions(delimiter=mark))
     except (OSError, arrow.ArrowInvalid) as error:
-        raise InputFileError(f"cannot read the table {path}: {error}") from error
+        raise unreadable(f"the table {path}", error) from error
     raise InputFileError(
         f"{path} is neither CSV nor Parquet by its name", help="endings: .csv .tsv .parquet .pq"
     )

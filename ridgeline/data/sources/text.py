@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.dataset import Dataset
 from ridgeline.data.tokenizers import CharTokenizer, Tokenizer, Tokens
-from ridgeline.errors import InputFileError, RidgelineError
+from ridgeline.errors import BadValueError, InputFileError, unreadable
 
 
 def read_text(path: str | Path) -> str:
@@ -21,14 +21,14 @@ def read_text(path: str | Path) -> str:
         try:
             pieces.append(file.read_bytes().decode())
         except OSError as error:
-            raise InputFileError(f"cannot read {file}: {error.strerror or error}") from error
+            raise unreadable(file, error) from error
         except UnicodeDecodeError as error:
             raise InputFileError(
                 f"{file} is not UTF-8 text: byte {error.start}", help="convert it to UTF-8"
             ) from error
     text = "\n".join(pieces)
     if not text:
-        raise RidgelineError(f"there is no text in {path}")
+        raise BadValueError(f"there is no text in {path}")
     return text
 
 
@@ -48,9 +48,9 @@ class TextDataset(Dataset[tuple[Tokens, Tokens]]):
         self.tokens, self.length, self.tokenizer = text, length, tokenizer
         self.stride = length if stride is None else stride
         if length < 1 or self.stride < 1:
-            raise RidgelineError(f"length and stride must be above 0, not {length}, {stride}")
+            raise BadValueError(f"length and stride must be above 0, not {length}, {stride}")
         if len(self.tokens) <= length:
-            raise RidgelineError(
+            raise BadValueError(
                 f"a text of {len(self.tokens)} tokens is too short for windows of {length}",
                 help="give more text, or a smaller length",
             )

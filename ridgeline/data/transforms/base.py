@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import Stream
 from ridgeline.data.resample import Floats
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 
 
 class Transform(Protocol):
@@ -47,7 +47,7 @@ class Normalize:
         self.mean = np.asarray(mean, np.float32).reshape(-1, 1, 1)
         self.std = np.asarray(std, np.float32).reshape(-1, 1, 1)
         if not np.all(self.std > 0):
-            raise RidgelineError(f"Normalize needs standard deviations above 0, got {std}")
+            raise BadValueError(f"Normalize needs standard deviations above 0, got {std}")
 
     def __call__(self, images: Floats, stream: Stream) -> Floats:
         return np.asarray((images - self.mean) / self.std, np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeline.data.randomness import Stream
 from ridgeline.data.resample import Floats, resize
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 
 class Resize:
@@ -79,7 +79,7 @@ class RandomResizedCrop:
         method: str = "bilinear",
     ) -> None:
         if not 0 < scale[0] <= scale[1] <= 1 or not 0 < ratio[0] <= ratio[1]:
-            raise RidgelineError(f"RandomResizedCrop cannot use scale={scale}, ratio={ratio}")
+            raise BadValueError(f"RandomResizedCrop cannot use scale={scale}, ratio={ratio}")
         self.size, self.scale, self.ratio, self.method = size, scale, ratio, method
 
     def __call__(self, images: Floats, stream: Stream) -> Floats:
@@ -102,4 +102,4 @@ class RandomResizedCrop:
 
 def _check_room(size: int, height: int, width: int) -> None:
     if size > min(height, width):
-        raise RidgelineError(f"cannot crop {size}×{size} out of images of {height}×{width} pixels")
+        raise BadValueError(f"cannot crop {size}×{size} out of images of {height}×{width} pixels")

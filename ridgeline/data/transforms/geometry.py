@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import Stream
 from ridgeline.data.resample import Floats, warp
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 
 class RandomAffine:
@@ -26,7 +26,7 @@ class RandomAffine:
         fill: float = 0.0,
     ) -> None:
         if not 0 <= scale < 1:
-            raise RidgelineError(f"RandomAffine needs 0 <= scale < 1, got {scale}")
+            raise BadValueError(f"RandomAffine needs 0 <= scale < 1, got {scale}")
         self.degrees, self.translate, self.scale = degrees, translate, scale
         self.shear, self.fill = shear, fill
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ridgeline.data.randomness import Stream
 from ridgeline.data.resample import Floats
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 
 
 class RandomErasing:
@@ -25,7 +25,7 @@ class RandomErasing:
         fill: float = 0.0,
     ) -> None:
         if not 0 < scale[0] <= scale[1] <= 1 or not 0 < ratio[0] <= ratio[1]:
-            raise RidgelineError(f"RandomErasing cannot use scale={scale}, ratio={ratio}")
+            raise BadValueError(f"RandomErasing cannot use scale={scale}, ratio={ratio}")
         self.p, self.scale, self.ratio, self.fill = p, scale, ratio, fill
 
     def __call__(self, images: Floats, stream: Stream) -> Floats:
@@ -53,7 +53,7 @@ class ColorJitter:
 
     def __init__(self, brightness: float = 0.0, contrast: float = 0.0) -> None:
         if min(brightness, contrast) < 0:
-            raise RidgelineError("ColorJitter needs amounts of at least 0")
+            raise BadValueError("ColorJitter needs amounts of at least 0")
         self.brightness, self.contrast = brightness, contrast
 
     def __call__(self, images: Floats, stream: Stream) -> Floats:

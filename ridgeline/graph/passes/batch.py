@@ -24,7 +24,7 @@ class Batched(NamedTuple):
     has_axis: bool
 
 
-class BatchingError(RidgelineError):
+class BatchingError(RidgelineError, NotImplementedError):
     """Something that cannot be done for all elements of a batch at once."""
 
     code = "RL0403"

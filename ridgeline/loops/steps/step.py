@@ -11,7 +11,7 @@ from ridgeline.loops.ir import Alloc, Const, For, Kernel, Stmt
 from ridgeline.loops.rewrite import map_children
 
 
-class ScheduleError(RidgelineError):
+class ScheduleError(RidgelineError, ValueError):
     """A schedule step that does not apply; the kernel is unchanged."""
 
     code = "RL0501"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import in_float32
 from ridgeline.tensors.public import log, rand_like, relu6, sigmoid, softmax, tanh
@@ -28,7 +28,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within."""
     if lambd < 0:
-        raise RidgelineError(f"softshrink needs lambd of at least 0, not {lambd}")
+        raise BadValueError(f"softshrink needs lambd of at least 0, not {lambd}")
     outside = choose(input > lambd, input - lambd, input + lambd)
     return choose((input >= -lambd) & (input <= lambd), input * 0.0, outside)
 

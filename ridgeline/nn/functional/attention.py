@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ridgeline import dtypes
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.attention import taken
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import widened
@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     multiplied as they are and summed in float32; between the products all is float32.
     """
     if is_causal and attn_mask is not None:
-        raise RidgelineError("attention takes a mask or is_causal=True, not both")
+        raise BadValueError("attention takes a mask or is_causal=True, not both")
     factor = 1 / math.sqrt(int(query.shape[-1])) if scale is None else float(scale)
     mask = None if attn_mask is None else read(attn_mask)
     if not dropout_p and taken(read(query), read(key), read(value), mask, enable_gqa):

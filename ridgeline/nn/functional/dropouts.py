@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.nn.functional.choose import choose
 from ridgeline.tensors.public import rand
 from ridgeline.tensors.tensor import Tensor
@@ -13,7 +13,7 @@ _ALPHA = 1.7580993408473766  # minus SELU's value far below 0
 def _kept(shape: tuple[int, ...], p: float) -> Tensor:
     """True with probability 1 - p."""
     if not 0 <= p <= 1:
-        raise RidgelineError(f"a dropout probability lies in 0…1, not {p}")
+        raise BadValueError(f"a dropout probability lies in 0…1, not {p}")
     return rand(*shape) >= p
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
 from ridgeline.tensors.public import clamp, exp, log, log1p, logsigmoid, minimum
@@ -21,7 +21,7 @@ def reduced(losses: Tensor, reduction: str) -> Tensor:
         return losses.sum()
     if reduction == "none":
         return losses
-    raise RidgelineError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
+    raise BadValueError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
 
 
 def huber_loss(
@@ -29,7 +29,7 @@ def huber_loss(
 ) -> Tensor:
     """Squared for small differences, linear for large ones."""
     if delta <= 0:
-        raise RidgelineError(f"huber_loss needs a delta above 0, not {delta}")
+        raise BadValueError(f"huber_loss needs a delta above 0, not {delta}")
     away = (input - target).abs()
     losses = choose(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
     return reduced(losses, reduction)
@@ -198,7 +198,7 @@ def multi_margin_loss(
 ) -> Tensor:
     """Mean over the other classes of max(0, margin - x[y] + x[i])^p."""
     if p not in (1, 2):
-        raise RidgelineError(f"multi_margin_loss takes p of 1 or 2, not {p}")
+        raise BadValueError(f"multi_margin_loss takes p of 1 or 2, not {p}")
     if not input.shape:
         input = input.reshape((1,))
     own = _class_mask(input, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import step_count
 from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.tensors.modes import no_grad
@@ -55,7 +55,7 @@ def batch_norm(
     axes = (0, *range(2, rank))
     if not training:
         if running_mean is None or running_var is None:
-            raise RidgelineError("batch_norm needs running statistics when it is not training")
+            raise BadValueError("batch_norm needs running statistics when it is not training")
         mean, variance = (_by_channel(widened(v), rank) for v in (running_mean, running_var))
         normal = (widened(input) - mean) * rsqrt(variance + eps)
         return _scaled(normal, weight, bias).to(input.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.dtypes import uint8
-from ridgeline.errors import DTypeError, RidgelineError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.nn.functional.precision import in_float32
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.making import tensor
@@ -98,7 +98,7 @@ def _sizes(
     axes = len(input.shape) - 2
     old = [int(n) for n in input.shape[2:]]
     if (size is None) == (scale_factor is None):
-        raise RidgelineError("interpolate needs either size or scale_factor")
+        raise BadValueError("interpolate needs either size or scale_factor")
     if size is not None:
         new = [int(size)] * axes if isinstance(size, int) else [int(n) for n in size]
         factors = None

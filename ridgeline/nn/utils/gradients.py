@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn.functional.losses import p_norm
 from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import no_grad
@@ -41,7 +41,7 @@ def clip_grad_norm_(
     with no_grad():
         total = get_total_norm(gradients, norm_type)
         if error_if_nonfinite and not math.isfinite(float(total)):
-            raise RidgelineError(
+            raise BadValueError(
                 f"the norm of the gradients is {float(total)}, so they cannot be clipped"
             )
         factor = clamp(max_norm / (total + 1e-6), max=1.0)

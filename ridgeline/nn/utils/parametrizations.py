@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.linalg import qr
 from ridgeline.nn.functional import normalize
 from ridgeline.nn.module import Module
@@ -38,7 +38,7 @@ class _SpectralNorm(Module):
     def __init__(self, weight: Tensor, n_power_iterations: int, dim: int, eps: float) -> None:
         super().__init__()
         if n_power_iterations < 1:
-            raise RidgelineError(f"n_power_iterations is at least 1, not {n_power_iterations}")
+            raise BadValueError(f"n_power_iterations is at least 1, not {n_power_iterations}")
         self.dim, self.eps = dim % max(weight.dim(), 1), eps
         self.n_power_iterations = n_power_iterations
         if weight.dim() > 1:
@@ -120,7 +120,7 @@ def spectral_norm(
     """Divide a weight by its largest singular value."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
-        raise RidgelineError(f"{type(module).__name__} has no parameter {name!r}")
+        raise BadValueError(f"{type(module).__name__} has no parameter {name!r}")
     axis = dim if dim is not None else int(type(module).__name__.startswith("ConvTranspose"))
     return register_parametrization(
         module, name, _SpectralNorm(weight, n_power_iterations, axis, eps)
@@ -131,5 +131,5 @@ def orthogonal(module: M, name: str = "weight") -> M:
     """Keep a matrix's rows or columns, whichever are fewer, orthonormal."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor) or weight.dim() < 2:
-        raise RidgelineError(f"{type(module).__name__} has no matrix {name!r}")
+        raise BadValueError(f"{type(module).__name__} has no matrix {name!r}")
     return register_parametrization(module, name, _Orthogonal(weight), unsafe=True)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from ridgeline.errors import RidgelineError, ShapeError
+from ridgeline.errors import BadTypeError, BadValueError, ShapeError
 from ridgeline.nn.containers import ModuleDict, ModuleList
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
@@ -42,7 +42,7 @@ class ParametrizationList(ModuleList):
         names = ["original"] if self.is_tensor else [f"original{n}" for n in range(self.ntensors)]
         for name, part in zip(names, [parts] if self.is_tensor else parts):
             if not isinstance(part, Tensor):
-                raise RidgelineError(f"right_inverse gives tensors, not {type(part).__name__}")
+                raise BadTypeError(f"right_inverse gives tensors, not {type(part).__name__}")
             value = part.detach()
             if trained and value.dtype.is_differentiable:
                 self.register_parameter(name, Parameter(value, original.requires_grad))
@@ -61,7 +61,7 @@ class ParametrizationList(ModuleList):
             parts: Any = value
             for module in reversed(list(self)):
                 if not hasattr(module, "right_inverse"):
-                    raise RidgelineError(
+                    raise BadValueError(
                         f"{type(module).__name__} has no right_inverse, which assigning needs"
                     )
                 parts = module.right_inverse(parts)
@@ -86,12 +86,12 @@ def register_parametrization(
     """
     before = getattr(module, tensor_name, None)
     if not isinstance(before, Tensor):
-        raise RidgelineError(f"{type(module).__name__} has no parameter or buffer {tensor_name!r}")
+        raise BadValueError(f"{type(module).__name__} has no parameter or buffer {tensor_name!r}")
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         found = module.parametrizations[tensor_name]
         if hasattr(parametrization, "right_inverse"):
-            raise RidgelineError(
+            raise BadValueError(
                 f"{tensor_name!r} is computed already, so a module with a right_inverse cannot "
                 "come after it",
                 help="register it first",
@@ -115,7 +115,7 @@ def _check(name: str, before: Tensor, after: Any, unsafe: bool) -> None:
     if unsafe:
         return
     if not isinstance(after, Tensor):
-        raise RidgelineError(f"a parametrization gives a tensor, not {type(after).__name__}")
+        raise BadValueError(f"a parametrization gives a tensor, not {type(after).__name__}")
     if tuple(after.shape) != tuple(before.shape) or after.dtype != before.dtype:
         raise ShapeError(
             f"{name!r} is {before.dtype} {list(before.shape)}, its parametrization gives "
@@ -129,7 +129,7 @@ def _inject(module: Module) -> None:
     own = type(module)
 
     def reduce(self: Any, protocol: Any) -> Any:
-        raise RidgelineError(
+        raise BadValueError(
             "a module with parametrizations cannot be pickled",
             help="save its state_dict(), or remove_parametrizations first",
         )
@@ -191,10 +191,10 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: bool = True) -> M:
     """Make the tensor an ordinary one again: what it is now, or what it was computed from."""
     if not is_parametrized(module, tensor_name):
-        raise RidgelineError(f"{tensor_name!r} of this {type(module).__name__} is not parametrized")
+        raise BadValueError(f"{tensor_name!r} of this {type(module).__name__} is not parametrized")
     found: ParametrizationList = module.parametrizations[tensor_name]
     if not leave_parametrized and not found.is_tensor:
-        raise RidgelineError("several originals cannot be left in the place of one tensor")
+        raise BadValueError("several originals cannot be left in the place of one tensor")
     trained = any(isinstance(part, Parameter) for part in found.originals())
     with no_grad():
         value = (getattr(module, tensor_name) if leave_parametrized else found.original).detach()

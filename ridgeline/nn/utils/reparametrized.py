@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.nn.functional import normalize
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
@@ -29,14 +29,14 @@ def _computed(module: Module, name: str, compute: Any) -> None:
 def _taken(module: Module, name: str) -> Parameter:
     weight = module._parameters.get(name)
     if weight is None:
-        raise RidgelineError(f"{type(module).__name__} has no parameter {name!r}")
+        raise BadValueError(f"{type(module).__name__} has no parameter {name!r}")
     delattr(module, name)
     return weight
 
 
 def _restored(module: Module, name: str, *parts: str) -> None:
     if parts[0] not in module._parameters or not hasattr(type(module), "_plain"):
-        raise RidgelineError(f"the {name} of this {type(module).__name__} is an ordinary parameter")
+        raise BadValueError(f"the {name} of this {type(module).__name__} is an ordinary parameter")
     weight = getattr(module, name).detach().clone()
     for part in parts:
         delattr(module, part)

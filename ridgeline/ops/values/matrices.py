@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import LinAlgError
 from ridgeline.scalars import Array
 
 
@@ -154,7 +154,7 @@ def checked(info: Array, message: str) -> None:
     """Raise where a factorisation did not succeed for some matrix of a batch."""
     bad = np.flatnonzero(info.reshape(-1))
     if bad.size:
-        raise RidgelineError(f"{message} (matrix {int(bad[0])} of the batch)")
+        raise LinAlgError(f"{message} (matrix {int(bad[0])} of the batch)")
 
 
 def householder(a: Array) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim.optimizer import Optimizer
 
 
@@ -23,7 +23,7 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                raise RidgelineError("going on at last_epoch needs groups with initial_lr")
+                raise BadValueError("going on at last_epoch needs groups with initial_lr")
         self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._last_lr = [float(group["lr"]) for group in optimizer.param_groups]
@@ -74,12 +74,12 @@ def per_group_rates(value: Any, groups: int) -> list[float]:
     """One rate for every group, or a list that already has them."""
     rates = list(value) if isinstance(value, list | tuple) else [value] * groups
     if len(rates) != groups:
-        raise RidgelineError(f"{groups} groups need {groups} rates, got {len(rates)}")
+        raise BadValueError(f"{groups} groups need {groups} rates, got {len(rates)}")
     return [float(rate) for rate in rates]
 
 
 def steps_given(name: str, value: int) -> int:
     """A number of steps as a scheduler was given it: at least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise RidgelineError(f"{name} is a number of steps, at least 1, and not {value!r}")
+        raise BadValueError(f"{name} is a number of steps, at least 1, and not {value!r}")
     return value

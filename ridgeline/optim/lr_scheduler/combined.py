@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim.lr_scheduler.base import LRScheduler
 from ridgeline.optim.optimizer import Optimizer
 
@@ -22,7 +22,7 @@ class SequentialLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if len(milestones) != len(schedulers) - 1:
-            raise RidgelineError(
+            raise BadValueError(
                 f"{len(schedulers)} schedules need {len(schedulers) - 1} milestones, "
                 f"got {len(milestones)}"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim.lr_scheduler.base import LRScheduler, per_group_rates
 from ridgeline.optim.optimizer import Optimizer
 
@@ -40,15 +40,15 @@ class OneCycleLR(LRScheduler):
     ) -> None:
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
-                raise RidgelineError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
+                raise BadValueError("OneCycleLR needs total_steps, or epochs and steps_per_epoch")
             total_steps = epochs * steps_per_epoch
         if total_steps < 1 or not 0 <= pct_start <= 1:
-            raise RidgelineError(
+            raise BadValueError(
                 f"OneCycleLR needs total_steps above 0 and pct_start in 0…1, "
                 f"got {total_steps} and {pct_start}"
             )
         if anneal_strategy not in ("cos", "linear"):
-            raise RidgelineError(f"anneal_strategy is 'cos' or 'linear', not {anneal_strategy!r}")
+            raise BadValueError(f"anneal_strategy is 'cos' or 'linear', not {anneal_strategy!r}")
         self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
         self.cycle_momentum = cycle_momentum
         self._ends, self._marks = _phases(total_steps, pct_start, three_phase)
@@ -66,7 +66,7 @@ class OneCycleLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         if self.last_epoch > self.total_steps:
-            raise RidgelineError(
+            raise BadValueError(
                 f"OneCycleLR was made for {self.total_steps} steps, this is {self.last_epoch + 1}"
             )
         blend = _cosine if self.anneal_strategy == "cos" else _linear
@@ -101,7 +101,7 @@ def _set_momentum(group: Any, value: float) -> None:
     elif "momentum" in group:
         group["momentum"] = value
     else:
-        raise RidgelineError(
+        raise BadValueError(
             "the optimizer has neither momentum nor betas", help="pass cycle_momentum=False"
         )
 
@@ -124,7 +124,7 @@ class CyclicLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if mode not in ("triangular", "triangular2", "exp_range"):
-            raise RidgelineError(f"CyclicLR has no mode {mode!r}")
+            raise BadValueError(f"CyclicLR has no mode {mode!r}")
         groups = optimizer.param_groups
         self.max_lrs = per_group_rates(max_lr, len(groups))
         down = step_size_up if step_size_down is None else step_size_down

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim.lr_scheduler.base import LRScheduler, steps_given
 from ridgeline.optim.optimizer import Optimizer
 
@@ -93,7 +93,7 @@ class ConstantLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 <= factor <= 1:
-            raise RidgelineError(f"ConstantLR needs a factor in 0…1, not {factor}")
+            raise BadValueError(f"ConstantLR needs a factor in 0…1, not {factor}")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -115,7 +115,7 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
-            raise RidgelineError("LinearLR needs factors in 0…1, the first above 0")
+            raise BadValueError("LinearLR needs factors in 0…1, the first above 0")
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
@@ -155,5 +155,5 @@ def _per_group(optimizer: Optimizer, value: Any) -> list[Callable[[int], float]]
     groups = len(optimizer.param_groups)
     functions = list(value) if isinstance(value, list | tuple) else [value] * groups
     if len(functions) != groups:
-        raise RidgelineError(f"{groups} groups need {groups} functions, got {len(functions)}")
+        raise BadValueError(f"{groups} groups need {groups} functions, got {len(functions)}")
     return functions

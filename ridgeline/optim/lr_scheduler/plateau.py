@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim.lr_scheduler.base import LRScheduler, per_group_rates
 from ridgeline.optim.optimizer import Optimizer
 
@@ -26,9 +26,9 @@ class ReduceLROnPlateau(LRScheduler):
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1:
-            raise RidgelineError(f"ReduceLROnPlateau needs a factor below 1, not {factor}")
+            raise BadValueError(f"ReduceLROnPlateau needs a factor below 1, not {factor}")
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise RidgelineError(f"no mode {mode!r} with threshold_mode {threshold_mode!r}")
+            raise BadValueError(f"no mode {mode!r} with threshold_mode {threshold_mode!r}")
         self.optimizer = optimizer
         self.mode, self.factor, self.patience = mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
@@ -47,7 +47,7 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: float | None = None) -> None:
         """Look at the metric of one more epoch."""
         if metrics is None:
-            raise RidgelineError("ReduceLROnPlateau.step() needs the metric")
+            raise BadValueError("ReduceLROnPlateau.step() needs the metric")
         metric = float(metrics)
         self.last_epoch += 1
         if self._better(metric):

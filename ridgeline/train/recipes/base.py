@@ -11,7 +11,7 @@ from typing import Any
 from ridgeline import nn
 from ridgeline.data import DataLoader, Dataset, random_split
 from ridgeline.dtypes import bfloat16
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.optim import Optimizer
 from ridgeline.tensors.autocast import autocast
 from ridgeline.train.evaluate import Evaluator
@@ -103,14 +103,14 @@ def set_apart(settings: Settings, train: Dataset[Any]) -> tuple[Dataset[Any], Da
     share = settings.validation
     learnt, kept = random_split(train, [1 - share, share], seed=settings.seed)
     if not len(kept):
-        raise RidgelineError(f"a share of {share} leaves no sample for validation")
+        raise BadValueError(f"a share of {share} leaves no sample for validation")
     return learnt, kept
 
 
 def check_batch(settings: Settings, count: int, what: str) -> None:
     """Raise where a batch is larger than the data."""
     if settings.batch_size > count:
-        raise RidgelineError(
+        raise BadValueError(
             f"a batch of {settings.batch_size} is larger than the {count} {what}",
             help="use a smaller --batch-size",
         )
@@ -120,4 +120,4 @@ def only(settings: Settings, names: Mapping[str, Any]) -> None:
     """Raise where an option is set that this recipe does not have."""
     for name, default in names.items():
         if getattr(settings, name) != default:
-            raise RidgelineError(f"{settings.model} has no option --{name.replace('_', '-')}")
+            raise BadValueError(f"{settings.model} has no option --{name.replace('_', '-')}")

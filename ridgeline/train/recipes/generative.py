@@ -10,7 +10,7 @@ from typing import Any
 from ridgeline import nn
 from ridgeline.data import DataLoader, TensorDataset
 from ridgeline.data.dataset import as_array
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.models import GAN, VAE, DenoisingAutoencoder
 from ridgeline.optim import Adam
 from ridgeline.random import manual_seed
@@ -40,7 +40,7 @@ SHOWN = 10  # images in a row of a picture
 def pixels(images: Images, part: Any, low: float) -> Any:
     """A part's images with pixels in low…1."""
     if not isinstance(part, TensorDataset):
-        raise RidgelineError("this model takes MNIST, CIFAR-10 or the bundled digits")
+        raise BadValueError("this model takes MNIST, CIFAR-10 or the bundled digits")
     ink = (part.tensors[0] * images.std + images.mean).clip(0, 1)
     return ink * (1 - low) + low
 
@@ -114,7 +114,7 @@ def _gan(settings: Settings, options: Options) -> Prepared:
     manual_seed(settings.seed)
     images = open_images(settings.data)
     if images.side != 32:
-        raise RidgelineError(f"the GAN makes images of 32×32 pixels, not {images.side}")
+        raise BadValueError(f"the GAN makes images of 32×32 pixels, not {images.side}")
     train = pixels(images, images.train, -1.0)
     check_batch(settings, len(train), "training images")
     model = GAN(images.channels).to(options.device)

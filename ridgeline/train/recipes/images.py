@@ -11,7 +11,7 @@ from typing import Any
 
 from ridgeline import nn
 from ridgeline.data import DataLoader
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.models import VGG, ViT, lenet5, mlp, resnet18, resnet34, resnet50
 from ridgeline.models.pretrained import numbered
 from ridgeline.optim import SGD, AdamW, Optimizer
@@ -38,7 +38,7 @@ _TESTED = 256  # images in a batch of the test
 
 def _lenet(images: Images) -> nn.Module:
     if (images.channels, images.side) != (1, 32):
-        raise RidgelineError(
+        raise BadValueError(
             f"LeNet-5 takes grey images of 32×32 pixels, {images.name} has {images.channels} "
             f"channels of {images.side}×{images.side}",
             help="use resnet18",

@@ -18,7 +18,7 @@ from ridgeline.data.transforms import (
     Resize,
     Transform,
 )
-from ridgeline.errors import InputFileError
+from ridgeline.errors import MissingFileError
 
 SIDE = 64  # of images out of a folder
 
@@ -44,7 +44,7 @@ def open_images(data: str, side: int = 32) -> Images:
         return _bundled(side)
     folder = Path(data)
     if not folder.is_dir():
-        raise InputFileError(f"{data} is not a folder", help="give a folder with images")
+        raise MissingFileError(f"{data} is not a folder", help="give a folder with images")
     if any(folder.rglob("*idx3-ubyte*")):
         parts = [mnist(folder, part) for part in ("train", "test")]
         return _split("MNIST", parts, 10, RandomCrop(28, padding=2))

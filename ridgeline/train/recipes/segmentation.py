@@ -10,7 +10,7 @@ import numpy as np
 from ridgeline import nn
 from ridgeline.data import DataLoader, TensorDataset
 from ridgeline.data.dataset import as_array
-from ridgeline.errors import RidgelineError
+from ridgeline.errors import BadValueError
 from ridgeline.models import UNet
 from ridgeline.nn.functional import cross_entropy
 from ridgeline.optim import AdamW
@@ -56,7 +56,7 @@ def _unet(settings: Settings, options: Options) -> Prepared:
     manual_seed(settings.seed)
     images = open_images(settings.data)
     if images.side % (1 << len(WIDTHS) - 1):
-        raise RidgelineError(f"this U-Net halves images twice, which {images.side} does not allow")
+        raise BadValueError(f"this U-Net halves images twice, which {images.side} does not allow")
     clean = [pixels(images, part, 0.0) for part in (images.train, images.test)]
     test = _noisy(clean[1], settings.seed + 1)
     train, validation = set_apart(settings, _noisy(clean[0], settings.seed))
