@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,24 @@ def named(name: str) -> DType:
 def from_numpy(numpy_type: Any) -> DType | None:
     """The row that stores the same elements as a NumPy dtype, or None."""
     return _BY_NUMPY.get(np.dtype(numpy_type))
+
+
+def fits(value: float, dtype: DType) -> bool:
+    """True if a real number has a place in an element type, by torch's rules.
+
+    A negative number wraps round in an unsigned type, infinities and NaN need a floating one, and a
+    fraction is cut off.
+    """
+    if dtype.kind == "bool" or dtype.is_complex:
+        return True
+    if dtype.is_floating_point:
+        return not math.isfinite(value) or abs(value) <= float(ml_dtypes.finfo(dtype.numpy).max)
+    if not math.isfinite(value):
+        return False
+    limits = np.iinfo(dtype.numpy)
+    most = int(limits.max)
+    least = -most if dtype.kind == "uint" else int(limits.min)
+    return least <= int(value) <= most
 
 
 # what Python's own types of numbers hold, as torch reads them

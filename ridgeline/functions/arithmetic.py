@@ -9,6 +9,8 @@ from ridgeline.functions.operands import (
     Operand,
     align,
     as_node,
+    check_fits,
+    fitting,
     floating,
     kind_of_number,
     pair,
@@ -18,6 +20,7 @@ from ridgeline.functions.operands import (
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, node
 from ridgeline.ops import elementwise
+from ridgeline.ops.checked import divisor
 from ridgeline.ops.elementwise import ROWS, apply, cast, full_like, select
 
 _ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
@@ -89,6 +92,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     a, b = align(input, other, dtype=dtype)
     if dtype.is_differentiable:
         return apply("trunc", node(_DIV, (a, b)))
+    a, b = _division(a, b, "div")
     quotient = apply("floordiv", a, b)
     if dtype.kind != "int":
         return quotient
@@ -102,14 +106,14 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
 def floor_divide(input: Operand, other: Operand) -> Node:
     """The quotient rounded down."""
     a, b = align(input, other)
-    return apply("floordiv", *_numbers(a, b))
+    return apply("floordiv", *_division(a, b, "floor_divide"))
 
 
 @public(inplace=True)
 def remainder(input: Operand, other: Operand) -> Node:
     """The remainder with the sign of the divisor, as Python's %."""
     a, b = align(input, other)
-    return apply("mod", *_numbers(a, b))
+    return apply("mod", *_division(a, b, "remainder"))
 
 
 @public(inplace=True)
@@ -129,6 +133,12 @@ def _numbers(a: Node, b: Node) -> tuple[Node, Node]:
     return a, b
 
 
+def _division(a: Node, b: Node, what: str) -> tuple[Node, Node]:
+    """Operands of a division; among integers nothing is divided by zero."""
+    a, b = _numbers(a, b)
+    return a, divisor(b, what) if b.dtype.is_integer else b
+
+
 @public(inplace=True)
 def pow(input: Operand, exponent: Operand) -> Node:
     """input ** exponent."""
@@ -136,6 +146,7 @@ def pow(input: Operand, exponent: Operand) -> Node:
         special = _small_power(input, exponent)
         if special is not None:
             return special
+    check_fits(exponent, result_type(input, exponent))
     a, b = align(input, exponent)
     return apply("pow", *_numbers(a, b))
 
@@ -337,6 +348,9 @@ def where_method(input: Node, condition: Node, other: Operand) -> Node:
 
 def choose(condition: Node, input: Operand, other: Operand) -> Node:
     """One of two operands, element by element."""
+    dtype = result_type(input, other)
+    check_fits(input, dtype)
+    check_fits(other, dtype)
     yes, no = pair(input, other)
     test = truth(condition)
     if test.shape != yes.shape:
@@ -354,7 +368,7 @@ def _spread_three(test: Node, yes: Node, no: Node) -> tuple[Node, Node, Node]:
 @public(inplace=True)
 def masked_fill(input: Node, mask: Node, value: Operand) -> Node:
     """The input with `value` where the mask holds."""
-    filled = as_node(value, input.dtype)
+    filled = fitting(value, input.dtype)
     test, source, other = _spread_three(truth(mask), input, stretch(filled, input.shape))
     return select(test, other, source)
 
@@ -366,12 +380,18 @@ def clamp(input: Node, min: Operand | None = None, max: Operand | None = None) -
         raise BadValueError("clamp needs min, max or both")
     result = input
     if min is not None:
-        a, low = pair(result, min)
+        a, low = _limited(result, min)
         result = select(apply("lt", a, low), low, a)
     if max is not None:
-        a, high = pair(result, max)
+        a, high = _limited(result, max)
         result = select(apply("lt", high, a), high, a)
     return result
+
+
+def _limited(input: Node, limit: Operand) -> tuple[Node, Node]:
+    """The input and a limit of its values; a number must have a place in their type."""
+    check_fits(limit, result_type(input, limit))
+    return pair(input, limit)
 
 
 @public(inplace=True)

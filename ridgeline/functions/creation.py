@@ -15,8 +15,10 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
     as_node,
+    check_fits,
     defaults,
     dtype_of_number,
+    fitting,
     sizes_from,
     stretch,
 )
@@ -41,7 +43,7 @@ def filled(shape: tuple[Size, ...], value: Operand, dtype: DType) -> Node:
     """One value repeated over a shape."""
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise ShapeError(f"sizes cannot be negative: {list(shape)}")
-    return stretch(as_node(value, dtype), shape)
+    return stretch(fitting(value, dtype), shape)
 
 
 @public(method=False, creation=True)
@@ -189,6 +191,8 @@ def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:
         falling = apply("sub", last, apply("mul", cast(back, kind), gap))
         return apply("select", apply("lt", place, full_like(place, steps / 2)), rising, falling)
     if wanted.is_integer:
+        check_fits(start, wanted)
+        check_fits(end, wanted)
         start, end = int(start), int(end)  # type: ignore[arg-type]
     return _even_reals(float(start), float(end), steps)  # type: ignore[arg-type]
 

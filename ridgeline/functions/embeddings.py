@@ -14,6 +14,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import gather as rows, movement
+from ridgeline.ops.checked import labels
 from ridgeline.ops.elementwise import add, apply, cast, full_like, select, stop_gradient
 from ridgeline.ops.reduce import sum_
 
@@ -135,6 +136,6 @@ def one_hot(tensor: Node, num_classes: int = -1) -> Node:
     elif num_classes == 0:
         raise BadValueError("one_hot needs at least one class")
     shape = (*places.shape, num_classes)
-    rows.check_known(number(shape, 0, dtypes.int64), (places,), (len(shape) - 1,))
+    places = labels(places, num_classes, "one_hot")
     classes = ramp(shape, len(shape) - 1)
     return cast(apply("eq", classes, per_row(places, classes)), dtypes.int64)

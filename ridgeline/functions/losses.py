@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Sequence
 
 from ridgeline import dtypes
-from ridgeline.errors import BadValueError, DTypeError, IndexRangeError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.operands import broadcast_shapes, pair, require_float
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.ops.checked import labels, within
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
-from ridgeline.ops.gather import on_host
-from ridgeline.ops.movement import broadcast
+from ridgeline.ops.movement import broadcast, reshape
 from ridgeline.ops.reduce import expand_back, sum_
 from ridgeline.tensors.cells import known
 
@@ -112,10 +111,21 @@ def smooth_l1_loss(input: Node, target: Node, reduction: str = "mean", beta: flo
 
 
 def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:
-    shape = broadcast_shapes(input.shape, target.shape)
-    if input.shape != target.shape and shape not in (input.shape, target.shape):
-        raise ShapeError(f"{what}: input {list(input.shape)} and target {list(target.shape)}")
+    """Operands of one shape; a warning where one is stretched to the other's, as in torch."""
+    if input.shape != target.shape:
+        shapes = f"{what}: input {list(input.shape)} and target {list(target.shape)}"
+        if broadcast_shapes(input.shape, target.shape) not in (input.shape, target.shape):
+            raise ShapeError(f"{shapes} would both be stretched")
+        warnings.warn(f"{shapes} differ; one is stretched to the other", stacklevel=4)
     return pair(input, target)
+
+
+def _same_shape(input: Node, target: Node, what: str) -> None:
+    if input.shape != target.shape:
+        raise ShapeError(
+            f"{what}: target {list(target.shape)} must have the shape of the input "
+            f"{list(input.shape)}"
+        )
 
 
 @public(method=False, wide=True)
@@ -129,10 +139,7 @@ def binary_cross_entropy_with_logits(
     """The binary cross-entropy of sigmoid(input), without overflow."""
     from ridgeline.functions.pointwise import logsigmoid
 
-    if input.shape != target.shape:
-        raise ShapeError(
-            f"target {list(target.shape)} must have the shape of the input {list(input.shape)}"
-        )
+    _same_shape(input, target, "binary_cross_entropy_with_logits")
     x, goal = pair(input, target)
     by_one = apply("mul", apply("sub", full_like(goal, 1), goal), x)
     tail = logsigmoid(x)
@@ -151,7 +158,8 @@ def binary_cross_entropy(
     """The binary cross-entropy of probabilities; logarithms are held at -100, as in torch."""
     from ridgeline.functions.arithmetic import clamp_min
 
-    p, goal = pair(input, target)
+    _same_shape(input, target, "binary_cross_entropy")
+    p, goal = pair(within(input, 0, 1, "binary_cross_entropy"), target)
     yes = clamp_min(apply("log", p), -100)
     no = clamp_min(apply("log", apply("sub", full_like(p, 1), p)), -100)
     rest = apply("sub", full_like(goal, 1), goal)
@@ -169,7 +177,7 @@ def _check_classes(input: Node, target: Node, what: str) -> int:
         raise ShapeError(f"{what} needs an axis of classes, got a scalar")
     axis = _class_axis(input)
     expected = input.shape[:axis] + input.shape[axis + 1 :]
-    if target.shape != expected:
+    if target.shape != expected and (expected or target.shape != (1,)):
         raise ShapeError(
             f"{what}: target {list(target.shape)} does not fit input {list(input.shape)}",
             help=f"class indices need shape {list(expected)}; axis {axis} of the input holds the "
@@ -181,6 +189,12 @@ def _check_classes(input: Node, target: Node, what: str) -> int:
             help="use target.long()",
         )
     return axis
+
+
+def _labelled(input: Node, target: Node, axis: int, ignored: int, what: str) -> Node:
+    """Class indices that are checked, in the shape of the losses."""
+    places = reshape(target, input.shape[:axis] + input.shape[axis + 1 :])
+    return labels(places, known(input.shape[axis]), what, ignored)
 
 
 def _pick(values: Node, chosen: Node, axis: int) -> Node:
@@ -198,33 +212,8 @@ def nll_loss(
 ) -> Node:
     """The negative log-likelihood of class indices."""
     axis = _check_classes(input, target, "nll_loss")
-    _check_labels(target, input.shape[axis], ignore_index, "nll_loss")
+    target = _labelled(input, target, axis, ignore_index, "nll_loss")
     return _nll(input, target, weight, ignore_index, reduction, axis, 0.0)
-
-
-def _is_class(labels: Node, classes: Size) -> Node:
-    """Which labels name a class; a loss over any other is NaN, so that it does not go unseen."""
-    low = apply("le", full_like(labels, 0), labels)
-    return apply("and", low, apply("lt", labels, full_like(labels, known(classes))))
-
-
-def _nan(like: Node) -> Node:
-    return full_like(like, math.nan)
-
-
-def _check_labels(target: Node, classes: Size, ignored: int, what: str) -> None:
-    """Labels that the host has already are checked at once, on the user's own line."""
-    if not on_host(target) or not isinstance(classes, int):
-        return
-    labels = target.buffer.array(target.dtype, target.shape)
-    if labels.size == 0 or (labels.min() >= 0 and labels.max() < classes):
-        return
-    wrong = labels[((labels < 0) | (labels >= classes)) & (labels != ignored)]
-    if wrong.size:
-        raise IndexRangeError(
-            f"{what}: label {int(wrong[0])} is not one of the {classes} classes",
-            help=f"labels run from 0 to {classes - 1}; ignore_index is {ignored}",
-        )
 
 
 def _nll(
@@ -237,8 +226,8 @@ def _nll(
     smoothing: float,
 ) -> Node:
     shape = logs.shape
-    labels = cast(target, dtypes.int64)
-    chosen = apply("eq", iota(shape, axis, dtypes.int64), expand_back(labels, shape, (axis,)))
+    places = cast(target, dtypes.int64)
+    chosen = apply("eq", iota(shape, axis, dtypes.int64), expand_back(places, shape, (axis,)))
     weighted = logs
     if weight is not None:
         if weight.shape != (shape[axis],):
@@ -246,9 +235,9 @@ def _nll(
         per_class = broadcast(cast(weight, logs.dtype), shape, (axis,))
         weighted = apply("mul", logs, per_class)
     losses = apply("neg", _pick(weighted, chosen, axis))
-    counted = apply("ne", labels, full_like(labels, ignore_index))
+    counted = apply("ne", places, full_like(places, ignore_index))
     zero = full_like(losses, 0)
-    losses = select(counted, select(_is_class(labels, shape[axis]), losses, _nan(losses)), zero)
+    losses = select(counted, losses, zero)
     if weight is None:
         shares = cast(counted, logs.dtype)
     else:
@@ -295,7 +284,7 @@ def cross_entropy(
     if target.shape == input.shape and target.dtype.is_floating_point:
         return _probabilities(input, target, weight, reduction, label_smoothing)
     axis = _check_classes(input, target, "cross_entropy")
-    _check_labels(target, input.shape[axis], ignore_index, "cross_entropy")
+    target = _labelled(input, target, axis, ignore_index, "cross_entropy")
     logs = log_softmax(input, axis)
     return _nll(logs, target, weight, ignore_index, reduction, axis, label_smoothing)
 

@@ -18,6 +18,8 @@ from ridgeline.functions.operands import (
     as_node,
     axis_of,
     broadcast_shapes,
+    check_fits,
+    fitting,
     promote_types,
     sizes_from,
     stretch,
@@ -437,8 +439,10 @@ def pad(
     grown = (tuple(max(p, 0) for p in low), tuple(max(p, 0) for p in high))
     if isinstance(value, complex):
         inside = movement.pad(stretch(as_node(True, dtypes.bool_), result.shape), *grown)
-        outer = stretch(as_node(value, input.dtype), inside.shape)
+        outer = stretch(fitting(value, input.dtype), inside.shape)
         return select(inside, movement.pad(result, *grown), outer)
+    if value is not None:
+        check_fits(value, input.dtype)
     return movement.pad(result, *grown, value=0.0 if value is None else float(value))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from ridgeline.errors import ArgumentError, AxisError, BadValueError, DTypeError, ShapeError
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.elementwise import cast, constant, number_array
@@ -230,6 +230,24 @@ def as_node(operand: Operand, dtype: DType) -> Node:
     if kind in ("float", "complex") and dtype.is_differentiable:
         return lift(operand, dtype)  # type: ignore[arg-type]
     return literal(operand, dtype)
+
+
+def check_fits(operand: Operand, dtype: DType) -> None:
+    """Raise for a number that is stored as it is but has no place in the type.
+
+    In arithmetic integers wrap round instead.
+    """
+    if isinstance(operand, int | float | np.number) and not dtypes.fits(operand, dtype):
+        raise BadValueError(
+            f"{operand} does not fit into {dtype.name}",
+            help="use a wider element type",
+        )
+
+
+def fitting(operand: Operand, dtype: DType) -> Node:
+    """An operand in an element type in which it has a place."""
+    check_fits(operand, dtype)
+    return as_node(operand, dtype)
 
 
 def literal(value: Number | SizeExpr, dtype: DType) -> Node:

@@ -12,7 +12,13 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul
 from ridgeline.functions.gathering import check_fits
-from ridgeline.functions.operands import Operand, as_node, axis_of, broadcast_shapes, stretch
+from ridgeline.functions.operands import (
+    Operand,
+    axis_of,
+    broadcast_shapes,
+    fitting,
+    stretch,
+)
 from ridgeline.functions.places import (
     as_index,
     as_vector,
@@ -56,7 +62,7 @@ def _prepared(
         else:
             updates = number(places.shape, 0, input.dtype)
     else:
-        updates = stretch(as_node(src, input.dtype), places.shape)
+        updates = stretch(fitting(src, input.dtype), places.shape)
     return base, updates, places, axis
 
 
@@ -197,7 +203,7 @@ def index_fill(input: Node, dim: int, index: Node, value: Operand) -> Node:
     # a mask, so that an index named twice counts once in the gradient of the value
     line = number((size,), False, dtypes.bool_)
     line = rows.scatter(line, number(places.shape, True, dtypes.bool_), (places,), (0,))
-    filled = stretch(as_node(value, input.dtype), base.shape)
+    filled = stretch(fitting(value, input.dtype), base.shape)
     result = select(movement.broadcast(line, base.shape, (axis,)), filled, base)
     return movement.reshape(result, input.shape)
 
@@ -254,4 +260,4 @@ def masked_scatter(input: Node, mask: Node, source: Node) -> Node:
 def masked_write(input: Node, mask: Node, value: Operand) -> Node:
     """The input with values, which broadcast against it, where the mask holds."""
     test = stretch(mask, input.shape)
-    return select(test, stretch(as_node(value, input.dtype), input.shape), input)
+    return select(test, stretch(fitting(value, input.dtype), input.shape), input)

@@ -19,6 +19,7 @@ from ridgeline.functions.operands import (
     broadcast_shapes,
     defaults,
     dtype_of_number,
+    fitting,
     pair,
     stretch,
 )
@@ -134,7 +135,7 @@ def fill(input: Node, value: Operand) -> Node:
     if isinstance(value, Node) and value.shape:
         raise ShapeError(f"fill needs a 0-d value, got shape {list(value.shape)}")
     never = broadcast_scalar(as_node(False, dtypes.bool_), input.shape)
-    return select(never, input, stretch(as_node(value, input.dtype), input.shape))
+    return select(never, input, stretch(fitting(value, input.dtype), input.shape))
 
 
 @public()

@@ -1,7 +1,8 @@
 """Indices that a program computes: which are surely in range, and a flag for the others.
 
 Kernels clamp an index they are not sure of, so that a wrong one never touches foreign memory; the
-flag, computed beside the results, tells that the results must not be used.
+flag, computed beside the results, tells that the results must not be used. Values that are checked
+for other reasons (`checked`) are part of the same flag.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
+from ridgeline.ops.checked import CHECKED
 from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, apply, full_like
 from ridgeline.ops.gather import GATHER, SCATTER, check_range
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE, reshape
@@ -46,15 +48,23 @@ def _checked(graph: Graph) -> Iterator[tuple[Node, Node, int, Size]]:
                     yield node, index, axis, size
 
 
+def _values(graph: Graph) -> Iterator[Node]:
+    """Every value that is checked for another reason."""
+    return (node for node in graph.computed if node.op is CHECKED)
+
+
 def index_flag(graph: Graph) -> Node | None:
-    """A scalar that is true if any index of the graph's kernels is out of range."""
-    flag: Node | None = None
-    checks = dict.fromkeys((i, size) for _, i, _, size in _checked(graph))
-    for index, size in checks:
+    """A scalar that is true if any index of the graph's kernels, or a checked value, is wrong."""
+    wrong: dict[Node, None] = {}  # where elements are wrong, each once
+    for _, index, _, size in _checked(graph):
         low = apply("lt", index, full_like(index, 0))
-        wrong = apply("or", low, apply("le", full_like(index, size), index))
-        here = reduce(wrong, "any", tuple(range(len(index.shape))))
-        flag = reshape(here, ()) if flag is None else apply("or", flag, reshape(here, ()))
+        wrong[apply("or", low, apply("le", full_like(index, size), index))] = None
+    for node in _values(graph):
+        wrong[node.attrs.wrong(node.inputs[0])] = None
+    flag: Node | None = None
+    for places in wrong:
+        here = reshape(reduce(places, "any", tuple(range(len(places.shape)))), ())
+        flag = here if flag is None else apply("or", flag, here)
     return flag
 
 
@@ -66,8 +76,11 @@ def index_inputs(graph: Graph) -> tuple[int, ...]:
 
 def check_indices(outputs: Sequence[Node], given: Mapping[Node, Array]) -> None:
     """Raise if an index is out of range, given the inputs that the flag depends on."""
-    for node, index, axis, size in _checked(Graph(outputs, given)):
+    graph = Graph(outputs, given)
+    for node, index, axis, size in _checked(graph):
         check_range(evaluate([index], given)[0], size, axis, node)
+    for checked in _values(graph):
+        evaluate([checked], given)
 
 
 def report_index(outputs: Sequence[Node], given: Mapping[Node, Array]) -> NoReturn:

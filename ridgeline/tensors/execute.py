@@ -432,8 +432,25 @@ def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
             found = defaults.dtype
         elif found is dtypes.complex128:
             found = dtypes.complex64 if defaults.dtype is dtypes.float32 else dtypes.complex128
+        elif found is dtypes.uint64:  # NumPy's answer to large numbers; Python's are int64
+            found = dtypes.int64
     wanted = dtype or found
+    if not isinstance(data, np.ndarray):  # arrays wrap round, numbers do not
+        _check_fit(array, wanted)
     return np.asarray(cast(array, wanted)), wanted
+
+
+def _check_fit(array: Array, dtype: DType) -> None:
+    """Raise where a number of Python's has no place in an element type."""
+    if array.dtype.kind == "c" and not dtype.is_complex and dtype.kind != "bool":
+        raise DTypeError(f"a complex number does not fit into {dtype.name}", help="use its .real")
+    if not dtype.is_integer or array.dtype.kind not in "iuf" or not array.size:
+        return
+    for value in (array.min().item(), array.max().item()):
+        if not dtypes.fits(value, dtype):
+            raise BadValueError(
+                f"{value} does not fit into {dtype.name}", help="use a wider element type"
+            )
 
 
 def _nested(data: Any) -> Array:
@@ -449,6 +466,8 @@ def _nested(data: Any) -> Array:
         raise BadValueError(
             "nested lists must have equal lengths at every level", note=str(error)
         ) from None
+    if _may_be_wide(array) and _wide_integers(data):
+        raise BadValueError("an integer has no place in 64 bits", help="make it a float")
     if array.dtype == object:
         raise BadTypeError(f"cannot make a tensor from {type(data).__name__}: {data!r:.60}")
     if array.size == 0 and not isinstance(data, np.ndarray):
@@ -461,6 +480,20 @@ def _holds(data: Any, kind: type | UnionType) -> bool:
         isinstance(item, kind) or (isinstance(item, list | tuple) and _holds(item, kind))
         for item in data
     )
+
+
+def _may_be_wide(array: Array) -> bool:
+    """True for what NumPy makes of integers beyond 64 bits, and of some other values."""
+    return array.dtype == object or (
+        array.dtype.kind == "f" and bool(array.size) and bool(np.abs(array).max() >= 1 << 63)
+    )
+
+
+def _wide_integers(data: Any) -> bool:
+    """True for integers of which one is beyond 64 bits, without a float among them."""
+    if isinstance(data, list | tuple):
+        return any(map(_wide_integers, data)) and not _holds(data, float)
+    return isinstance(data, int) and not -(1 << 63) <= data < 1 << 63
 
 
 def _as_lists(data: Any) -> Any:

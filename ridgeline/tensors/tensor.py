@@ -18,7 +18,7 @@ from ridgeline.devices import device
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, DTypeError, GradientError, RidgelineError, ShapeError
 from ridgeline.functions.indexing import getitem, is_basic
-from ridgeline.functions.operands import as_node
+from ridgeline.functions.operands import as_node, fitting
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import transfer
@@ -239,7 +239,7 @@ class Tensor(Differentiable, TensorMethods, Exchange):
         mode = PLAIN
         if isinstance(value, Tensor):
             mode, value = value._resolved()[1].mode, read(value)
-        return write(self, as_node(value, self.dtype), mode, "fill_")
+        return write(self, fitting(value, self.dtype), mode, "fill_")
 
     def clone(self) -> Tensor:
         """The same values in memory of their own."""

@@ -84,3 +84,20 @@ def test_reports_wait_for_streams_without_holding_others_up(fake: FakeDriver) ->
     for thread in threads:
         thread.join(timeout=10)
     assert len(raised) == 2
+
+
+def test_checked_values_are_checked_on_a_gpu_too(fake_code: FakeCode) -> None:
+    def there(*values: Any) -> Any:
+        return rl.tensor(values, device="cuda:0")
+
+    divide, hot = rl.jit(lambda a, b: a // b), rl.jit(lambda y: rl.nn.functional.one_hot(y, 3))
+    assert divide(there(7, 8), there(2, 3)).tolist() == [3, 2]
+    for wrong in (
+        lambda: divide(there(7, 8), there(2, 0)).tolist(),
+        lambda: (there(7, 8) // there(2, 0)).tolist(),
+    ):
+        with pytest.raises(ZeroDivisionError):
+            wrong()
+    assert hot(there(0, 2)).tolist() == [[1, 0, 0], [0, 0, 1]]
+    with pytest.raises(IndexRangeError, match="label 3"):
+        hot(there(0, 3)).tolist()

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from ridgeline.graph.node import Node, Op
 from ridgeline.graph.passes.uniform import number_in
+from ridgeline.ops.checked import CHECKED
 from ridgeline.ops.movement import (
     BROADCAST,
     CONCAT,
@@ -167,7 +168,7 @@ def _continued(before: Node, after: Node, axis: int) -> Node | None:
 
 _MOVES: dict[Op, Callable[[Node], Node | None]] = {
     RESHAPE: _reshape, PERMUTE: _permute, BROADCAST: _broadcast, SLICE: _slice, PAD: _pad,
-    CONCAT: _concat,
+    CONCAT: _concat, CHECKED: lambda node: node.inputs[0],  # a program checks beside its kernels
 }  # fmt: skip
 
 

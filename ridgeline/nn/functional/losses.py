@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
-from ridgeline.tensors.public import clamp, exp, log, log1p, logsigmoid, minimum
+from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.public import (
+    arange,
+    broadcast_shapes,
+    clamp,
+    exp,
+    log,
+    log1p,
+    logsigmoid,
+    minimum,
+)
 from ridgeline.tensors.tensor import Tensor
+
+_labels, _within = FUNCTIONS["_labels"], FUNCTIONS["_within"]
 
 
 def reduced(losses: Tensor, reduction: str) -> Tensor:
@@ -30,6 +43,7 @@ def huber_loss(
     """Squared for small differences, linear for large ones."""
     if delta <= 0:
         raise BadValueError(f"huber_loss needs a delta above 0, not {delta}")
+    _stretched_once("huber_loss", input, target)
     away = (input - target).abs()
     losses = choose(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
     return reduced(losses, reduction)
@@ -39,6 +53,9 @@ def kl_div(
     input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
     """y * (log y - x), where x are log-probabilities."""
+    for value in (input, target):
+        if not value.dtype.is_floating_point:
+            raise DTypeError(f"kl_div takes floating values, not {value.dtype.name}")
     if log_target:
         losses = exp(target) * (target - input)
     else:
@@ -79,13 +96,14 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """The negative log-likelihood under a normal law of the given variance."""
     if isinstance(var, Tensor):
-        if var.shape != input.shape and var.shape == input.shape[:-1]:
-            var = var.unsqueeze(-1)
+        var = _within(_per_row(var, input), 0.0, math.inf, "gaussian_nll_loss")
         # the floor does not take part in gradients, as in torch
         var = var + (clamp(var, min=eps) - var).detach()
         away = input - target
         losses = 0.5 * (log(var) + away * away / var)
     else:
+        if not var >= 0:
+            raise BadValueError(f"gaussian_nll_loss: a variance is at least 0, not {var}")
         fixed = max(float(var), eps)
         losses = 0.5 * (math.log(fixed) + (input - target) ** 2 / fixed)
     if full:
@@ -95,6 +113,8 @@ def gaussian_nll_loss(
 
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-y x)) for y of ±1."""
+    if broadcast_shapes(input.shape, target.shape) != tuple(input.shape):
+        raise _mismatch("soft_margin_loss", input, target)
     return reduced(log1p(exp(-target * input)), reduction)
 
 
@@ -111,6 +131,7 @@ def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """max(0, -y (x1 - x2) + margin)."""
+    _same_rank("margin_ranking_loss", input1, input2, target)
     return reduced(clamp(-target * (input1 - input2) + margin, min=0.0), reduction)
 
 
@@ -118,6 +139,8 @@ def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
     """1 - cos(x1, x2) where y is 1, max(0, cos - margin) where y is -1."""
+    if not (target.dim() < 2 and input1.dim() == input2.dim() == target.dim() + 1):
+        raise _mismatch("cosine_embedding_loss", input1, input2, target)
     tiny = 1e-12
     product = (input1 * input2).sum(-1)
     squares = ((input1 * input1).sum(-1) + tiny) * ((input2 * input2).sum(-1) + tiny)
@@ -173,6 +196,7 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The triplet loss under any distance."""
+    _same_rank("triplet_margin_loss", anchor, positive, negative)
     distance = distance_function or pairwise_distance
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
@@ -180,10 +204,38 @@ def triplet_margin_with_distance_loss(
     return reduced(clamp(margin + near - far, min=0.0), reduction)
 
 
+def _mismatch(what: str, *tensors: Tensor) -> ShapeError:
+    return ShapeError(f"{what} cannot take shapes {[list(t.shape) for t in tensors]} together")
+
+
+def _same_rank(what: str, *tensors: Tensor) -> None:
+    if any(t.dim() != tensors[0].dim() for t in tensors):
+        raise _mismatch(what, *tensors)
+
+
+def _stretched_once(what: str, input: Tensor, target: Tensor) -> None:
+    """Refuse two operands that would both be stretched; warn where one is, as torch does."""
+    if input.shape != target.shape:
+        if broadcast_shapes(input.shape, target.shape) not in (input.shape, target.shape):
+            raise _mismatch(what, input, target)
+        warnings.warn(
+            f"{what}: input {list(input.shape)} and target {list(target.shape)} differ; "
+            "one is stretched to the other",
+            stacklevel=3,
+        )
+
+
+def _per_row(var: Tensor, input: Tensor) -> Tensor:
+    """A variance for each element or row, or one that is stretched to the input."""
+    if var.shape != input.shape and tuple(var.shape) == tuple(input.shape[:-1]):
+        return var.unsqueeze(-1)
+    if var.dim() == input.dim() and all(v in (1, i) for v, i in zip(var.shape, input.shape)):
+        return var
+    raise _mismatch("gaussian_nll_loss", input, var)
+
+
 def _class_mask(input: Tensor, target: Tensor) -> Tensor:
     """True at the class of each row."""
-    from ridgeline.tensors.public import arange
-
     classes = arange(input.shape[-1])
     return target.unsqueeze(-1) == classes
 
@@ -199,9 +251,12 @@ def multi_margin_loss(
     """Mean over the other classes of max(0, margin - x[y] + x[i])^p."""
     if p not in (1, 2):
         raise BadValueError(f"multi_margin_loss takes p of 1 or 2, not {p}")
+    if input.dim() > 2 or target.dim() > 1 or target.numel() != math.prod(input.shape[:-1]):
+        raise _mismatch("multi_margin_loss", input, target)
     if not input.shape:
         input = input.reshape((1,))
-    own = _class_mask(input, target)
+    places = _labels(target.reshape(input.shape[:-1]), input.shape[-1], "multi_margin_loss")
+    own = _class_mask(input, places)
     chosen = choose(own, input, 0.0).sum(-1, keepdim=True)
     losses = clamp(margin - chosen + input, min=0.0)
     losses = losses if p == 1 else losses * losses
@@ -229,6 +284,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     if not input.shape:
         input, target = input.reshape((1,)), target.reshape((1,))
     count = input.shape[-1]
+    target = _labels(target, count, "multilabel_margin_loss", -1)
     # a label counts while no -1 stands at or before its place
     ended = [target.narrow(-1, 0, place + 1).amin(-1, keepdim=True) < 0 for place in range(count)]
     total: Any = 0.0
