@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import RidgelineError
+from ridgeline.files import write_whole
 
 if TYPE_CHECKING:
     from ridgeline.profile.report import Finding, Report
@@ -198,17 +199,12 @@ def _progress(total: int, quiet: bool) -> Iterator[Callable[[int], None] | None]
 
 
 def _write(path: Path, text: str) -> None:
-    """Write to a temporary name and rename, so that no half page is left behind."""
+    """Write a page whole."""
     try:
         if path.exists() and not path.is_file():
             # Renaming would put a plain file in the place of a device or a pipe.
             path.write_text(text, encoding="utf-8")
             return
-        temporary = path.with_name(path.name + ".part")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, text.encode())
     except OSError as error:
         raise DiagnoseUsageError(f"cannot write {path}: {error.strerror}") from None

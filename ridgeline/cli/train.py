@@ -2,7 +2,9 @@
 
 The run is written to a folder: `checkpoint.safetensors` (all that is needed to go on),
 `model.safetensors` (the weights alone), `log.jsonl` (what happened) and events for TensorBoard.
-Ctrl-C saves and stops; `--resume` goes on and gives the numbers of a run that was never stopped.
+Without `--out` each run has a folder of its own: runs/lenet, runs/lenet-2 and so on; a folder that
+was named and holds a run already is refused. Ctrl-C saves and stops; `--resume` goes on with the
+run in a folder, the last one unless named, and gives the numbers of one that was never stopped.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--workers", type=_seed, default=0, help="processes that load data (0)")
     parser.add_argument("--device", default="cpu", help="where to train (cpu)")
-    parser.add_argument("--out", type=Path, help="folder for the run (runs/MODEL)")
+    parser.add_argument("--out", type=Path, help="folder for the run (runs/MODEL, numbered)")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
     parser.add_argument("--quiet", action="store_true", help="only the result")
     parser.add_argument("--json", action="store_true", help="the result as JSON")
@@ -91,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ridgeline.train.recipes import RECIPES, Options
 
     began = time.perf_counter()
-    out: Path = arguments.out or Path("runs") / arguments.model
+    out = _folder(arguments)
     recipe = RECIPES[arguments.model]
     settings = _settings(arguments, recipe.defaults, out / CHECKPOINT)
     with RunLog(out / "log.jsonl") as log, Interrupt() as interrupt:
@@ -107,14 +109,23 @@ def run(arguments: argparse.Namespace) -> int:
             finished = drive(training, settings.epochs, out, display, log, interrupt, events)
         if not finished:
             display.say(
-                f"stopped; go on with: ridgeline train {arguments.model} {_again(arguments)}"
+                f"stopped; go on with: ridgeline train {arguments.model} --out {out} --resume"
             )
             return interrupt.exit_code
         return _report(arguments, out, prepared, log, time.perf_counter() - began)
 
 
-def _again(arguments: argparse.Namespace) -> str:
-    return f"--out {arguments.out} --resume" if arguments.out else "--resume"
+def _folder(arguments: argparse.Namespace) -> Path:
+    """Where the run is written: a folder without a run, unless one is to be gone on with."""
+    from ridgeline.train.folders import check_free, last_folder, new_folder
+
+    named: Path | None = arguments.out
+    if named is None:
+        first = Path("runs", str(arguments.model))
+        return last_folder(first) if arguments.resume else new_folder(first)
+    if not arguments.resume:
+        check_free(named, "--resume")
+    return named
 
 
 def _settings(arguments: argparse.Namespace, defaults: Any, checkpoint: Path) -> Any:

@@ -1,16 +1,13 @@
 """Tensors in safetensors files: written whole with a checksum, read through mapped memory.
 
-A file is written under a temporary name in the same folder, flushed to the disk, and renamed: at
-any moment the old file or the new one is there, never a part of one.
+A file is written whole (`ridgeline/files.py`): at any moment the old one or the new one is there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from safetensors.numpy import save
 
 from ridgeline import dtypes
 from ridgeline.errors import InputFileError, OutputFileError, RidgelineError, unreadable
+from ridgeline.files import sweep, write_whole
 
 Arrays = dict[str, NDArray[Any]]
 CHECKSUM = "sha256"
@@ -34,18 +32,15 @@ _STORED = {
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace `path` by `data`; on failure the old file is untouched and nothing is left over."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Replace `path` by `data`; on failure the old file is untouched and nothing is left over.
+
+    What writers that were killed left in the folder is removed.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        sweep(path.parent)
+        write_whole(path, data)
     except OSError as error:
-        with suppress(OSError):  # the folder itself may be what is wrong
-            temporary.unlink(missing_ok=True)
         raise OutputFileError(
             f"cannot write {path}: {error.strerror or error}",
             note="the previous file, if there was one, is unchanged",

@@ -15,6 +15,7 @@ from ridgeline.optim import Optimizer
 from ridgeline.train.display import Display
 from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.events import SummaryWriter
+from ridgeline.train.folders import check_free
 from ridgeline.train.interrupt import Interrupt
 from ridgeline.train.log import RunLog
 from ridgeline.train.loop import CHECKPOINT, Progress, Run, drive
@@ -52,7 +53,8 @@ def fit(
     The folder gets a checkpoint, a log (`log.jsonl`) and TensorBoard events. The scheduler steps
     once a batch. After every epoch the objective is measured on `validation`, with the average of
     the weights where `ema` keeps one. Ctrl-C saves and returns; with `resume=True` a checkpoint in
-    the folder is gone on from, and the numbers are those of a run that was never stopped.
+    the folder is gone on from, and the numbers are those of a run that was never stopped. Without
+    it a folder that holds a run already is refused.
     """
     folder = Path(out)
     average = None if ema is None else Average(model, ema)
@@ -63,7 +65,9 @@ def fit(
     if validation is not None:
         evaluator = Evaluator(model if average is None else average.model, objective, place)
         run.validate = partial(evaluator, validation)
-    if resume and (folder / CHECKPOINT).exists():
+    if not resume:
+        check_free(folder, "resume=True")
+    elif (folder / CHECKPOINT).exists():
         run.restore(folder / CHECKPOINT)
     display = Display(Console(stderr=True), epochs, len(loader), quiet)
     with (

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.codegen.llvm.store import ObjectCache, cache_root, evict
+from ridgeline.codegen.llvm.store import OWN, TAG, ObjectCache, cache_root, evict
 from ridgeline.config import config
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     with config.override(cache_dir=str(tmp_path / "cache")):
-        yield tmp_path / "cache"
+        yield tmp_path / "cache" / OWN
 
 
 def entries(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.is_file())
+    return sorted(path for path in root.rglob("*") if path.is_file() and path.name != TAG)
 
 
 def test_what_is_put_comes_back(root: Path) -> None:
@@ -72,7 +72,7 @@ from ridgeline.codegen.llvm.store import ObjectCache
 os.replace = lambda *names: os._exit(9)
 ObjectCache("objects").put("key", b"half")
 """
-    environment = {**os.environ, "RIDGELINE_CACHE_DIR": str(root)}
+    environment = {**os.environ, "RIDGELINE_CACHE_DIR": str(root.parent)}
     assert subprocess.run([sys.executable, "-c", script], env=environment).returncode == 9
     assert ObjectCache("objects").get("key") is None
 
@@ -88,7 +88,7 @@ for round in range(150):
         seen = cache.get(key)
         assert seen is not None and len(set(seen)) == 1 and len(seen) >= 5000, key
 """
-    environment = {**os.environ, "RIDGELINE_CACHE_DIR": str(root)}
+    environment = {**os.environ, "RIDGELINE_CACHE_DIR": str(root.parent)}
     writers = [
         subprocess.Popen([sys.executable, "-c", script, mark], env=environment) for mark in "123"
     ]
@@ -111,7 +111,7 @@ def test_eviction_removes_the_longest_unused(root: Path) -> None:
 
 
 def test_a_folder_others_can_write_to_is_not_used(root: Path) -> None:
-    root.mkdir()
+    root.mkdir(parents=True)
     root.chmod(0o777)
     with pytest.warns(RuntimeWarning, match="can write"):
         ObjectCache("objects").put("key", b"value")
@@ -146,3 +146,51 @@ def test_the_place_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_namespaces_are_plain_words() -> None:
     with pytest.raises(ValueError, match="namespace"):
         ObjectCache("../elsewhere")
+
+
+def test_files_beside_the_cache_and_inside_it_that_it_did_not_write_stay(root: Path) -> None:
+    """The folder may be a user's home, and a folder in it may have any name."""
+    cache = ObjectCache("objects")
+    cache.put("key", bytes(4000))
+    (entry,) = entries(root)
+    own = [
+        root.parent / "thesis.txt", root.parent / "objects" / "ab" / ("a" * 40),
+        root / "notes.txt", root / "objects" / "notes.txt", entry.parent / "notes.txt",
+        entry.parent / ("b" * 40), entry.parent / ".new-abc", root / "photos" / "zz" / ("c" * 40),
+    ]  # fmt: skip
+    outside = root.parent / "far"
+    for path in (*own, outside / "ab" / ("d" * 40)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(5000))
+        os.utime(path, (1, 1))
+    (root / "linked").symlink_to(outside)
+    (entry.parent / ("e" * 40)).symlink_to(own[0])
+    evict(root, 1000)
+    assert not entry.exists()
+    assert all(path.exists() for path in own)
+    assert (outside / "ab" / ("d" * 40)).exists() and (entry.parent / ("e" * 40)).is_symlink()
+
+
+def test_a_folder_of_its_own_is_tagged_and_another_is_not_taken(tmp_path: Path) -> None:
+    with config.override(cache_dir=str(tmp_path)):
+        (tmp_path / OWN).mkdir()
+        (tmp_path / OWN / "letter.txt").write_text("a user's own")
+        with pytest.warns(RuntimeWarning, match="holds other files"):
+            ObjectCache("objects").put("key", b"value")
+        assert entries(tmp_path) == [tmp_path / OWN / "letter.txt"]
+    with config.override(cache_dir=str(tmp_path / "home")):
+        ObjectCache("objects").put("key", b"value")
+        tag = (tmp_path / "home" / OWN / TAG).read_bytes()
+        assert tag.startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+
+
+def test_what_a_killed_writer_left_is_swept(root: Path) -> None:
+    cache = ObjectCache("objects")
+    cache.put("key", b"value")
+    (entry,) = entries(root)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = entry.with_name(f".{entry.name}.{dead.pid}-0123abcd.tmp")
+    left.write_bytes(b"half")
+    evict(root, 1 << 20)
+    assert not left.exists() and cache.get("key") == b"value"

@@ -1,24 +1,34 @@
 """The disk cache: bytes under a key, safe against crashes, damage and other processes.
 
 An entry is a file whose name is the hash of its key and whose head is a checksum of its contents.
-Entries are written to a temporary name and renamed. Machine code is loaded from here, so the
-folder is private to the user, and one that others could have written to is not used. A cache that
-cannot be used only costs time: that is a warning, never an error.
+Machine code is loaded from here, so the folder is private to the user, and one that others could
+have written to is not used. The cache has a folder of its own, which a tag marks: nothing outside
+it is touched, and nothing inside that does not look like an entry. A cache that cannot be used only
+costs time: that is a warning, never an error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
-import tempfile
 import warnings
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
 from ridgeline.config import config
+from ridgeline.files import sweep, write_whole
 
+OWN = "ridgeline-cache"  # the folder's name inside a `cache_dir` that a user chose
+TAG = "CACHEDIR.TAG"  # programs that make backups know this name and its first line
+_TAG_TEXT = (
+    b"Signature: 8a477f597d28d172789f06886806bc55\n"
+    b"# Compiled code that ridgeline makes again where it is missing.\n"
+)
 _MAGIC = b"RLcache1"
+_SHELF, _NAME = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{40}")
 _DIGEST = 16
 _SCAN_EVERY = 32 << 20  # bytes this process writes between two looks at the folder's size
 
@@ -60,14 +70,7 @@ class ObjectCache:
         path = self._path(root, key)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + _checksum(path.name, data) + data)
-                os.replace(temporary, path)
-            except BaseException:
-                os.unlink(temporary)
-                raise
+            write_whole(path, _MAGIC + _checksum(path.name, data) + data, durable=False)
         except OSError as error:
             _warn(f"cannot write to the cache: {error}")
             return
@@ -84,7 +87,7 @@ class ObjectCache:
 def cache_root() -> Path:
     """The folder the cache lives in, whether or not it exists yet."""
     if config.cache_dir:
-        return Path(config.cache_dir).expanduser()
+        return Path(config.cache_dir).expanduser() / OWN
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification: a relative path there is invalid and ignored.
     return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "ridgeline"
@@ -93,12 +96,13 @@ def cache_root() -> Path:
 def evict(root: Path, limit: int) -> None:
     """Remove entries, longest unused first, until a little less than `limit` bytes are left."""
     entries: list[tuple[float, int, Path]] = []
-    for folder, _, names in os.walk(root):
-        for name in names:
-            path = Path(folder, name)
-            with contextlib.suppress(OSError):  # another process may have removed it
-                status = path.stat()
-                entries.append((status.st_mtime, status.st_size, path))
+    for shelf in _shelves(root):
+        sweep(shelf)
+        for entry in _inside(shelf):
+            if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another process may have removed it
+                    status = entry.stat(follow_symlinks=False)
+                    entries.append((status.st_mtime, status.st_size, Path(entry.path)))
     total = sum(size for _, size, _ in entries)
     if total <= limit:
         return
@@ -106,8 +110,30 @@ def evict(root: Path, limit: int) -> None:
         if total <= limit - limit // 8:
             break
         with contextlib.suppress(OSError):
-            path.unlink()
+            if _is_entry(path):
+                path.unlink()
         total -= size
+
+
+def _shelves(root: Path) -> Iterator[Path]:
+    """The folders that hold entries; a link to a folder is none of ours."""
+    for namespace in _inside(root):
+        if namespace.name.isidentifier() and namespace.is_dir(follow_symlinks=False):
+            for shelf in _inside(Path(namespace.path)):
+                if _SHELF.fullmatch(shelf.name) and shelf.is_dir(follow_symlinks=False):
+                    yield Path(shelf.path)
+
+
+def _inside(folder: Path) -> list[os.DirEntry[str]]:
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        return list(found)
+    return []
+
+
+def _is_entry(path: Path) -> bool:
+    """True if the cache wrote the file, whatever became of its contents."""
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _checksum(name: str, data: bytes) -> bytes:
@@ -142,10 +168,34 @@ def _prepare(root: Path) -> bool:
     if status.st_uid != os.geteuid():
         _warn(f"no disk cache: {root} belongs to another user")
         return False
-    if stat.S_IMODE(status.st_mode) & 0o022:
-        _warn(f"no disk cache: users other than its owner can write to {root}")
+    around = root.parent.stat().st_mode
+    if status.st_mode & 0o022 or (around & 0o022 and not around & stat.S_ISVTX):
+        _warn(f"no disk cache: users other than its owner can write to {root}, or replace it")
+        return False
+    return _tagged(root)
+
+
+def _tagged(root: Path) -> bool:
+    """True if the folder has the tag, which a new one is given."""
+    tag = root / TAG
+    try:
+        if not tag.exists():
+            others = [e.name for e in os.scandir(root) if not _may_be_ours(e)]
+            if others:
+                _warn(f"no disk cache: {root} holds other files, such as {others[0]}")
+                return False
+            write_whole(tag, _TAG_TEXT, durable=False)
+    except OSError as error:
+        _warn(f"no disk cache: {error}")
         return False
     return True
+
+
+def _may_be_ours(entry: os.DirEntry[str]) -> bool:
+    """True for what a cache has at its top; another process may be writing the tag just now."""
+    if entry.is_dir(follow_symlinks=False):
+        return entry.name.isidentifier()
+    return TAG in entry.name
 
 
 def _warn(message: str) -> None:

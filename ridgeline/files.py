@@ -1,0 +1,71 @@
+"""Files written whole: under a name of their own first, then renamed.
+
+At any moment the old file or the new one is there, never a part of one. A writer holds a lock on
+its unfinished file while it lives, so that what a killed one left behind can be told from a write
+that is under way, by another process or thread, and be removed later.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)-[0-9a-f]{8}\.tmp")
+_SETTLED = 60.0  # seconds after which a file that nobody holds is surely nobody's
+
+
+def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
+    """Replace `path` by `data`; on failure the old file is untouched and nothing is left over.
+
+    What is `durable` has reached the disk before it takes the old file's place.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with open(unfinished, "xb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+            os.replace(unfinished, path)
+    except BaseException:
+        with suppress(OSError):  # the folder itself may be what is wrong
+            unfinished.unlink(missing_ok=True)
+        raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove the unfinished files in a folder whose writers are gone."""
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            found = _UNFINISHED.fullmatch(entry.name)
+            if found is not None and entry.is_file(follow_symlinks=False):
+                with suppress(OSError):  # another process may be sweeping too
+                    _remove_if_abandoned(Path(entry.path), int(found["process"]))
+
+
+def _remove_if_abandoned(path: Path, process: int) -> None:
+    """Remove a file that nobody holds; one that its writer has just made may not be held yet."""
+    with open(path, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(file.fileno())
+        old = time.time() - status.st_mtime > _SETTLED
+        if stat.S_ISREG(status.st_mode) and (old or not _lives(process)):
+            path.unlink()
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # another user's, or no number of a process
+        return True
+    return True
