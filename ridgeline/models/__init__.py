@@ -30,9 +30,9 @@ _KINDS: dict[str, type[Pretrained]] = {
 def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretrained:
     """The model in a folder with Hugging Face's `config.json` and safetensors weights."""
     name = read_config(Path(folder)).get("model_type")
-    if name not in _KINDS:
+    if not isinstance(name, str) or name not in _KINDS:
         raise InputFileError(
-            f"{folder} holds a model of the unknown type {name!r}",
+            f"{folder} holds a model of the unknown type {name!r:.60}",
             help=f"known: {', '.join(_KINDS)}",
         )
     return _KINDS[name].from_pretrained(folder, dtype)

@@ -20,6 +20,7 @@ class GPT2Config(Config):
 
     model_type: ClassVar[str] = "gpt2"
     prefixes: ClassVar = {"GPT2LMHeadModel": "transformer.", "GPT2Model": ""}
+    layers: ClassVar[str] = "n_layer"
     fixed: ClassVar = {
         "add_cross_attention": False, "reorder_and_upcast_attn": False,
         "scale_attn_by_inverse_layer_idx": False, "scale_attn_weights": True,

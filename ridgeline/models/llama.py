@@ -65,6 +65,10 @@ class LlamaConfig(Config):
         values = dict(values)
         joint = values.pop("rope_parameters", None)
         if joint is not None:
+            if not isinstance(joint, dict):
+                raise InputFileError(
+                    f"{where}: rope_parameters is {joint!r:.60}, expected settings"
+                )
             scaled = joint.get("rope_type", "default") != "default"
             rest = {key: value for key, value in joint.items() if key != "rope_theta"}
             values |= {

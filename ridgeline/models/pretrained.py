@@ -7,8 +7,9 @@ form, the files hold them. Reading and writing follow the same list.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from ridgeline import nn
 from ridgeline.dtypes import DType
-from ridgeline.errors import InputFileError, MissingFileError, unreadable
+from ridgeline.errors import InputFileError, MissingFileError, RidgelineError, unreadable
 from ridgeline.interop.safetensors import Arrays, map_tensors, write_atomic, write_tensors
 from ridgeline.nn.describe import count_parameters
 from ridgeline.nn.state import fault
@@ -60,6 +61,7 @@ class Config:
     prefixes: ClassVar[Mapping[str, str]]
     # Settings that change what the model computes and that only have one value here.
     fixed: ClassVar[Mapping[str, Any]] = {}
+    layers: ClassVar[str] = "num_hidden_layers"  # the setting that counts them
 
     architecture: str = ""
 
@@ -71,6 +73,10 @@ class Config:
     def read(cls, values: Mapping[str, Any], where: str) -> Self:
         """The settings in a `config.json`, or an error that says what this model cannot do."""
         named = values.get("architectures") or [next(iter(cls.prefixes))]
+        if not isinstance(named, list) or not isinstance(named[0], str):
+            raise InputFileError(
+                f"{where}: architectures is {named!r:.60}, expected a list of names"
+            )
         if named[0] not in cls.prefixes:
             raise InputFileError(
                 f"{where}: {named[0]} is an unknown architecture",
@@ -83,7 +89,7 @@ class Config:
         for setting in fields(cls):
             if setting.name in values and setting.name != "architecture":
                 chosen[setting.name] = values[setting.name]
-                _check_kind(setting.name, setting.default, values[setting.name], where)
+                _check_kind(setting.name, str(setting.type), values[setting.name], where)
         return cls(architecture=named[0], **chosen)
 
     def written(self) -> dict[str, Any]:
@@ -98,17 +104,44 @@ class Config:
         return self.prefixes[self.architecture]
 
     @property
+    def depth(self) -> int:
+        """How many layers there are, each with tensors of its own."""
+        count = getattr(self, self.layers)
+        return count if isinstance(count, int) else sum(count)
+
+    @property
     def labels(self) -> int:
         """How many classes a classifier tells apart."""
         return len(getattr(self, "id2label", ()))
 
 
-def _check_kind(name: str, default: Any, value: Any, where: str) -> None:
-    """Raise where a setting whose default is a number or text is of another kind."""
-    kinds = {bool: bool, int: int, float: (int, float), str: str}
-    kind: Any = kinds.get(type(default))
-    if kind is not None and (not isinstance(value, kind) or (value is True and kind is int)):
-        raise InputFileError(f"{where}: {name} is {value!r}, expected a {type(default).__name__}")
+def _is_count(value: Any) -> bool:
+    """True for a number of things that a model can have: heads, layers, places."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# what an annotation of a setting asks of its value, and in words
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "bool": (lambda v: isinstance(v, bool), "true or false"),
+    "int": (_is_count, "a whole number above 0"),
+    "int | None": (lambda v: v is None or _is_count(v), "a whole number above 0, or nothing"),
+    "float": (_is_real, "a finite number"),
+    "str": (lambda v: isinstance(v, str), "a text"),
+    "Sequence[int]": (lambda v: isinstance(v, list) and all(map(_is_count, v)), "numbers above 0"),
+    "dict[str, str]": (lambda v: isinstance(v, dict), "names"),
+    "Mapping[str, Any] | None": (lambda v: isinstance(v, dict | None), "settings, or nothing"),
+}
+
+
+def _check_kind(name: str, declared: str, value: Any, where: str) -> None:
+    """Raise where a setting is not what its annotation says."""
+    fits, wanted = _KINDS[declared]
+    if not fits(value):
+        raise InputFileError(f"{where}: {name} is {value!r:.60}, expected {wanted}")
 
 
 class Pretrained(nn.Module):
@@ -129,10 +162,16 @@ class Pretrained(nn.Module):
     @classmethod
     def from_pretrained(cls: type[M], folder: str | Path, dtype: DType | None = None) -> M:
         """The model in a folder, in evaluation mode; in the files' element type or `dtype`."""
-        config = cls.config_type.read(read_config(Path(folder), cls), str(Path(folder) / CONFIG))
+        where = str(Path(folder) / CONFIG)
+        config = cls.config_type.read(read_config(Path(folder), cls), where)
+        found = _read(Path(folder))
+        if config.depth > len(found):  # before so many layers are made
+            raise InputFileError(
+                f"{where}: {config.depth} layers, but the files hold {len(found)} tensors"
+            )
         with nn.deferred():
-            model = cls(config)
-        model.load_state_dict(_translated(model, _read(Path(folder))), assign=True)
+            model = _made(cls, config, where)
+        model.load_state_dict(_translated(model, found), assign=True)
         if dtype is not None:
             model.to(dtype)
         return model.eval()
@@ -174,12 +213,21 @@ def read_config(folder: Path, wanted: type[Pretrained] | None = None) -> dict[st
     return values
 
 
+def _made(kind: type[M], config: Config, where: str) -> M:
+    """The model for settings, which each are possible but may not fit together."""
+    try:
+        return kind(config)
+    except (ArithmeticError, LookupError, TypeError, ValueError, RidgelineError) as error:
+        said = error.message if isinstance(error, RidgelineError) else str(error)
+        raise InputFileError(f"{where}: no model has these settings: {said}") from error
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputFileError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise InputFileError(f"{path} holds no settings: it is a {type(values).__name__}")
@@ -193,7 +241,11 @@ def _read(folder: Path) -> Arrays:
     places = _read_json(folder / INDEX).get("weight_map")
     if not isinstance(places, dict):
         raise InputFileError(f"{folder / INDEX} has no weight_map")
-    files = {name: map_tensors(folder / name)[0] for name in sorted(set(places.values()))}
+    names = set(map(str, places.values()))
+    for name in names:
+        if Path(name).name != name or not name.isprintable():
+            raise InputFileError(f"{folder / INDEX} names {name!r:.60}, which is no file beside it")
+    files = {name: map_tensors(folder / name)[0] for name in sorted(names)}
     absent = [f"{name} in {file}" for name, file in places.items() if name not in files[file]]
     if absent:
         raise InputFileError(f"{folder / INDEX} names tensors that are not there: {absent[:3]}")

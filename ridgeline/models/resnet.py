@@ -64,6 +64,7 @@ class ResNetConfig(Config):
 
     model_type: ClassVar[str] = "resnet"
     prefixes: ClassVar = {"ResNetForImageClassification": "resnet."}
+    layers: ClassVar[str] = "depths"
     fixed: ClassVar = {
         "hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False,
     }  # fmt: skip
@@ -74,6 +75,13 @@ class ResNetConfig(Config):
     depths: Sequence[int] = (3, 4, 6, 3)
     layer_type: str = "bottleneck"
     id2label: dict[str, str] = field(default_factory=partial(numbered, 1000))
+
+    def __post_init__(self) -> None:
+        Config.__post_init__(self)
+        if not self.depths or len(self.depths) != len(self.hidden_sizes):
+            raise BadValueError(
+                f"{len(self.depths)} depths do not go with {len(self.hidden_sizes)} hidden sizes"
+            )
 
     @property
     def block(self) -> type[BasicBlock] | type[Bottleneck]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import ridgeline as rl
 from ridgeline import models, nn
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
@@ -235,14 +237,68 @@ def settings(folder: Path, **values: Any) -> None:
         (lambda f: (f / "model.safetensors").write_bytes(b"x" * 99), "not a whole safetensors"),
         (lambda f: settings(f, model_type="mamba"), "unknown type 'mamba'"),
         (lambda f: settings(f, architectures=["GPT2ForTokens"]), "unknown architecture"),
-        (lambda f: settings(f, n_embd="wide"), "n_embd is 'wide', expected a int"),
-        (lambda f: settings(f, n_layer=None), "n_layer is None, expected a int"),
+        (lambda f: settings(f, n_embd="wide"), "n_embd is 'wide', expected a whole number above 0"),
+        (lambda f: settings(f, n_layer=None), "n_layer is None, expected a whole number above 0"),
         (lambda f: settings(f, scale_attn_weights=False), "scale_attn_weights can only be True"),
     ],
 )
 def test_damaged_folders(folder: Path, harm: Callable[[Path], Any], message: str) -> None:
     harm(folder)
     with pytest.raises(InputFileError, match=message):
+        models.from_pretrained(folder)
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {"n_head": 0}, {"n_head": -1}, {"n_head": 5}, {"n_head": True}, {"n_head": 4.0},
+    {"n_head": 10**30}, {"n_layer": 10**9}, {"n_layer": 0}, {"n_layer": [1]}, {"n_embd": 0},
+    {"n_embd": 2**31 - 1}, {"n_inner": 0}, {"n_inner": "x"}, {"vocab_size": -5},
+    {"vocab_size": 10**18}, {"n_positions": 0}, {"layer_norm_epsilon": float("nan")},
+    {"embd_pdrop": 7}, {"embd_pdrop": "all"}, {"activation_function": 3},
+    {"activation_function": "os.system"}, {"architectures": 5}, {"architectures": "GPT2Model"},
+    {"architectures": [["GPT2Model"]]}, {"architectures": {"0": 1}}, {"model_type": ["gpt2"]},
+    {"model_type": None}, {"model_type": {}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_hostile_settings_are_one_clear_line(folder: Path, number: int) -> None:
+    settings(folder, **HOSTILE[number])
+    with pytest.raises(rl.RidgelineError) as caught:
+        models.from_pretrained(folder)
+    assert "\n" not in caught.value.message and len(caught.value.message) < 300
+
+
+@pytest.mark.parametrize("kind", ["llama", "bert", "vit", "resnet"])
+def test_hostile_settings_of_other_models(tmp_path: Path, kind: str) -> None:
+    saved(kind, tmp_path)
+    before = (tmp_path / "config.json").read_text()
+    names = [n for n, v in json.loads(before).items() if isinstance(v, int | float | list | dict)]
+    known = {setting.name for setting in fields(models._KINDS[kind].config_type)}
+    for name in sorted(known.intersection(names) - {"id2label"}):
+        for value in (0, -1, 10**9, "x", [], {}, [0], ["x"], None):
+            if value in (None, {}, 0) and name not in ("num_attention_heads", "depths"):
+                continue  # some of these have a meaning there
+            settings(tmp_path, **{name: value})
+            try:
+                models.from_pretrained(tmp_path)
+            except rl.RidgelineError as error:
+                assert "\n" not in error.message
+            (tmp_path / "config.json").write_text(before)
+
+
+def test_a_config_that_is_nested_deeply_or_large(folder: Path) -> None:
+    for text in ("[" * 100_000, '{"a":' * 100_000, '{"n_head": ' + "9" * 10_000 + "}"):
+        (folder / "config.json").write_text(text)
+        with pytest.raises(InputFileError, match="is not JSON"):
+            models.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("name", ["../model.safetensors", "/etc/passwd", "a/b", "..", "", "\0", 5])
+def test_shards_lie_beside_their_index(folder: Path, name: Any) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"transformer.wte.weight": name}}))
+    with pytest.raises(InputFileError, match=r"no file beside it|cannot read"):
         models.from_pretrained(folder)
 
 
