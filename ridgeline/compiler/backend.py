@@ -19,6 +19,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import ConvolveAttrs
@@ -132,6 +133,9 @@ class Backend(Protocol):
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Machine code that the disk cache kept."""
+
+    def legalize(self) -> Sequence[LoopPass]:
+        """The passes over loops right before code is written."""
 
     def source(self, kernels: Sequence[Kernel]) -> str:
         """The code in its readable form."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.codegen.llvm.dot import has_instruction
-from ridgeline.codegen.llvm.emit import module_text
+from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
@@ -33,6 +33,7 @@ from ridgeline.graph.strides import View, itself
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
+from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
@@ -217,6 +218,10 @@ class CpuBackend:
             loaded = Library.load(code)
             for symbol in missing:
                 _addresses.setdefault(symbol, loaded.address(symbol))
+
+    def legalize(self) -> Sequence[LoopPass]:
+        """What LLVM IR has no words for."""
+        return LEGALIZE
 
     def source(self, kernels: Sequence[Kernel]) -> str:
         """LLVM IR."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from ridgeline.codegen.cuda import KernelSource, begin, generate
 from ridgeline.codegen.cuda.attention import Attention
+from ridgeline.codegen.cuda.emit import LEGALIZE
 from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.marking import marking
 from ridgeline.codegen.cuda.nvrtc import version
@@ -39,6 +40,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.layout import is_product
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
@@ -289,6 +291,10 @@ class CudaBackend:
             image = begin(found.text, self._facts.arch).result()
             self.modules.load(image, [(launch.symbol, launch.shared_bytes)])
         return self.modules[launch.symbol]
+
+    def legalize(self) -> Sequence[LoopPass]:
+        """Little: threads, barriers and functions are CUDA's own."""
+        return LEGALIZE
 
     def source(self, kernels: Sequence[Kernel]) -> str:
         """CUDA C++."""

@@ -1,6 +1,7 @@
 """The compiler as a list of passes: what happens to a recorded graph, in this order.
 
-    recorded ── PREPARE ── looked up by structure ── CHECK ── OPTIMIZE ── LOWER ── layout and code
+    recorded graph ── PREPARE ── looked up by structure ── CHECK ── OPTIMIZE ── LOWER ── memory plan
+                                                                                 └─ LEGALIZE ── code
 
 Deferred work, jit, `rl.loops` and bodies of control flow take this one way, on every device. What
 differs between them is which passes have work (`when`). `jit(f).explain(stages=True)` prints the
@@ -202,6 +203,17 @@ def optimize(graph: Graph, to: Compilation, observe: Observer | None = None) -> 
 def lower(graph: Graph, to: Compilation, observe: Observer | None = None) -> Stages:
     """An optimized graph as scheduled kernels."""
     return run_passes(LOWER, Stages(graph), to, to.left_out, observe)
+
+
+def write_out(stages: Stages, to: Compilation, observe: Observer) -> None:
+    """Show the loops as the code generator of the target takes them (`Backend.legalize`)."""
+    for legal in to.target.legalize():
+        kernels = [
+            replace(k, kernel=replace(k.kernel, body=legal.run(k.kernel.body)))
+            for k in stages.all_kernels()
+        ]
+        stages = replace(stages, kernels=tuple(kernels), inner={})
+        observe(Pass(legal.name, legal.doc, lambda state, to: state), stages)
 
 
 def lower_graph(graph: Graph, facts: Any = None, **settings: Any) -> Stages:

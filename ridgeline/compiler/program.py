@@ -9,7 +9,8 @@ from typing import Any
 from ridgeline.compiler.backend import Backend, Executable
 from ridgeline.compiler.layout import Layout
 from ridgeline.compiler.library_calls import LibraryCalls
-from ridgeline.compiler.pipeline import lower, optimize
+from ridgeline.compiler.passes import Observer
+from ridgeline.compiler.pipeline import CHECK, lower, optimize, write_out
 from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import Stages
 from ridgeline.graph.graph import Graph
@@ -70,6 +71,13 @@ class Program:
             to = replace(self.compilation, ahead=False)
             self._stages = lower(optimize(self.graph, to), to)
         return self._stages
+
+    def walk(self, observe: Observer) -> None:
+        """Go through the passes once more, as they made this program, and show each."""
+        to = replace(self.compilation, ahead=False)
+        if self.layout.checked:
+            observe(CHECK[0], self.graph)
+        write_out(lower(optimize(self.graph, to, observe), to, observe), to, observe)
 
     def explain(self, detail: str = "loops") -> str:
         """The stages of every kernel, printed; `detail` is kernels, loops or code."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from ridgeline.compiler.passes import Observer
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
@@ -80,6 +81,10 @@ class Brought:
             return None
         return self.program.replaceable(output, replaced)
 
+    def walk(self, observe: Observer) -> None:
+        """The passes that made the program."""
+        self.program.walk(observe)
+
     def explain(self, detail: str = "loops") -> str:
         """The program."""
         return self.program.explain(detail)
@@ -110,6 +115,11 @@ class Chain(Fresh):
             results.append(known[source] if fresh else space(node.type.device).copy(known[source]))
             taken.add(source)
         return results
+
+    def walk(self, observe: Observer) -> None:
+        """The passes that made the programs, part by part."""
+        for _, program in self._parts:
+            program.walk(observe)
 
     def explain(self, detail: str = "loops") -> str:
         """Every part in order."""

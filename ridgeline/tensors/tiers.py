@@ -13,6 +13,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import prepare
 from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
@@ -54,6 +55,8 @@ class Runnable(Protocol):
 
     def replaceable(self, output: int, replaced: int) -> int | None: ...
 
+    def walk(self, observe: Observer) -> None: ...
+
     def explain(self, detail: str = ...) -> str: ...
 
 
@@ -71,6 +74,9 @@ class Interpreted(Fresh):
         }
         arrays = evaluate(graph.outputs, given)
         return [as_buffer(array, n.type.device) for n, array in zip(graph.outputs, arrays)]
+
+    def walk(self, observe: Observer) -> None:
+        """Nothing is compiled."""
 
     def explain(self, detail: str = "loops") -> str:
         """The graph, which is all there is."""

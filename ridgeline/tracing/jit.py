@@ -30,7 +30,14 @@ from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.donation import Donate, Donation
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
-from ridgeline.tracing.report import Explanation, History, explanation, in_notebook, not_called
+from ridgeline.tracing.report import (
+    Explanation,
+    History,
+    explanation,
+    in_notebook,
+    not_called,
+    passes_text,
+)
 from ridgeline.tracing.signatures import Signature, are_floats, signature_of
 from ridgeline.tracing.template import Template
 from ridgeline.tracing.trace import Trace
@@ -271,15 +278,24 @@ class JitFunction:
         """How many times the function was traced."""
         return self._history.count
 
-    def explain(self, *args: Any, detail: str = "loops", **kwargs: Any) -> None:
+    def explain(
+        self,
+        *args: Any,
+        detail: str = "loops",
+        stages: bool = False,
+        after: str = "",
+        **kwargs: Any,
+    ) -> None:
         """Show every signature and why it was traced, and how the latest one is computed.
 
         With arguments, how a call with them is computed; nothing runs. `detail` says how far down
-        the text goes: "kernels", "loops", or "code" for the generated code as well.
+        the text goes: "kernels", "loops", or "code" for the generated code as well. With `stages`
+        the passes of the compiler are listed instead, those that changed something with a star, and
+        `after="fuse"` prints what there is after the pass of that name.
         """
         if args or kwargs:
             self._prepared(args, kwargs)
-        shown = self.explanation(detail)
+        shown = self.passes(after) if stages or after else self.explanation(detail)
         if in_notebook():
             importlib.import_module("IPython.display").display(shown)
         else:
@@ -294,6 +310,12 @@ class JitFunction:
             if not self._traces:
                 return not_called(name)
             return explanation(name, self._history, self._traces[0], detail)
+
+    def passes(self, after: str = "") -> Explanation:
+        """The passes that made the latest program, or what there was after one of them."""
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        with self._lock:
+            return passes_text(self._traces[0], after) if self._traces else not_called(name)
 
     def _repr_html_(self) -> str:
         return self.explanation("kernels").page

@@ -77,6 +77,16 @@ def explanation(name: str, history: History, latest: Trace, detail: str) -> Expl
     return Explanation(text, "\n".join(page))
 
 
+def passes_text(latest: Trace, after: str) -> Explanation:
+    """The passes of the compiler over a trace, or what there was after one of them."""
+    from ridgeline.compiler.show import Walk  # loads the compiler
+
+    walk = Walk(latest.captured[0])
+    latest.walk(walk)
+    text = walk.after(after) if after else walk.list_text()
+    return Explanation(text, f"<pre>{escape(text)}</pre>")
+
+
 def _kernels(program: Runnable) -> Iterable[str]:
     """A table of the kernels with their exact work; an interpreted graph has none."""
     if isinstance(program, Brought):

@@ -9,6 +9,7 @@ from typing import Any
 from weakref import ref
 
 from ridgeline.collector import paused
+from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import prepare
 from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
@@ -259,7 +260,9 @@ class Trace:
         """One program for all outputs."""
         recorded = Graph.below(outputs, lambda n: n in inputs or n.buffer is not None)
         sources = self._steady_sources(inputs)
-        prepared = prepare(recorded, Recorded("jit", computes, steady_sizes(sources)))
+        how = Recorded("jit", computes, steady_sizes(sources))
+        prepared = prepare(recorded, how)
+        self.captured = recorded, how  # to show what the passes do
         kept = prepared.inputs[len(recorded.inputs) :]  # what was hoisted
         self.steady = Steady(kept, sources) if kept else None
         read = [node for node in prepared.order if recorded.is_input(node)]
@@ -283,6 +286,11 @@ class Trace:
         self._given = given = self._given_pairs(taken)
         taken += [(output, places.get(place_key(source), -1)) for output, source in given]
         self.run_by(make(self.graph, taken))
+
+    def walk(self, observe: Observer) -> None:
+        """Go through the passes once more, as they made the program, and show each."""
+        prepare(*self.captured, observe)
+        self.program.walk(observe)
 
     def run_by(self, program: Runnable) -> None:
         """Use a program, and the memory that it may overwrite."""

@@ -21,12 +21,19 @@ from ridgeline.codegen.cuda.threads import written_slots
 from ridgeline.codegen.cuda.types import memory_type
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Buffer, Const, For, Kernel, Seq, Stmt
+from ridgeline.loops.legalize import LoopPass, legalized
 from ridgeline.loops.short_indices import with_short_indices
 from ridgeline.loops.steps.bind import launches
 
 _WORKSPACE_ALIGN = 256
 _WARP = 32
 _REMEMBERED = 512  # kernels whose text is kept
+
+
+LEGALIZE = (
+    LoopPass("shorten_indices", "quotients of indices shrink by the loops' lengths",
+             with_short_indices),
+)  # fmt: skip
 
 
 @lru_cache(maxsize=_REMEMBERED)  # a layout asks how to launch what is compiled after it
@@ -41,7 +48,7 @@ def generate(kernel: Kernel) -> KernelSource:
 
 def _emitters(kernel: Kernel, block: str) -> tuple[list[LaunchEmitter], int]:
     """What emits each launch, and the bytes of the workspace between them."""
-    body = with_short_indices(kernel.body)
+    body = legalized(kernel.body, LEGALIZE)
     nests = [n for n in launches(body) if not (isinstance(n, Seq) and not n.body)]
     offsets: dict[str, int] = {}
     size = 0

@@ -44,10 +44,21 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )  # fmt: skip
+from ridgeline.loops.legalize import LoopPass, legalized
 from ridgeline.loops.math import expand
 from ridgeline.loops.pipes import unpiped
 from ridgeline.loops.rewrite import map_expressions, replace_variables
 from ridgeline.loops.short_indices import with_short_indices
+
+LEGALIZE = (
+    LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped),
+    LoopPass("shorten_indices", "quotients of indices shrink by the loops' lengths",
+             with_short_indices),
+    LoopPass("move_bits", "narrow floats that are only moved are moved as bits", moved_as_bits),
+    LoopPass("start_tiles", "tile registers start from zero by themselves", started_tiles),
+    LoopPass("expand_math", "functions without an instruction become polynomials",
+             lambda body: map_expressions(body, expand)),
+)  # fmt: skip
 
 
 class KernelEmitter(ReductionEmitter):
@@ -62,8 +73,7 @@ class KernelEmitter(ReductionEmitter):
     def text(self) -> str:
         """The whole function."""
         self._parameters()
-        body = started_tiles(moved_as_bits(with_short_indices(unpiped(self.kernel.body))))
-        body = map_expressions(body, expand)
+        body = legalized(self.kernel.body, LEGALIZE)
         self.stored = stored_and_read(body)
         self._task_loop(body)
         release_tiles(self)
