@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from ridgeline.devices import CPU
-from ridgeline.graph.node import LEAF, Node, leaf, over, topological
+from ridgeline.graph.node import LEAF, PROJ, Node, leaf, over, topological
 from ridgeline.graph.origins import inherit
 
 Replace = Callable[[Node, Sequence[Node]], Node | None]
@@ -44,7 +44,12 @@ class Graph:
     @property
     def device(self) -> str:
         """The one device that it computes on."""
-        return next((node.type.device for node in (*self.outputs, *self.inputs)), CPU)
+        made = (self.maker(node).type.device for node in (*self.outputs, *self.inputs))
+        return next(made, CPU)
+
+    def maker(self, node: Node) -> Node:
+        """The node that computes a value: for one of several results, that of them all."""
+        return node.inputs[0] if node.op is PROJ and node not in self._given else node
 
     @property
     def computed(self) -> list[Node]:

@@ -7,7 +7,7 @@ copied; anything else on another device is a user's mistake.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakSet
 
@@ -70,15 +70,35 @@ def placed(source: Node, device: str) -> Node:
 
 
 def _free(source: Node) -> list[Node] | None:
-    """The nodes of an expression over literals, ramps and values without axes; None for others."""
+    """The nodes of an expression over literals, ramps and values without axes; None for others.
+
+    It is made of literals as far as possible. What else has no axes may come from anything, and
+    need not be computed yet.
+    """
     order = topological([source], _is_given)
+    if _makes_all(order, _is_given):
+        return order
+    order = topological([source], _is_number)
+    return order if _makes_all(order, _is_number) else None
+
+
+def _makes_all(order: Sequence[Node], stop: Callable[[Node], bool]) -> bool:
+    """True where the nodes of an expression, up to where it begins, can be made anywhere."""
     if len(order) > _SMALL:
-        return None
+        return False
     for current in order:
-        given = _is_given(current) or (not current.inputs and not _names_device(current))
+        begins = stop(current)
+        given = begins or (not current.inputs and not _names_device(current))
         if given and current.shape and current not in movable:
-            return None
-    return order
+            return False
+        if current.op.family == "control" and not begins:  # its bodies compute where it does
+            return False
+    return True
+
+
+def _is_number(current: Node) -> bool:
+    """True for a value without axes, computed or not, and for all else that is given."""
+    return (len(current.types) == 1 and not current.shape) or _is_given(current)
 
 
 def _is_given(current: Node) -> bool:
@@ -110,7 +130,7 @@ def _made_on(order: Sequence[Node], device: str) -> Node:
         attrs = current.attrs
         if _names_device(current):
             made = node(current.op, (), replace(attrs, device=device))
-        elif _is_given(current) or not current.inputs:
+        elif _is_given(current) or any(i not in new for i in current.inputs) or not current.inputs:
             made = transfer(current, device)
         elif current.op is TRANSFER:
             made = transfer(new[current.inputs[0]], device)

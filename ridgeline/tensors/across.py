@@ -44,16 +44,14 @@ class Brought:
         free = set(inputs) - set(part.inputs)  # read by transfers only
         self._moved: list[tuple[int, int, Node]] = []  # where it goes, which input, what it is
         for node, source in part.inputs.items():
-            if node is source:
-                continue
             at = places[source]
             if source in free:
                 free.remove(source)
                 taken[at] = node
-            else:
+            elif node is not source:
                 at = len(taken)
                 taken.append(node)
-            if at >= len(inputs) or not _from_host(source):
+            if at >= len(inputs) or not reaches(part.device, source):
                 self._moved.append((at, places[source], source))
         self._shown_again = {number for at, number, _ in self._moved if at >= len(inputs)}
         self._more: list[Any] = [None] * (len(taken) - len(inputs))
@@ -127,11 +125,13 @@ class Chain(Fresh):
         return "\n\n".join(texts)
 
 
-def _from_host(source: Node) -> bool:
-    """True for a value without axes on the host, which any device's program takes as it is."""
-    return not source.shape and source.type.device == CPU
+def reaches(device: str, source: Node) -> bool:
+    """True for a value that a device's program takes as it lies."""
+    home = source.type.device
+    return home == device or (home == CPU and not source.shape)
 
 
 def _reachable(memory: Any, source: Node, device: str) -> Any:
-    """Memory that a device's program can read."""
-    return memory if _from_host(source) else on(memory, device)
+    """Memory that a device's program can read; values without axes it takes from the host."""
+    from_host = memory.device == CPU and not source.shape
+    return memory if from_host else on(memory, device)

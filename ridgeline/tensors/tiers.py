@@ -34,7 +34,7 @@ from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.runtime.spaces import space
 from ridgeline.scalars import Array
-from ridgeline.tensors.across import Brought, Chain, Fresh
+from ridgeline.tensors.across import Brought, Chain, Fresh, reaches
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.structures import Structure, Table
 
@@ -129,7 +129,9 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     if len(parts) != 1 or any(n not in parts[0].outputs for n in graph.outputs):
         return Chain(graph, parts)
     (part,) = parts
-    if all(node is source for node, source in part.inputs.items()):
+    if any(n.type.device != part.device for n in graph.outputs):  # of several results of one node
+        return Chain(graph, parts)
+    if all(node is source and reaches(part.device, node) for node, source in part.inputs.items()):
         return compile_graph(graph, pairs)
     brought = Brought(graph, part, pairs)
     return brought if brought.moves else brought.program

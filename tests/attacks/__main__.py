@@ -1,12 +1,14 @@
 """Attacks as a command: `python -m tests.attacks --hours 1`, or one trial again by its seed.
 
 `--only NAME` takes one attack, `--seed` and `--trials` say which trials; without `--trials` they go
-on until the time is spent. Every failure is printed with the command that repeats it.
+on until the time is spent. `--device cuda` takes a real GPU where one is pretended otherwise. Every
+failure is printed with the command that repeats it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
@@ -24,11 +26,14 @@ def main() -> int:
     parser.add_argument("--trials", type=int, help="how many of each attack")
     parser.add_argument("--hours", type=float, help="begin nothing after")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
+    parser.add_argument("--device", choices=("cuda",), help="a real GPU where one is pretended")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--seeds", help=argparse.SUPPRESS)
     parser.add_argument("--fault", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.device is not None:
+        os.environ["RIDGELINE_ATTACK_DEVICE"] = given.device  # for the processes of the trials too
     chosen = [known[name] for name in given.only or sorted(known)]
     if given.list:
         for attack in chosen:

@@ -2,117 +2,32 @@
 
 from __future__ import annotations
 
-import gc
-from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ridgeline import compiler
-from ridgeline.compiler import cuda as cuda_backend
-from ridgeline.compiler.backend import backend
-from ridgeline.config import config
-from ridgeline.runtime import spaces
-from ridgeline.runtime.cuda import (
-    arena,
-    cublaslt,
-    cudnn_api,
-    cudnn_attention,
-    cudnn_convolution,
-    device,
-    driver,
-    flags,
-    graphs,
-    memory,
-    module,
-    steps,
-    transfer,
-)
-from ridgeline.tensors import tiers
-from ridgeline.tensors.structures import Table
-
+from . import machines
 from .fake_code import FakeCode
 from .fake_driver import FakeDriver
 
-_BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_watches"), (device, "_devices"))
-_BY_DEVICE: tuple[Any, ...] = (
-    backend, spaces.space, transfer.staging, transfer.reach, cublaslt._handle, cudnn_api.handle,
-    cudnn_attention.plan, cudnn_convolution.plan,
-)  # fmt: skip
-
-
-@contextmanager
-def no_devices_yet() -> Iterator[None]:
-    """Nothing is known of any device, and what a block makes for one is let go at its end."""
-    gc.freeze()  # what there was before is not for this block to collect
-    with pytest.MonkeyPatch.context() as patch:
-        for part, name in _BY_STREAM:
-            patch.setattr(part, name, {})
-        patch.setattr(compiler, "_programs", OrderedDict())
-        patch.setattr(tiers, "_pieces", Table(tiers.MOST_STRUCTURES))
-        _forget()
-        yield
-        compiler._programs.clear()
-        tiers._pieces.clear()
-        for part, name in _BY_STREAM:
-            getattr(part, name).clear()
-        _forget()
-        while gc.collect():  # a finalizer may keep others alive for one more round
-            pass
-    gc.unfreeze()
-
-
-def _forget() -> None:
-    for kept in _BY_DEVICE:
-        kept.cache_clear()
-    device._here.__dict__.clear()
-
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """Two GPUs that are not there; a call that was refused is an error, wherever it was made."""
-    made = FakeDriver()
-    for part in (driver, device, memory, graphs, module, steps, transfer):
-        monkeypatch.setattr(part, "bindings", lambda: made)
-    for part in (driver, device):
-        monkeypatch.setattr(part, "missing", lambda: "")
-    with no_devices_yet():
-        yield made
-    assert not made.refused
-
-
-@pytest.fixture
-def fake_code(
-    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[FakeCode]:
-    """The compiler over them: all runs compiled, kernels interpreted, without libraries."""
-    made = FakeCode(fake)
-    fake.find_function = made.find
-    for name in ("generate", "joined", "begin"):
-        monkeypatch.setattr(cuda_backend, name, getattr(made, name))
-    for library in (cublaslt, cudnn_api):
-        monkeypatch.setattr(library, "library", lambda: None)
-    with config.override(cache_dir=str(tmp_path), tier="compiled"):
+def fake() -> Iterator[FakeDriver]:
+    """Two GPUs that are not there."""
+    with machines.pretended_gpus() as made:
         yield made
 
 
 @pytest.fixture
-def two_contexts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A second context of the GPU as `cuda:1`: the driver takes nothing of one for the other."""
-    first = device.opened
-    monkeypatch.setattr(device, "opened", lambda number: _second() if number else first(0))
-    monkeypatch.setattr(device, "count", lambda: 2)
-    with no_devices_yet(), config.override(tier="compiled"):
+def fake_code(fake: FakeDriver, tmp_path: Path) -> Iterator[FakeCode]:
+    """The compiler over them."""
+    with machines.pretended_code(fake, str(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def two_contexts() -> Iterator[None]:
+    """A second context of the GPU as `cuda:1`."""
+    with machines.two_contexts():
         yield
-
-
-@lru_cache(maxsize=1)
-def _second() -> tuple[Any, Any]:
-    handle = driver.call("cuDeviceGet", 0)
-    context = driver.call("cuCtxCreate", None, 0, handle)
-    driver.call("cuCtxPopCurrent")
-    return handle, context

@@ -6,6 +6,7 @@
 %3 = mul %2, %2
 
 A transfer belongs to no part: it is an input of the parts behind it, with the memory of its source.
+Control flow computes where its first result is, and reads what it uses of other devices likewise.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ def source_of(node: Node, graph: Graph) -> Node:
 
 def partition(graph: Graph) -> list[Part]:
     """The parts in the order in which they can run; none for what is given or only copied."""
-    copies = any(node.op is TRANSFER for node in graph.order)
-    level = _levels(graph) if copies else dict.fromkeys(graph.order, 0)
+    mixed = len({node.type.device for node in graph.order}) > 1
+    level = _levels(graph) if mixed else dict.fromkeys(graph.order, 0)
     parts: dict[tuple[int, str], Part] = {}
     home: dict[Node, Part] = {}
     for node in graph.computed:
         if node.op is not TRANSFER:
-            key = (level[node], node.type.device)
-            home[node] = parts.setdefault(key, Part(node.type.device))
+            maker = graph.maker(node)
+            place = maker.type.device
+            home[node] = parts.setdefault((level[maker], place), Part(place))
     for node, part in home.items():
         for used in node.inputs:
             if home.get(used) is not part:
@@ -63,19 +65,28 @@ def partition(graph: Graph) -> list[Part]:
 
 
 def _levels(graph: Graph) -> dict[Node, int]:
-    """How many copies of computed values a node has to wait for; late where it may be late."""
+    """How many copies of computed values a node has to wait for; late where it may be late.
+
+    One of several results has no level of its own: it is there when the others are.
+    """
     level: dict[Node, int] = {}
     users: dict[Node, list[Node]] = {}
     for node in graph.order:
-        given = graph.is_input(node)
-        deepest = max((level[i] for i in node.inputs), default=0) if not given else 0
-        waits = node.op is TRANSFER and not given and not graph.is_input(source_of(node, graph))
-        level[node] = deepest + waits
-        for source in node.inputs if not given else ():
+        if graph.maker(node) is not node:
+            continue
+        read = [graph.maker(i) for i in node.inputs] if not graph.is_input(node) else []
+        level[node] = max((level[i] + _waits(node, i, graph) for i in read), default=0)
+        for source in read:
             users.setdefault(source, []).append(node)
-    kept = set(graph.outputs)
+    kept = set(map(graph.maker, graph.outputs))
     for node in reversed(graph.order):
         used = users.get(node, ())
-        if used and node not in kept and not any(user.op is TRANSFER for user in used):
+        if used and node not in kept and not any(_waits(user, node, graph) for user in used):
             level[node] = max(level[node], min(level[user] for user in used))
     return level
+
+
+def _waits(node: Node, used: Node, graph: Graph) -> bool:
+    """True where a node has to wait for a copy of what it uses: control flow reads anything."""
+    moves = node.op is TRANSFER or node.type.device != used.type.device
+    return moves and not graph.is_input(source_of(used, graph))

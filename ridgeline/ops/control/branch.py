@@ -132,4 +132,4 @@ def _infer(types: Sequence[TensorType], attrs: CondAttrs) -> tuple[TensorType, .
     return attrs.on_true.types
 
 
-COND = Op("cond", "control", _infer, _value, _vjp, _jvp, _batch)
+COND = Op("cond", "control", _infer, _value, _vjp, _jvp, _batch, mixes_devices=True)

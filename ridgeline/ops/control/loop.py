@@ -149,4 +149,4 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     return pull(current, cotangents)
 
 
-LOOP = Op("loop", "control", _infer, _value, _vjp, _jvp, _batch)
+LOOP = Op("loop", "control", _infer, _value, _vjp, _jvp, _batch, mixes_devices=True)

@@ -122,4 +122,5 @@ WHILE = Op(
     "while_loop", "control", _infer, _value, None, _jvp, _batch,
     hint="how often it runs is not known, so nothing can be kept for the way back; use scan(), "
     "which runs a fixed number of times (where() in its body can keep values that are done)",
+    mixes_devices=True,
 )  # fmt: skip

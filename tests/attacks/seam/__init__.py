@@ -1,0 +1,1 @@
+"""Programs whose values move between devices, and machines to run them on."""

@@ -1,0 +1,119 @@
+"""Machines for tests, as contexts: two GPUs that are not there, or one that stands for two."""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from ridgeline import compiler
+from ridgeline.compiler import cuda as cuda_backend
+from ridgeline.compiler.backend import backend
+from ridgeline.config import config
+from ridgeline.runtime import spaces
+from ridgeline.runtime.cuda import (
+    arena,
+    cublaslt,
+    cudnn_api,
+    cudnn_attention,
+    cudnn_convolution,
+    device,
+    driver,
+    flags,
+    graphs,
+    memory,
+    module,
+    steps,
+    transfer,
+)
+from ridgeline.tensors import tiers
+from ridgeline.tensors.structures import Table
+
+from .fake_code import FakeCode
+from .fake_driver import FakeDriver
+
+_BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_watches"), (device, "_devices"))
+_BY_DEVICE: tuple[Any, ...] = (
+    backend, spaces.space, transfer.staging, transfer.reach, cublaslt._handle, cudnn_api.handle,
+    cudnn_attention.plan, cudnn_convolution.plan,
+)  # fmt: skip
+
+
+@contextmanager
+def no_devices_yet() -> Iterator[None]:
+    """Nothing is known of any device, and what a block makes for one is let go at its end."""
+    gc.freeze()  # what there was before is not for this block to collect
+    with pytest.MonkeyPatch.context() as patch:
+        for part, name in _BY_STREAM:
+            patch.setattr(part, name, {})
+        patch.setattr(compiler, "_programs", OrderedDict())
+        patch.setattr(tiers, "_pieces", Table(tiers.MOST_STRUCTURES))
+        _forget()
+        yield
+        compiler._programs.clear()
+        tiers._pieces.clear()
+        for part, name in _BY_STREAM:
+            getattr(part, name).clear()
+        _forget()
+        while gc.collect():  # a finalizer may keep others alive for one more round
+            pass
+    gc.unfreeze()
+
+
+def _forget() -> None:
+    for kept in _BY_DEVICE:
+        kept.cache_clear()
+    device._here.__dict__.clear()
+
+
+@contextmanager
+def pretended_gpus() -> Iterator[FakeDriver]:
+    """Two GPUs that are not there; a call that was refused is an error, wherever it was made."""
+    made = FakeDriver()
+    with pytest.MonkeyPatch.context() as patch:
+        for part in (driver, device, memory, graphs, module, steps, transfer):
+            patch.setattr(part, "bindings", lambda: made)
+        for part in (driver, device):
+            patch.setattr(part, "missing", lambda: "")
+        with no_devices_yet():
+            yield made
+    assert not made.refused, made.refused
+
+
+@contextmanager
+def pretended_code(fake: FakeDriver, folder: str) -> Iterator[FakeCode]:
+    """The compiler over them: all runs compiled, kernels interpreted, without libraries."""
+    made = FakeCode(fake)
+    fake.find_function = made.find
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("generate", "joined", "begin"):
+            patch.setattr(cuda_backend, name, getattr(made, name))
+        for library in (cublaslt, cudnn_api):
+            patch.setattr(library, "library", lambda: None)
+        patch.setattr(cuda_backend, "version", lambda: "pretended")
+        with config.override(cache_dir=folder, tier="compiled"):
+            yield made
+
+
+@contextmanager
+def two_contexts() -> Iterator[None]:
+    """A second context of the GPU as `cuda:1`: the driver takes nothing of one for the other."""
+    first = device.opened
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "opened", lambda number: _second() if number else first(0))
+        patch.setattr(device, "count", lambda: 2)
+        with no_devices_yet(), config.override(tier="compiled"):
+            yield
+
+
+@lru_cache(maxsize=1)
+def _second() -> tuple[Any, Any]:
+    handle = driver.call("cuDeviceGet", 0)
+    context = driver.call("cuCtxCreate", None, 0, handle)
+    driver.call("cuCtxPopCurrent")
+    return handle, context
