@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
 from ridgeline.errors import GradientError
 from ridgeline.functions.operands import stretch
-from ridgeline.graph.node import LEAF as LEAF_OP, Node, topological
+from ridgeline.graph.node import LEAF as LEAF_OP, Node
 from ridgeline.graph.origins import describe, here, stamp
-from ridgeline.graph.passes.differentiate import Watcher, ones_like, reverse
+from ridgeline.graph.passes.differentiate import Watcher, flowing, leading_to, ones_like, reverse
 from ridgeline.graph.passes.gradients import awaited, gradients
+from ridgeline.graph.passes.kept import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.tensors import execute
@@ -85,17 +86,18 @@ def _check_root(root: Tensor) -> None:
         )
 
 
-def _spend(roots: Sequence[Tensor], order: Sequence[Node]) -> None:
-    """The graph above these roots is not needed again."""
+def _spend(roots: Sequence[Tensor], passed: Set[Node]) -> None:
+    """The graph above these roots, of which a pass went through some nodes, is let go."""
+    free: set[Node] = set()
     for root in roots:
         track = root._resolved()[1]
-        if track.mode == GRAPH:
+        if track.mode == GRAPH and lets_go(read(root), passed, free):
             rare(track).spent = True
-    for node in order if observed else ():
+    for node in passed if observed else ():
         if node in observed:  # the same expression recorded again has nothing to do with old hooks
             node.watches = [watch for watch in node.watches if watch.owner() is not None]
     if modes.capture is None:
-        execute.spend(set(order))
+        execute.spend(passed, lambda node: lets_go(node, passed, free))
 
 
 def _check_history(order: Sequence[Node]) -> None:
@@ -127,7 +129,7 @@ def _watcher(watches: Sequence[Watch], mode: int) -> Watcher:
             cotangent = _hooked(watch, cotangent, mode)
             owner = watch.owner()
             if owner is not None and owner.retains_grad:
-                owner.grad = wrap(cotangent if mode == GRAPH else owned(cotangent), mode)
+                _add_gradient(owner, cotangent, mode == GRAPH)
         return cotangent
 
     return see
@@ -169,7 +171,7 @@ def backward(
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
     for cotangent in cotangents:
         stamp(cotangent, mark)
-    order = topological(outputs)
+    order = flowing(outputs)
     _check_history(order)
     if modes.capture is not None:
         modes.capture.check_backward(order)
@@ -198,7 +200,8 @@ def backward(
             hook(owner)
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots, order)
+        # without `inputs` every variable is wanted, so the pass goes wherever it can
+        _spend(roots, set(order) if inputs is None else leading_to(order, owners))
 
 
 def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node, Tensor]:
@@ -250,7 +253,7 @@ def grad(
     _look(roots, "forward")
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
-    order = topological(nodes)
+    order = flowing(nodes)
     _check_history(order)
     mode = GRAPH if create_graph else CUT
     keys = [_keys_of(tensor, order) for tensor in wanted]
@@ -262,7 +265,7 @@ def grad(
         results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
     _look([result for result in results if result is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots, order)
+        _spend(roots, leading_to(order, flat))
     return tuple(results)
 
 

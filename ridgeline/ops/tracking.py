@@ -76,6 +76,32 @@ def custom(outputs: Sequence[Node], inputs: Sequence[Node], rule: Rule) -> Node:
     return node(CUSTOM, (*outputs, *inputs), CustomAttrs(len(outputs), rule))
 
 
+class _Unchanged:
+    """The rule of a value that was put in another's place: derivatives are the other's."""
+
+    def vjp(self, current: Node, cotangents: Sequence[Node | None]) -> Sequence[Node | None]:
+        """Reverse mode."""
+        return cotangents
+
+    def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
+        """Forward mode."""
+        return tangents
+
+    def reads(self) -> Sequence[Node]:
+        """Nothing is kept."""
+        return ()
+
+
+_UNCHANGED = _Unchanged()
+
+
+def overwritten(before: Node, value: Node) -> Node:
+    """A value written over another while nobody looked: derivatives pass to what was there."""
+    if before.op is CUSTOM and before.attrs.rule is _UNCHANGED:
+        before = before.inputs[1]  # of several writes, the first found what was computed
+    return custom((value,), (before,), _UNCHANGED)
+
+
 def _same_type(types: Sequence[TensorType], attrs: TagAttrs) -> tuple[TensorType, ...]:
     return (types[0],)
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +167,7 @@ def realize(cells: Sequence[Cell]) -> None:
         for cell in live:  # also those that another thread computed in the meantime
             if cell.node.buffer is not None and cell.node.op is not LEAF_OP:
                 settle(cell, cell.node)
+        _track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
         # a constant is one node for all who use it, and stays structure for them
         kept = {cell.node for cell in live}
         for node in wanted.values():
@@ -178,12 +179,26 @@ def _spent(cell: Cell) -> bool:
     return cell.rare is not None and cell.rare.spent
 
 
-def spend(nodes: Set[Node]) -> None:
-    """backward() went through these nodes: pending tensors among them need no graph any more."""
-    for reference in modes.pending:
+def _track(cells: Iterable[Cell]) -> None:
+    """Remember cells that were computed and keep their graph, until a backward pass is through."""
+    tracked = modes.tracked
+    tracked += [weakref.ref(cell) for cell in cells]
+    if len(tracked) > modes.most_tracked:
+        modes.tracked = [r for r in tracked if (c := r()) is not None and c.node.inputs]
+        modes.most_tracked = (1 << 8) + 2 * len(modes.tracked)
+
+
+def spend(nodes: Set[Node], lets_go: Callable[[Node], bool]) -> None:
+    """backward() went through these nodes: tensors among them need no graph any more.
+
+    Those stay as they are that another pass could go through without a value of the forward pass.
+    """
+    for reference in (*modes.pending, *modes.tracked):
         cell = reference()
-        if cell is not None and cell.mode == GRAPH and cell.node in nodes:
+        if cell is not None and cell.mode == GRAPH and cell.node in nodes and lets_go(cell.node):
             rare(cell).spent = True
+            if cell.node.buffer is not None:
+                settle(cell, cell.node)
 
 
 def settle(cell: Cell, node: Node) -> None:

@@ -33,6 +33,9 @@ class Modes(threading.local):
     def __init__(self) -> None:
         # weak references to the cells recorded and not yet computed, in program order
         self.pending: list[Any] = []
+        # and to those computed with their graph, for a backward pass to let go of it
+        self.tracked: list[Any] = []
+        self.most_tracked: int = 1 << 8
         # how much has piled up since the last flush, see execute.py
         self.held_bytes: int = 0
         self.recorded: int = 0

@@ -10,7 +10,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.ops.elementwise import stop_gradient
-from ridgeline.ops.tracking import variable
+from ridgeline.ops.tracking import overwritten, variable
 from ridgeline.runtime.spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import (
@@ -41,12 +41,14 @@ def read(source: Handle) -> Node:
     steps = source._steps
     if steps and track.mode == LEAF:
         steps = steps[len(rare(track).steps) :]  # the base is the variable, itself a view
-    if not steps:
+    # who reads a computed value without its graph does not keep that graph alive
+    bare = track.mode == CUT and base.buffer is not None and base.inputs and capture is None
+    if not steps and not bare:
         return base
     seen = source._seen
     if seen is not None and seen[0] is base:
         return seen[1]
-    value = base
+    value = filled_leaf(base.types[0], base.buffer) if bare else base
     if capture is None and track.mode == PLAIN and base.buffer is not None:
         value, steps = resident_block(base, steps)
     result = apply_steps(value, steps)
@@ -119,10 +121,14 @@ def write(target: H, value: Node, mode: int, what: str) -> H:
         written = write_steps(base, target._steps, value)
     else:
         written = value if tracked else owned(value)
+    if not tracked and cell.mode == GRAPH:  # another handle's graph goes on to what was there
+        written = overwritten(base, written)
     stamp(written, here(3))
     cell.set(written)
     if tracked:
         track.mode = GRAPH
+        if track.rare is not None:
+            track.rare.spent = False  # this value is newer than the graph that was let go
     elif track.mode == PLAIN and mode > PLAIN:
         track.mode = CUT
     if track is not cell and cell.mode == PLAIN and mode > PLAIN:

@@ -23,6 +23,36 @@ def ends(node: Node) -> bool:
     return node.op is STOP_GRADIENT or node.op is VARIABLE
 
 
+def flowing(outputs: Iterable[Node]) -> list[Node]:
+    """Every node that cotangents of `outputs` may reach, inputs before users.
+
+    What is cut off, and what only decides (conditions, indices), is not among them.
+    """
+    order: list[Node] = []
+    seen: set[Node] = set()
+    stack: list[Node | None] = [*outputs]
+    stack.reverse()
+    while stack:
+        current = stack.pop()
+        if current is None:  # the inputs of the node below this mark are done
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif current not in seen:
+            seen.add(current)
+            if not current.inputs or ends(current):
+                order.append(current)
+                continue
+            stack.append(current)
+            stack.append(None)
+            for source in reversed(current.inputs):
+                # of several outputs, the one that is read decides
+                read = current if current.op is PROJ else source
+                if source not in seen and read.types[0].dtype.is_differentiable:
+                    stack.append(source)
+    return order
+
+
 def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
     """The nodes of `order` through which derivatives by `targets` flow."""
     found = set(targets)
