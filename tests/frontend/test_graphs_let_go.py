@@ -259,7 +259,7 @@ def test_as_in_torch(program: Callable[[Any], Any], way: str) -> None:
 @pytest.mark.parametrize("read_first", [False, True])
 @pytest.mark.parametrize("cut", ["detach", "detach_", "data", "no_grad"])
 def test_a_detached_state_does_not_keep_old_graphs(cut: str, read_first: bool) -> None:
-    """A recurrent net that is cut after each step has as many nodes after ten steps as after two."""
+    """A recurrent net that is cut after each step has no more nodes after ten than after two."""
     w, h = rl.full((3,), 0.5).requires_grad_(), rl.zeros(3)
 
     def steps() -> Iterator[int]:
