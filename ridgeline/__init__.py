@@ -92,8 +92,8 @@ dtype = DType
 half, float, double, long, int, short = float16, float32, float64, int64, int32, int16
 
 _SUBMODULES = frozenset((
-    "amp", "array_api", "cuda", "data", "fft", "learn", "linalg", "masked", "models", "nn", "optim",
-    "profile", "signal", "special", "train",
+    "amp", "array_api", "cuda", "data", "distributions", "fft", "learn", "linalg", "masked",
+    "models", "nn", "optim", "profile", "signal", "special", "train",
 ))  # fmt: skip
 _LAZY = {
     "isdtype": "ridgeline.array_api.types",

@@ -20,9 +20,9 @@ LAYERS = (
     "codegen",
     "runtime",
     "compiler explain",
-    "tensors functions tracing autograd random distributions array_api interop kernel "
+    "tensors functions tracing autograd random array_api interop kernel "
     "cuda fft linalg masked signal special",
-    "nn",
+    "nn distributions",
     "optim data serialization",
     "amp",
     "models learn",

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ridgeline import (  # noqa: F401  (some fill the table)
-    distributions,
     dtypes,
     functions,
     random,
@@ -22,6 +21,7 @@ from ridgeline import (  # noqa: F401  (some fill the table)
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
+from ridgeline.functions import random_sampling  # noqa: F401  (fills the table)
 from ridgeline.functions.operands import promote_types
 from ridgeline.functions.registry import (
     AUGMENTED,

@@ -1,4 +1,4 @@
-"""Distributions made of uniform and normal draws, without a loop that depends on values.
+"""Random tensors made of uniform and normal draws, without a loop that depends on values.
 
 Rejection is unrolled: a fixed number of proposals is drawn for every element and the first that is
 accepted is taken, so that a draw has the same place in the stream in every way to run. No gradient
