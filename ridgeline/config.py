@@ -46,6 +46,7 @@ class Config:
     calibrate: bool = True  # measure this CPU's rates once; False: plan for those of a common one
     isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
+    audit: bool = False  # jit traces now and then instead of replaying, and compares
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
@@ -160,6 +161,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "calibrate": _check_flag,
     "isa": _check_isa,
     "allow_tf32": _check_flag,
+    "audit": _check_flag,
     "allow_winograd": _check_flag,
     "passes_until": _check_name,
 }

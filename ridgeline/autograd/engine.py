@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -15,17 +14,16 @@ from ridgeline.graph.passes.differentiate import Watcher, flowing, leading_to, o
 from ridgeline.graph.passes.gradients import awaited, gradients
 from ridgeline.graph.passes.kept import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
-from ridgeline.ops.tracking import CUSTOM
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
 from ridgeline.tensors.differentiable import Extra, Watch, observed
 from ridgeline.tensors.modes import (
+    called,
     modes,
     no_grad,
 )
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import owned, read, write
-from ridgeline.tracing.scopes import unobserved
 
 
 class HookHandle:
@@ -138,7 +136,7 @@ def _watcher(watches: Sequence[Watch], mode: int) -> Watcher:
 def _hooked(hooked: Watch | Extra | None, cotangent: Node, mode: int) -> Node:
     """A gradient after the hooks of a tensor."""
     for hook in list(hooked.hooks.values()) if hooked is not None else ():
-        replaced = hook(wrap(cotangent, mode))
+        replaced = called(hook)(wrap(cotangent, mode))
         if replaced is not None:
             cotangent = read(replaced)
     return cotangent
@@ -181,9 +179,7 @@ def backward(
     made_now = create_graph or watchers or modes.capture is not None or modes.anomaly is not None
     ready = None if made_now else awaited(order, outputs, list(owners))
     if ready is None:
-        plain = not watchers and all(node.op is not CUSTOM for node in order)
-        with unobserved() if plain else nullcontext():
-            parts = reverse(outputs, cotangents, list(owners), watchers, order)
+        parts = reverse(outputs, cotangents, list(owners), watchers, order)
     else:
         found = gradients(outputs, cotangents, ready)
         parts = [found.get(target) for target in owners]
@@ -197,7 +193,7 @@ def backward(
         final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
         _add_gradient(owner, final, create_graph)
         for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
-            hook(owner)
+            called(hook)(owner)
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
         # without `inputs` every variable is wanted, so the pass goes wherever it can

@@ -16,7 +16,7 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import custom
 from ridgeline.tensors.cells import CUT, GRAPH
-from ridgeline.tensors.modes import GradientMode, modes
+from ridgeline.tensors.modes import GradientMode, called_method, modes
 from ridgeline.tensors.tensor import Tensor, alias, wrap
 from ridgeline.tensors.values import read
 
@@ -67,7 +67,7 @@ class _Rule:
                 cotangent = full_like(output, 0)
             given.append(None if cotangent is None else wrap(cotangent, GRAPH))
         with GradientMode(True):
-            result = self.function.backward(self.context, *given)
+            result = called_method(self.function, "backward")(self.context, *given)
         parts = result if isinstance(result, tuple) else (result,)
         name = self.function.__name__
         expected = len(self.context.needs_input_grad)
@@ -90,15 +90,14 @@ class _Rule:
         return [read(saved) for saved in self.context._saved if saved is not None]
 
     def jvp(self, current: Node, tangents: Sequence[Node | None]) -> Sequence[Node | None]:
-        rule = getattr(self.function, "jvp", None)
-        if rule is None:
+        if not hasattr(self.function, "jvp"):
             raise GradientError(
                 f"{self.function.__name__} has no jvp", help="define a static method jvp(ctx, ...)"
             )
         given: list[Tensor | None] = [None] * len(self.context.needs_input_grad)
         for place, tangent in zip(self.places, tangents):
             given[place] = None if tangent is None else wrap(tangent, GRAPH)
-        result = rule(self.context, *given)
+        result = called_method(self.function, "jvp")(self.context, *given)
         parts = result if isinstance(result, tuple) else (result,)
         return [None if part is None else read(part) for part in parts]
 
@@ -140,11 +139,11 @@ class Function:
 
     @classmethod
     def _run(cls, context: FunctionContext, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        setup = getattr(cls, "setup_context", None)
-        if setup is None:
-            return cls.forward(context, *args, **kwargs)
-        output = cls.forward(*args, **kwargs)
-        setup(context, tuple(args), output)
+        forward = called_method(cls, "forward")
+        if not hasattr(cls, "setup_context"):
+            return forward(context, *args, **kwargs)
+        output = forward(*args, **kwargs)
+        called_method(cls, "setup_context")(context, tuple(args), output)
         return output
 
 

@@ -13,6 +13,7 @@ from ridgeline.autograd import jacobians, transforms
 from ridgeline.errors import GradientError
 from ridgeline.ops.elementwise import full_like
 from ridgeline.tensors.cells import PLAIN
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.pytree import flatten, tree_map
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
@@ -56,7 +57,7 @@ def _check_strict(function: Function, inputs: Any, strict: bool) -> None:
         return
     fresh = [leaf.detach().clone().requires_grad_() for leaf in _listed(inputs)]
     outputs: list[Any] = []
-    flatten(function(*fresh), outputs)
+    flatten(called(function)(*fresh), outputs)
     for number, output in enumerate(outputs):
         found: tuple[Any, ...] = (None,) * len(fresh)
         if output.requires_grad:
@@ -109,7 +110,7 @@ def hessian(
     """
     _check_strict(func, inputs, strict)
     numbers, chunk = _argnums(inputs), None if vectorize else 1
-    first = transforms.grad(lambda *args: _scalar(func(*args)).reshape(()), numbers)
+    first = transforms.grad(lambda *args: _scalar(called(func)(*args)).reshape(()), numbers)
     build = _strategy(outer_jacobian_strategy)(first, numbers, chunk_size=chunk)
     return _handed_out(build(*_listed(inputs)), create_graph)
 
@@ -143,7 +144,7 @@ def hvp(
         v = _filled(_scalar(inputs), 1)
     given = _listed(inputs)
     first = transforms.value_and_grad(
-        lambda *args: _scalar(func(*args)).reshape(()), tuple(range(len(given)))
+        lambda *args: _scalar(called(func)(*args)).reshape(()), tuple(range(len(given)))
     )
     (value, _), (_, moved) = transforms.jvp(first, given, _listed(v))
     return _handed_out((value, _like(inputs, moved)), create_graph)
@@ -158,7 +159,7 @@ def vhp(
         v = _filled(_scalar(inputs), 1)
     given = _listed(inputs)
     first = transforms.value_and_grad(
-        lambda *args: _scalar(func(*args)).reshape(()), tuple(range(len(given)))
+        lambda *args: _scalar(called(func)(*args)).reshape(()), tuple(range(len(given)))
     )
     (value, _), pull = transforms.vjp(first, *given)
     seeds = (_filled(value, 0), _listed(v))

@@ -16,6 +16,7 @@ from ridgeline.autograd.transforms import linearize, vjp
 from ridgeline.autograd.vectorize import vmap
 from ridgeline.errors import GradientError
 from ridgeline.tensors.making import from_array
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor
 
@@ -46,7 +47,7 @@ class _Chosen:
         replaced = list(self.args)
         for number, part in zip(self.numbers, parts):
             replaced[number] = part
-        result = self.function(*replaced, **self.kwargs)
+        result = called(self.function)(*replaced, **self.kwargs)
         if self.has_aux:
             result, self.aux = result
         return result

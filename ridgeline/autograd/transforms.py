@@ -17,7 +17,7 @@ from ridgeline.graph.passes.differentiate import forward, ones_like, reverse
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import tag
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN
-from ridgeline.tensors.modes import GradientMode
+from ridgeline.tensors.modes import GradientMode, called
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
@@ -93,7 +93,7 @@ def value_and_grad(
         for number, part in zip(numbers, parts):
             replaced[number] = part
         with GradientMode(True):
-            result = function(*replaced, **kwargs)
+            result = called(function)(*replaced, **kwargs)
         value, aux = result if has_aux else (result, None)
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
@@ -127,7 +127,7 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[...,
     """The result of a function, and the map from its cotangents to those of the primals."""
     inputs = _Inputs(tuple(primals), "vjp")
     with GradientMode(True):
-        result = function(*inputs.tree)
+        result = called(function)(*inputs.tree)
     structure, nodes = _outputs(result, "vjp")
 
     def pull(cotangents: Any) -> Any:
@@ -153,7 +153,7 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
     """
     inputs = _Inputs(tuple(primals), "linearize")
     with GradientMode(True):
-        result = function(*inputs.tree)
+        result = called(function)(*inputs.tree)
     structure, nodes = _outputs(result, "linearize")
 
     def push(*tangents: Any) -> Any:
@@ -190,7 +190,7 @@ def jvp(function: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any,
     inputs = _Inputs(tuple(primals), "jvp")
     given = _tangents(inputs, tangents)
     with GradientMode(True):
-        result = function(*inputs.tree)
+        result = called(function)(*inputs.tree)
     structure, nodes = _outputs(result, "jvp")
     found = _pushed(inputs, nodes, given)
     mode = GRAPH if any(leaf._resolved()[1].mode >= GRAPH for leaf in found) else inputs.mode

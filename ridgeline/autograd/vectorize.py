@@ -18,6 +18,7 @@ from ridgeline.ops.batching import spread
 from ridgeline.ops.movement import permute
 from ridgeline.tensors import dispatch
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read, write
@@ -145,7 +146,7 @@ class _Call:
             given.append(leaf)
         args, kwargs = unflatten(self.structure, given)
         with frame.inside():
-            result = self.function(*args, **kwargs)
+            result = called(self.function)(*args, **kwargs)
             found: list[Any] = []
             structure = flatten(result, found)
             for leaf in found:

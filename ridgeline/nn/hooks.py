@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.autograd.function import Function
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
@@ -67,7 +68,7 @@ class BackwardPass:
     def outputs(self, gradients: Gradients) -> Gradients:
         """Gradients of the outputs are known: pre hooks may replace them."""
         for hook in tuple(self.module._backward_pre_hooks.values()):
-            gradients = _replaced(hook(self.module, gradients), gradients)
+            gradients = _replaced(called(hook)(self.module, gradients), gradients)
         self.of_outputs = gradients
         if not self.waits_for_inputs:
             self.inputs((None,))
@@ -76,7 +77,8 @@ class BackwardPass:
     def inputs(self, gradients: Gradients) -> Gradients:
         """Gradients of the inputs are known: hooks may replace them."""
         for hook in tuple(self.module._backward_hooks.values()):
-            gradients = _replaced(hook(self.module, gradients, self.of_outputs), gradients)
+            given = called(hook)(self.module, gradients, self.of_outputs)
+            gradients = _replaced(given, gradients)
         return gradients
 
 

@@ -18,6 +18,7 @@ from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
 from ridgeline.nn.tree import Tree
 from ridgeline.tensors.conversions import conversion
+from ridgeline.tensors.modes import called, called_method
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
@@ -53,19 +54,20 @@ class Module(Tree, StateHooks):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with guards.module_scope(self._name, self):
             for pre, named in tuple(self._forward_pre_hooks.values()):
-                replaced = pre(self, args, kwargs) if named else pre(self, args)
+                replaced = called(pre)(self, *((args, kwargs) if named else (args,)))
                 if replaced is not None and named:
                     args, kwargs = replaced
                 elif replaced is not None:
                     args = replaced if isinstance(replaced, tuple) else (replaced,)
+            forward = called_method(self, "forward")
             if self._backward_hooks or self._backward_pre_hooks:
                 watched = BackwardPass(self)
-                result = watched.leave(self.forward(*watched.enter(args), **kwargs))
+                result = watched.leave(forward(*watched.enter(args), **kwargs))
             else:
-                result = self.forward(*args, **kwargs)
+                result = forward(*args, **kwargs)
             for hook, named in tuple(self._forward_hooks.values()):
                 given = (args, kwargs, result) if named else (args, result)
-                replaced = hook(self, *given)
+                replaced = called(hook)(self, *given)
                 result = result if replaced is None else replaced
         return result
 

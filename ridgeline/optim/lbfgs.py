@@ -16,7 +16,7 @@ from ridgeline.optim.line_search import Point, Vector, strong_wolfe
 from ridgeline.optim.optimizer import Optimizer, OptimizerError
 from ridgeline.tensors.execute import read_array
 from ridgeline.tensors.making import tensor
-from ridgeline.tensors.modes import enable_grad, no_grad
+from ridgeline.tensors.modes import called, enable_grad, no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import ParamGroup
 
@@ -115,10 +115,10 @@ class LBFGS(Optimizer):
             nonlocal evaluations
             evaluations += 1
             with enable_grad():
-                return float(closure()), self._slope()
+                return float(called(closure)()), self._slope()
 
         with enable_grad():
-            first = closure()
+            first = called(closure)()
         evaluations += 1
         loss, gradient = float(first), self._slope()
         group = self.param_groups[0]

@@ -9,7 +9,6 @@ become guards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from typing import Any, TypedDict
 
 import numpy as np
@@ -20,11 +19,10 @@ from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.tensors.execute import flush
 from ridgeline.tensors.making import tensor
-from ridgeline.tensors.modes import enable_grad, modes, no_grad
+from ridgeline.tensors.modes import called, called_method, enable_grad, modes, no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import ParamGroup
-from ridgeline.tracing.scopes import unobserved
 
 State = dict[str, Any]
 StepHook = Callable[..., Any]  # (optimizer, args, kwargs)
@@ -130,10 +128,10 @@ class Optimizer:
         self.follow()
         before, after = self._step_hooks
         for hook in tuple(before.values()):
-            hook(self, (closure,), {})
+            called(hook)(self, (closure,), {})
         loss = self._step(closure)
         for hook in tuple(after.values()):
-            hook(self, (closure,), {})
+            called(hook)(self, (closure,), {})
         flush()
         return loss
 
@@ -142,16 +140,16 @@ class Optimizer:
         loss = None
         if closure is not None:
             with enable_grad():
-                loss = closure()
-        own = type(self).__module__.startswith("ridgeline.")  # no rule of a user's runs
-        with no_grad(), unobserved() if own else nullcontext():
+                loss = called(closure)()
+        update, start = called_method(self, "_update"), called_method(self, "_start")
+        with no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
                         if parameter not in self.state:
-                            self.state[parameter] = self._start(parameter, group)
+                            self.state[parameter] = start(parameter, group)
                         state = self.state[parameter]
-                        self._update(parameter, parameter.grad, state, group)
+                        update(parameter, parameter.grad, state, group)
         return loss
 
     def register_step_pre_hook(self, hook: StepHook) -> RemovableHandle:

@@ -18,7 +18,7 @@ from ridgeline.errors import ArgumentError, DTypeError
 from ridgeline.functions.operands import promote_types
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast
-from ridgeline.tensors.modes import modes
+from ridgeline.tensors.modes import called, modes
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -101,7 +101,7 @@ class autocast:
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             with autocast(self._kind, self._dtype, self._enabled):
-                return function(*args, **kwargs)
+                return called(function)(*args, **kwargs)
 
         return run
 
@@ -127,7 +127,7 @@ def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         if not modes.autocast:
-            return function(*args, **kwargs)
+            return called(function)(*args, **kwargs)
         from ridgeline.tensors.tensor import Tensor
 
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
@@ -141,9 +141,11 @@ def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return value.to(wanted) if fits else value
 
         if wanted is None:
-            return function(*args, **kwargs)
+            return called(function)(*args, **kwargs)
         with autocast(place.type, enabled=False):
-            return function(*map(as_wanted, args), **{k: as_wanted(v) for k, v in kwargs.items()})
+            return called(function)(
+                *map(as_wanted, args), **{k: as_wanted(v) for k, v in kwargs.items()}
+            )
 
     return run
 

@@ -40,6 +40,8 @@ def describe_tensor(source: Tensor) -> str:
         return f"tensor({source._type}, left over from a trace by {tracer})"
     notes = _notes(source)
     if modes.capture is not None:
+        if modes.recorder is not None and not modes.recorder.prints:
+            execute.read_array(source.detach(), "the text of a tensor")  # refused, on its line
         notes = [f"{source._type}", f"traced by {modes.capture.name}", *notes]
         return f"tensor({', '.join(notes)})"
     values = execute.read_array(source.detach(), "repr()")

@@ -59,9 +59,18 @@ let_go: weakref.WeakSet[Node] = weakref.WeakSet()
 
 
 class CaptureError(RidgelineError):
-    """Something that cannot be done while jit traces a function."""
+    """Something that cannot be done while jit traces a function.
+
+    Made inside a trace, it marks the capture: the error comes back when the trace ends, even if the
+    function caught it and went on.
+    """
 
     code = "RL0401"
+
+    def __init__(self, message: str, *, note: str = "", help: str = "") -> None:
+        super().__init__(message, note=note, help=help)
+        if modes.capture is not None:
+            modes.capture.refuse(self)
 
 
 class LeakError(RidgelineError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ridgeline.dtypes import DType
     from ridgeline.tensors.anomaly import Anomaly
     from ridgeline.tracing.capture import Capture
+    from ridgeline.tracing.reads.recorder import Recorder
 
 
 class Modes(threading.local):
@@ -27,6 +28,7 @@ class Modes(threading.local):
     eager: bool = False  # compute every op as soon as it is recorded
     on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
     capture: Capture | None = None  # the jit capture that this thread is inside of
+    recorder: Recorder | None = None  # told of what the function that jit traces reads
     anomaly: Anomaly | None = None  # looks for the op that makes a NaN
     autocast: tuple[tuple[str, DType], ...] = ()  # narrow types by kind of device, see autocast.py
 
@@ -43,6 +45,20 @@ class Modes(threading.local):
 
 
 modes = Modes()
+
+
+def called(function: Any) -> Any:
+    """A function of the user's in the form in which the package calls it: while jit traces, a copy
+    that reports what it reads.
+    """
+    recorder = modes.recorder
+    return function if recorder is None else recorder.called(function)
+
+
+def called_method(owner: Any, name: str) -> Any:
+    """The same for a method that a user may have defined."""
+    recorder = modes.recorder
+    return recorder.called_method(owner, name) if recorder is not None else getattr(owner, name)
 
 
 class GradientMode:
@@ -73,7 +89,7 @@ class GradientMode:
         @wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             with GradientMode(self._enabled):
-                return function(*args, **kwargs)
+                return called(function)(*args, **kwargs)
 
         return run
 

@@ -6,14 +6,15 @@ equal. Nothing here recurses deeper than the user's own nesting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.sizes import SizeExpr
+from ridgeline.tensors.modes import called
 
-_LEAVES = (DType, SizeExpr)  # dataclasses that are values
+LEAVES = (DType, SizeExpr)  # dataclasses that are values
 
 
 def flatten(tree: Any, leaves: list[Any]) -> Hashable:
@@ -25,26 +26,11 @@ def flatten(tree: Any, leaves: list[Any]) -> Hashable:
         return (dict, tuple(tree), tuple([flatten(item, leaves) for item in tree.values()]))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return (kind, tuple([flatten(item, leaves) for item in tree]))
-    if hasattr(kind, "__dataclass_fields__") and kind not in _LEAVES:
+    if hasattr(kind, "__dataclass_fields__") and kind not in LEAVES:
         names = tuple([f.name for f in fields(tree)])
         return (kind, names, tuple([flatten(getattr(tree, n), leaves) for n in names]))
     leaves.append(tree)
     return None
-
-
-def objects(tree: Any) -> Iterator[Any]:
-    """The dataclass instances among the nodes of a structure."""
-    if isinstance(tree, list | tuple):
-        inner: Iterable[Any] = tree
-    elif isinstance(tree, dict):
-        inner = tree.values()
-    elif is_dataclass(tree) and not isinstance(tree, (type, *_LEAVES)):
-        yield tree
-        inner = [getattr(tree, f.name) for f in fields(tree)]
-    else:
-        return
-    for item in inner:
-        yield from objects(item)
 
 
 def unflatten(key: Any, leaves: Sequence[Any]) -> Any:
@@ -72,4 +58,4 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
     """The same structure with every leaf replaced by `function(leaf)`."""
     leaves: list[Any] = []
     key = flatten(tree, leaves)
-    return unflatten(key, [function(leaf) for leaf in leaves])
+    return unflatten(key, [called(function)(leaf) for leaf in leaves])

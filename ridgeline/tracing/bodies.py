@@ -14,7 +14,7 @@ from ridgeline.ops.elementwise import add, full_like, iota, mul, stop_gradient, 
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell
 from ridgeline.tensors.making import as_tensor
-from ridgeline.tensors.modes import modes
+from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
@@ -119,7 +119,7 @@ def traced(
 ) -> tuple[Any, list[Any], list[Node]]:
     """Run a function inside a frame: the structure, leaves and nodes of its result."""
     with frame.inside():
-        structure, leaves = tensors_of(function(*args), f"what {what} returns")
+        structure, leaves = tensors_of(called(function)(*args), f"what {what} returns")
         nodes = given_nodes(leaves, True)
     frame.finish()
     return structure, leaves, nodes

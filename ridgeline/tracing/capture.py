@@ -105,6 +105,7 @@ class Capture:
         self.streams: dict[Generator, _Stream] = {}
         self.watched: dict[int, tuple[Any, Any]] = {}  # object and its snapshot when first seen
         self.requirements: list[tuple[Callable[[], bool], str]] = []
+        self.refusal: Exception | None = None  # why the function cannot be traced
         self._numbers: dict[Hashable, Lifted] = {}
         self._number_inputs: dict[tuple[int, DType], tuple[Lifted, Node]] = {}
         self._origin: dict[Cell, Source] = {}  # cells that are reached in a particular way
@@ -250,6 +251,11 @@ class Capture:
         """The trace depends on the attributes of a module or an optimizer."""
         if id(obj) not in self.watched:
             self.watched[id(obj)] = (obj, guards.snapshot(obj))
+
+    def refuse(self, error: Exception) -> None:
+        """The function cannot be traced, whatever its own code does about the error."""
+        if self.refusal is None:
+            self.refusal = error
 
     def require(self, holds: Callable[[], bool], text: str) -> None:
         """The trace is valid only while `holds()` is true."""

@@ -162,6 +162,11 @@ class Enclosure(Capture):
         if self.outer is not None:
             self.outer.watch(obj)
 
+    def refuse(self, error: Exception) -> None:
+        """What jit cannot trace it cannot trace here."""
+        if self.outer is not None:
+            self.outer.refuse(error)
+
     def require(self, holds: Callable[[], bool], text: str) -> None:
         """Only jit has to know what a function depends on."""
         if self.outer is not None:

@@ -9,6 +9,8 @@ a capture it becomes a run-time argument that is read anew on every call.
 from __future__ import annotations
 
 import operator
+from array import array
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
 from math import copysign
@@ -264,23 +266,38 @@ def snapshot(obj: Any) -> Any:
 
 def freeze(value: Any) -> Any:
     """A comparable image of a value: containers by content, simple values, others by identity."""
-    if value is None or isinstance(value, bool | int | str | bytes | type):
+    if value is None or type(value) in (str, bytes, int) or isinstance(value, type):
         return value
-    if isinstance(value, float):
+    if isinstance(value, bool):  # equal to a number, and yet not the same
+        return ("bool", value)
+    if type(value) is float:
         return ("float", value.hex())
+    if isinstance(value, str | bytes | int | float):  # a class of somebody's, or an enum's member
+        return (type(value), value, Same(value))
     if isinstance(value, ParamGroup):  # its floats are read lifted, or guarded one by one
         kept = [(k, v) for k, v in dict.items(value) if not isinstance(v, float)]
         return ("dict", tuple((k, freeze(v)) for k, v in kept))
+    kind = type(value)
     if isinstance(value, dict):
         items = tuple(dict.items(value))  # at once: a weak table may shrink meanwhile
-        return ("dict", tuple((freeze(k), freeze(v)) for k, v in items))
-    if isinstance(value, list | tuple):
-        return (type(value).__name__, tuple(freeze(v) for v in value))
+        image = tuple((freeze(k), freeze(v)) for k, v in items)
+        return ("dict", image) if kind is dict else ("dict", kind, image)
+    if isinstance(value, list | tuple | deque):
+        return (kind if kind.__module__ != "builtins" else kind.__name__, tuple(map(freeze, value)))
     if isinstance(value, set | frozenset):
-        return ("set", frozenset(freeze(v) for v in value))
-    if isinstance(value, np.ndarray) and value.nbytes <= SMALL_ARRAY:
+        return (kind.__name__, tuple(map(freeze, value)))
+    if isinstance(value, bytearray):
+        return ("bytearray", bytes(value))
+    if isinstance(value, array):
+        return ("array.array", value.typecode, value.tobytes())
+    if is_small_array(value):
         return ("array", value.dtype.str, value.shape, value.tobytes())
     return Same(value)
+
+
+def is_small_array(value: Any) -> bool:
+    """True for an array of NumPy that signatures and snapshots compare by value."""
+    return isinstance(value, np.ndarray) and value.nbytes <= SMALL_ARRAY
 
 
 def objects_in(image: Any) -> Iterator[Any]:

@@ -4,10 +4,9 @@ Python runs while tracing only: side effects such as print happen then and not o
 trace depends on is guarded (see `trace.py`); when a guard breaks, the function is traced again,
 and `explain()` says why. A branch on a tensor's value raises an error that names the line.
 
-What guards cannot see: a NumPy array over 4 KB that Python computes with (one that the function
-gives to `tensor()` or `from_numpy()` is read anew on every call), and what Python asks the world
-while tracing, such as the time. Iterators, Python's random numbers and changes to containers among
-the arguments are refused. `jit(function, check=True)` compares every call with the plain function.
+What no guard can compare (a clock, a random source, an iterator that moves on, code without
+source) makes a trace open: every call then runs Python, as undecorated code would.
+`jit(function, check=True)` compares every call with the plain function.
 """
 
 from __future__ import annotations
@@ -20,16 +19,20 @@ from functools import update_wrapper
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from ridgeline.config import config
 from ridgeline.errors import ArgumentError, RidgelineError
+from ridgeline.graph.origins import user_line
 from ridgeline.tensors.across import Brought
 from ridgeline.tensors.execute import CaptureError
-from ridgeline.tensors.modes import modes
+from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tiers import Interpreted
+from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.checking import checked_call
-from ridgeline.tracing.donation import Donate, Donation
+from ridgeline.tracing.donation import Donate, Donation, give_away
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
+from ridgeline.tracing.opening import Opening
 from ridgeline.tracing.report import (
     Explanation,
     History,
@@ -73,6 +76,8 @@ class JitFunction:
         self._dynamic, self._donate = dynamic, donate
         self._policy, self._donation = Policy(function, dynamic), Donation(function, donate)
         self._traces: list[Trace] = []  # the last used first
+        self._latest: Trace | None = None  # the last made
+        self._opening = Opening()
         self._templates: list[Template] = []  # traces with symbolic sizes, the last made first
         self._history = History()
         self._static = 0  # programs for one signature
@@ -87,21 +92,48 @@ class JitFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if modes.capture is not None or modes.eager or modes.anomaly is not None:
-            return self.function(*args, **kwargs)
+            return called(self.function)(*args, **kwargs)
         traces = self._traces
-        if traces and not kwargs and not self._check:
+        if traces and not kwargs and not self._check and not config.audit:
             latest = traces[0]
             if latest.simple and latest.accepts(args):
                 return latest.replay(args)
+        if not traces and not self._templates and self._opening.runs_python():
+            return self._run_python(args, kwargs)
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
         signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
         trace = self._find(signature, leaves)
         if trace is None:
+            if traces and self._opening.runs_python():
+                return self._run_python(args, kwargs)
             trace = self._trace(signature, leaves, args, kwargs)
-        if self._check:
+        elif config.audit and trace.is_due():
+            trace = self._audited(trace, signature, leaves, args, kwargs)
+        if self._check and not trace.open:
             return checked_call(self.function, trace, leaves, args, kwargs)
         return trace.replay(leaves)
+
+    def _run_python(self, args: Any, kwargs: Any) -> Any:
+        """A call that no trace can stand for: undecorated code, as it would run by itself."""
+        result = self.function(*args, **kwargs)
+        if self._donate:
+            leaves: list[Any] = []
+            flatten((args, kwargs), leaves)
+            places = self._donation.places(leaves, args, kwargs)
+            name = getattr(self.function, "__qualname__", repr(self.function))
+            give_away([leaves[place] for place in places], name, user_line())
+        return result
+
+    def _audited(
+        self, trace: Trace, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
+    ) -> Trace:
+        """Trace a call that would be replayed: it must come to what would have been replayed."""
+        donated = self._donation.places(leaves, args, kwargs)
+        changing = self._changing.get(signature.structure, _NONE)
+        fresh = self._capture(args, kwargs, signature, changing, donated)
+        compare_traces(trace, fresh)
+        return fresh
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy has the function, and traces of its own."""
@@ -134,6 +166,9 @@ class JitFunction:
         return None
 
     def _keep(self, trace: Trace) -> Trace:
+        self._latest = trace
+        if trace.open or trace.fleeting:
+            return trace  # it stands for the call that was traced alone
         self._traces.insert(0, trace)
         del self._traces[MOST_TRACES:]
         return trace
@@ -156,14 +191,25 @@ class JitFunction:
                 except REFUSALS as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
                 else:
+                    reason += self._opened(traced)
                     return self._keep(self._described(template, reason).at(None, lifted))
             trace = self._capture(args, kwargs, signature, changing, donated)
             self._static += 1
+            reason += self._opened(trace)
             if shape is not None:
                 self._policy.fix(shape, everything=True)
                 reason += f" (traced for each size by itself: {failed})"
             self._history.add(str(signature), reason)
             return self._keep(trace)
+
+    def _opened(self, trace: Trace) -> str:
+        """Take note of a new trace that cannot be replayed; what to say of it."""
+        self._opening.traced(trace.open, trace.fleeting)
+        if trace.open:
+            return f" (open: every call runs Python, because {trace.open})"
+        if trace.fleeting:
+            return f" (for this call alone: {trace.fleeting})"
+        return ""
 
     def _pattern(
         self, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
@@ -192,6 +238,8 @@ class JitFunction:
         elif template.refused:
             reason += f" (compiled for each size by itself: {template.refused})"
         self._history.add(str(template.pattern.signature), reason)
+        if template.trace.open or template.trace.fleeting:
+            return template
         self._templates.insert(0, template)
         del self._templates[MOST_TRACES:]
         return template
@@ -246,9 +294,10 @@ class JitFunction:
     @property
     def program(self) -> Program:
         """The program that ran last."""
-        if not self._traces:
+        latest = self._traces[0] if self._traces else self._latest
+        if latest is None:
             raise CaptureError("this function has not been called yet, so it has no program")
-        return compiled(self._traces[0])
+        return compiled(latest)
 
     def profile(self, *args: Any, rounds: int = 9, **kwargs: Any) -> list[KernelTime]:
         """Median seconds of every kernel on these arguments, with its exact FLOPs and bytes.
@@ -307,15 +356,17 @@ class JitFunction:
             raise CaptureError(f"detail is one of {', '.join(_DETAILS)}, not {detail!r}")
         name = getattr(self.function, "__qualname__", repr(self.function))
         with self._lock:
-            if not self._traces:
+            latest = self._traces[0] if self._traces else self._latest
+            if latest is None:
                 return not_called(name)
-            return explanation(name, self._history, self._traces[0], detail)
+            return explanation(name, self._history, latest, detail)
 
     def passes(self, after: str = "") -> Explanation:
         """The passes that made the latest program, or what there was after one of them."""
         name = getattr(self.function, "__qualname__", repr(self.function))
         with self._lock:
-            return passes_text(self._traces[0], after) if self._traces else not_called(name)
+            latest = self._traces[0] if self._traces else self._latest
+            return not_called(name) if latest is None else passes_text(latest, after)
 
     def _repr_html_(self) -> str:
         return self.explanation("kernels").page
@@ -325,6 +376,7 @@ class JitFunction:
         with self._lock:
             self._traces.clear()
             self._templates.clear()
+            self._latest, self._opening = None, Opening()
 
 
 _LATER = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)

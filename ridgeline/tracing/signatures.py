@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Sequence, Set
-from dataclasses import dataclass
+from array import array
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from ridgeline.dtypes import DType
@@ -12,6 +14,7 @@ from ridgeline.errors import ArgumentError
 from ridgeline.graph.node import TensorType
 from ridgeline.tensors.cells import GRAPH, Cell, Step
 from ridgeline.tensors.modes import modes
+from ridgeline.tensors.pytree import LEAVES
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
@@ -74,6 +77,24 @@ def signature_of(
         else:
             described.append(guards.freeze(leaf))
     return Signature(structure, tuple(described), modes.gradients, modes.autocast)
+
+
+def described_parts(tree: Any) -> Iterator[Any]:
+    """The containers among the arguments whose content a signature holds."""
+    waiting = [tree]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, dict) and not isinstance(current, guards.ParamGroup):
+            yield current
+            waiting += [*current.keys(), *dict.values(current)]
+        elif isinstance(current, list | tuple | set | frozenset | deque):
+            yield current
+            waiting += current
+        elif isinstance(current, bytearray | array) or guards.is_small_array(current):
+            yield current
+        elif is_dataclass(current) and not isinstance(current, (type, *LEAVES)):
+            yield current
+            waiting += [getattr(current, f.name) for f in fields(current)]
 
 
 def are_floats(*images: Any) -> bool:

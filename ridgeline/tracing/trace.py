@@ -25,7 +25,7 @@ from ridgeline.runtime.spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes
-from ridgeline.tensors.pytree import flatten, objects, unflatten
+from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, filled
 from ridgeline.tensors.tiers import Runnable, computes, program_for
 from ridgeline.tensors.values import special
@@ -57,8 +57,16 @@ from ridgeline.tracing.effects import (
 )
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.handover import Handover, Taken, pairs, place_key
-from ridgeline.tracing.scopes import Guard, Scopes, observing
-from ridgeline.tracing.signatures import CHANGING, Signature, difference, signature_of
+from ridgeline.tracing.reads.holds import Guards
+from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.signatures import (
+    CHANGING,
+    Signature,
+    described_parts,
+    difference,
+    signature_of,
+)
 from ridgeline.tracing.steady import Steady, SteadySource, steady_sizes
 
 
@@ -70,21 +78,14 @@ _NOTHING: dict[int, Node] = {}
 _NONE = Taken()
 
 
-def _check_unchanged(
-    structure: Hashable, leaves: Sequence[Any], arguments: Any, lifted: bool
-) -> None:
-    """A call that changes containers among its arguments could not do so again on a replay."""
+def _is_unchanged(structure: Hashable, leaves: Sequence[Any], arguments: Any, lifted: bool) -> bool:
+    """True where the call left the containers among its arguments as they were."""
     after: list[Any] = []
     nested = flatten(arguments, after)
     kept = all(
         a is b or (lifted and isinstance(b, Lifted)) for a, b in zip(leaves, after, strict=False)
     )
-    if nested != structure or not kept:
-        raise execute.CaptureError(
-            "the function changes an argument: it puts other values into a list, a dict or an "
-            "object that it was given, which a replay would not do",
-            help="return the new values, or write into the tensors in place",
-        )
+    return nested == structure and kept
 
 
 class Trace:
@@ -125,22 +126,26 @@ class Trace:
         self.settings, self.default_dtype = _settings(), defaults.dtype
         self.gpu = current_gpu.index
         self.pattern = pattern
+        self._calls = 1
         capture = Capture() if pattern is None else Capture(pattern.types)
-        scopes = Scopes(capture.watch, objects((args, kwargs)))
-        scopes.function(function)
+        recorder = Recorder(capture.watch, described_parts((args, kwargs)))
+        recorder.found(function)
+        recorder.found(getattr(function, "__self__", None))
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 capture.argument(leaf._cell, place)
             else:
-                scopes.value(leaf)
-                scopes.hazards.value(leaf, f"argument {place + 1}")
+                recorder.found(leaf)
         outputs: list[Node] = []
         modes.capture = capture
         try:
-            with observing(scopes):
-                result = function(*args, **kwargs)
-            scopes.hazards.check()
-            _check_unchanged(structure, leaves, (args, kwargs), self.lifts)
+            result = self._run_python(recorder, function, args, kwargs)
+            self.guards = Guards(recorder.reads())
+            self.open = recorder.open  # why every call has to run Python, if so
+            if capture.refusal is not None:  # whatever the function did about it
+                raise capture.refusal
+            if not _is_unchanged(structure, leaves, (args, kwargs), self.lifts):
+                self.open = self.open or "the function changes an argument"
             self._describe(capture, result, leaves, outputs)
             del result
             self._keep_leaked(capture, outputs)
@@ -148,7 +153,6 @@ class Trace:
         finally:
             modes.capture = None
             capture.close()
-        self.guards: list[Guard] = scopes.guards
         self.watched = list(capture.watched.values())
         self.requirements = capture.requirements
         self.gradients_read = [
@@ -165,8 +169,22 @@ class Trace:
         self.pinned = self._pin(leaves)
         self.born = self.epoch
         self.standing = self._standing(capture, leaves)
-        if self._changed_object() is not None:
+        moved = self._changed_object()
+        if moved is not None:
             self.epoch = -1  # the call itself changed what it reads: look again before a replay
+        # why this stands for the call that was traced and for none after it
+        self.fleeting = moved or self.guards.broken() or ""
+
+    @staticmethod
+    def _run_python(recorder: Recorder, function: Any, args: Any, kwargs: Any) -> Any:
+        """Run the function as one that reports what it reads."""
+        modes.recorder = recorder
+        try:
+            result = recorder.called(function)(*args, **kwargs)
+            observe(recorder, result, instances=False)  # it is built anew from this
+        finally:
+            modes.recorder = None
+        return result
 
     def _lifted(self, leaves: Sequence[Any]) -> list[Any]:
         """The arguments with changing floats as numbers that every call reads anew."""
@@ -331,13 +349,10 @@ class Trace:
 
     def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
         """Arguments that the function can also reach by itself: they must stay the same cell."""
-        images = [guard.kept.image for guard in self.guards] + [image for _, image in self.watched]
-        known = {
-            found._cell
-            for image in images
-            for found in guards.objects_in(image)
-            if isinstance(found, Tensor)
-        }
+        found = [*self.guards.values]
+        for _, image in self.watched:
+            found += guards.objects_in(image)
+        known = {value._cell for value in found if isinstance(value, Tensor)}
         return [
             (place, leaf._cell)
             for place, leaf in enumerate(leaves)
@@ -405,9 +420,9 @@ class Trace:
         for track, mode in self.standing:
             if track.mode != mode and max(track.mode, CUT) != mode:
                 return "whether a tensor requires gradients changed"
-        for guard in self.guards:
-            if not guard.holds():
-                return f"{guard.text} changed"
+        reason = self.guards.broken()
+        if reason is not None:
+            return reason
         for holds, text in self.requirements:
             if not holds():
                 return f"no longer true: {text}"
@@ -434,6 +449,11 @@ class Trace:
                 what = ", ".join(guards.differences(before, after))
                 return f"{type(obj).__name__} changed: {what}"
         return None
+
+    def is_due(self) -> bool:
+        """True at the 2nd, 4th, 8th… call that this trace stands for, where an audit is made."""
+        self._calls += 1
+        return self._calls & (self._calls - 1) == 0
 
     # ---- replaying ------------------------------------------------------------------------------
 

@@ -333,22 +333,28 @@ def test_a_list_of_the_closure_that_the_function_fills() -> None:
     assert seen == [0, 1, 2]
 
 
-def test_an_argument_that_the_function_fills_is_refused() -> None:
+def test_an_argument_that_the_function_fills_is_filled_every_time() -> None:
     """tf.function: a dict or list argument is changed in the first call only."""
 
     def store(x: rl.Tensor, out: dict[str, rl.Tensor]) -> rl.Tensor:
         out["twice"] = x * 2
         return x
 
-    with pytest.raises(CaptureError, match="changes an argument"):
-        rl.jit(store)(rl.ones(2), {})
+    f = rl.jit(store)
+    for k in (1.0, 2.0, 3.0):
+        out: dict[str, rl.Tensor] = {}
+        f(rl.full((2,), k), out)
+        assert out["twice"].tolist() == [2 * k, 2 * k]
+    assert "changes an argument" in f.history[0]
 
     def swap(items: list[rl.Tensor]) -> rl.Tensor:
         items.reverse()
         return items[0]
 
-    with pytest.raises(CaptureError, match="changes an argument"):
-        rl.jit(swap)([rl.ones(2), rl.zeros(2)])
+    g = rl.jit(swap)
+    for _ in range(3):
+        items = [rl.ones(2), rl.zeros(2)]
+        assert g(items) is items[0] and items[0].tolist() == [0, 0]
 
 
 def test_state_made_inside() -> None:
@@ -385,17 +391,17 @@ def test_a_loop_over_a_tensor() -> None:
     same(rl.jit(plain), plain, rl.tensor(numbers(4, 3)))
 
 
-def test_an_iterator_is_refused() -> None:
+def test_an_iterator_moves_on() -> None:
     """tf.function: next(iterator) is taken once, while tracing."""
     batches = iter([1.0, 2.0, 3.0])
     f = rl.jit(lambda x: x * next(batches))
-    with pytest.raises(CaptureError, match="iterator"):
-        f(rl.ones(2))
-    with pytest.raises(CaptureError, match="iterator"):
-        rl.jit(lambda x, n: x * next(n))(rl.ones(2), itertools.count(1))
+    assert [f(rl.ones(())).item() for _ in range(3)] == [1, 2, 3]
+    assert "open" in f.history[0] and "list_iterator" in f.history[0]
+    g, numbers_ = rl.jit(lambda x, n: x * next(n)), itertools.count(1)
+    assert [g(rl.ones(()), numbers_).item() for _ in range(3)] == [1, 2, 3]
 
 
-def test_pythons_own_random_numbers_are_refused() -> None:
+def test_pythons_own_random_numbers_do_not_repeat() -> None:
     """tf.function: random.random() and np.random are drawn once, while tracing."""
     rng = np.random.default_rng(0)
     draws: list[Callable[[], float]] = [
@@ -403,8 +409,9 @@ def test_pythons_own_random_numbers_are_refused() -> None:
         lambda: float(rng.normal()),
     ]  # fmt: skip
     for draw in draws:
-        with pytest.raises(CaptureError, match="random"):
-            rl.jit(lambda x: x * draw())(rl.ones(2))  # noqa: B023
+        f = rl.jit(lambda x: x * draw())  # noqa: B023
+        assert len({f(rl.ones(())).item() for _ in range(4)}) == 4
+        assert "random" in f.history[0]
 
 
 def test_an_exception_is_raised_every_time() -> None:
@@ -603,15 +610,17 @@ def test_dataclasses_and_named_tuples() -> None:
     assert f(State(rl.ones(2), 8), Pair(rl.ones(2), rl.ones(3))).steps == 9
 
 
-def test_a_dataclass_argument_that_is_changed_is_refused() -> None:
+def test_a_dataclass_argument_that_is_changed() -> None:
     """torch.compile: attribute mutation of inputs is replayed for some objects only."""
 
     def bump(state: State) -> rl.Tensor:
         state.weight = state.weight + 1
         return state.weight
 
-    with pytest.raises(CaptureError, match="changes an argument"):
-        rl.jit(bump)(State(rl.ones(2)))
+    f = rl.jit(bump)
+    for k in (1.0, 2.0, 3.0):
+        state = State(rl.full((2,), k))
+        assert f(state).tolist() == state.weight.tolist() == [k + 1, k + 1]
 
 
 def test_a_patched_function() -> None:

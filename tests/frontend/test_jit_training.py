@@ -159,12 +159,13 @@ def test_state_made_on_the_first_call():
 
 
 def test_check_finds_what_guards_cannot_see():
-    hidden = iter([1.0, 1.0, 5.0, 5.0, 9.0, 9.0])
-    reader = type("Reader", (), {"read": lambda self: next(hidden)})()
+    library = {"__name__": "numpy.made", "hidden": iter([1.0, 1.0, 5.0, 5.0, 9.0, 9.0])}
+    exec("def read():\n    return next(hidden)", library)  # with a state that it keeps for itself
+    read = library["read"]
 
     @rl.jit(check=True)
     def f(x):
-        return x * reader.read()
+        return x * read()
 
     assert f(rl.ones(1)).item() == 1
     with pytest.raises(CheckError, match="disagree"):

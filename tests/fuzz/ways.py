@@ -9,6 +9,7 @@ returned and given once more after all calls.
 from __future__ import annotations
 
 import ctypes
+import linecache
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -46,7 +47,10 @@ def _function(
     program: Program, module: Any, wide: bool = False, place: str = "cpu"
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     names = settings(module, wide, place)
-    exec(compile(program.body(), "<program>", "exec"), names)
+    text = program.body()
+    lines = text.splitlines(keepends=True)  # jit reads the source of what it traces
+    linecache.cache["<program>"] = len(text), None, lines, "<program>"
+    exec(compile(text, "<program>", "exec"), names)
     return names["program"], names
 
 

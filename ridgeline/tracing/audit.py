@@ -1,0 +1,50 @@
+"""The audit: a call that would be replayed is traced again, and both must be the same program.
+
+With `config.audit` the 2nd, 4th, 8th… call of every trace is traced in the foreground instead of
+replayed. A difference is something that the function depends on and that no guard saw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ridgeline.errors import RidgelineError
+from ridgeline.graph.printer import format_graph
+from ridgeline.tracing.effects import Fresh
+from ridgeline.tracing.handover import place_key
+
+if TYPE_CHECKING:
+    from ridgeline.tracing.trace import Trace
+
+
+class AuditError(RidgelineError):
+    """A function depends on something that changed and that no guard of jit's noticed."""
+
+    code = "RL0411"
+
+
+def compare_traces(before: Trace, after: Trace) -> None:
+    """Raise for the first thing in which the outcome of tracing again differs."""
+    for old, new in zip(_described(before), _described(after)):
+        if old != new:
+            raise AuditError(
+                f"{before.name}: tracing it again gives another program, and no guard noticed why",
+                note=f"was: {old:.300}\nis:  {new:.300}",
+                help="report this with the function: something that it reads is not guarded",
+            )
+
+
+def _described(trace: Trace) -> Iterator[str]:
+    """What a trace computes, line by line: its inputs, its graph, its constants, its results."""
+    yield f"inputs {[str(place_key(source)) for _, source in trace.readers]}"
+    yield from format_graph(trace.graph.outputs, origins=False).splitlines()
+    for node in trace.graph.order:
+        if node.buffer is not None:
+            array = node.buffer.array(node.dtype, node.shape)
+            yield f"constant {node.types[0]} {array.tolist()!r:.2000}"
+    yield f"nested {trace.result_structure!r}"
+    for spec in trace.returns:
+        shown = spec.output if isinstance(spec, Fresh) else spec
+        yield f"returns {shown!r}"
+    yield "end"

@@ -1,0 +1,225 @@
+"""Attributes: found as Python finds them, with a note of everything that decided what was found."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads.kinds import is_our_type, is_ours, is_watched, python_method
+from ridgeline.tracing.reads.notes import MISSING, entry_of_class
+from ridgeline.tracing.reads.recorder import Recorder, label
+
+if TYPE_CHECKING:
+    from ridgeline.tracing.guards import Lifted as _Lifted  # noqa: F401
+
+_SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_VALUES = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice)
+_NATIVE = (list, dict, set, *_VALUES)
+_TABLES = ("_parameters", "_buffers", "_modules")
+_METHODS = (types.FunctionType, classmethod, staticmethod)
+Call = Callable[[Any], Callable[..., Any]]
+
+
+def attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
+    """`owner.name`; `call` gives the form in which a function of the user's is called."""
+    kind = type(owner)
+    if kind is Tensor or kind in _NATIVE:
+        return getattr(owner, name)
+    if isinstance(owner, type):
+        return of_class(recorder, call, owner, name)
+    if isinstance(owner, types.ModuleType):
+        return of_module(recorder, owner, name)
+    if isinstance(owner, super):
+        return _of_super(recorder, owner, name)
+    if isinstance(owner, np.ndarray):
+        recorder.memory(owner, "an array")
+        return getattr(owner, name)
+    if is_our_type(kind):
+        return _of_ours(recorder, owner, name)
+    own = python_method(kind, "__getattribute__")
+    if own is not None:
+        recorder.special(owner, "__getattribute__")
+        return call(own)(owner, name)
+    return of_instance(recorder, call, owner, name)
+
+
+def of_instance(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
+    """An attribute of an object whose class finds attributes as `object` does."""
+    kind = type(owner)
+    text = f"{label(owner)}.{name}"
+    stored = entry_of_class(kind, name)
+    if stored is not MISSING and hasattr(type(stored), "__set__"):  # comes before the instance
+        if isinstance(stored, _SLOTS):
+            return _direct(recorder, owner, name, text)
+        _by_class(recorder, owner, name, stored, text)
+        return _bound(recorder, call, stored, owner, kind)
+    own = _own_table(owner)
+    if own is not None and name in own:
+        value = own[name]
+        if not recorder.is_given(owner):
+            if stored is not MISSING or not name.isidentifier():
+                _by_type(recorder, owner, text)
+            recorder.note(owner, "attribute", name, value, text)
+        elif not _is_field(kind, name):
+            recorder.opens(f"{text} is no field of the argument that has it")
+        return value
+    if stored is not MISSING:
+        _by_class(recorder, owner, name, stored, text)
+        if own is not None and not recorder.is_given(owner):
+            recorder.note(owner, "own", name, MISSING, text)
+        return _bound(recorder, call, stored, owner, kind)
+    return _missing(recorder, call, owner, name, text)
+
+
+def _direct(recorder: Recorder, owner: Any, name: str, text: str) -> Any:
+    """A slot, or an attribute that is implemented in C."""
+    try:
+        value = getattr(owner, name)
+    except AttributeError:
+        recorder.note(owner, "attribute", name, MISSING, text)
+        raise
+    if recorder.is_given(owner) and _is_field(type(owner), name):
+        return value
+    if name == "__dict__" or not _is_made_anew(owner, name, value):
+        recorder.note(owner, "attribute", name, value, text)
+    else:
+        recorder.opens_if_outside(owner, f"{text} is computed by code that has no source")
+    return value
+
+
+def _is_made_anew(owner: Any, name: str, value: Any) -> bool:
+    """True where every look gives another object, which identity cannot compare."""
+    again = getattr(owner, name)
+    return again is not value and not (type(again) is type(value) and again == value)
+
+
+def _is_field(kind: type, name: str) -> bool:
+    return name in getattr(kind, "__dataclass_fields__", ())
+
+
+def _own_table(owner: Any) -> dict[str, Any] | None:
+    try:
+        table = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def _by_type(recorder: Recorder, owner: Any, text: str) -> None:
+    recorder.note(owner, "type", None, type(owner), f"the class of {text.partition('.')[0]}")
+
+
+def _by_class(recorder: Recorder, owner: Any, name: str, stored: Any, text: str) -> None:
+    if not recorder.is_given(owner):
+        _by_type(recorder, owner, text)
+    kind = type(owner)
+    if kind.__module__ != "builtins":
+        recorder.note(kind, "class entry", name, stored, f"{kind.__qualname__}.{name}")
+
+
+def _bound(recorder: Recorder, call: Call, stored: Any, owner: Any, kind: type) -> Any:
+    """What a class's entry gives for an instance (or for None, the class itself)."""
+    if isinstance(stored, types.FunctionType):
+        return types.MethodType(stored, owner)
+    if type(stored) is property and owner is not None:
+        if stored.fget is None:
+            return stored.__get__(owner, kind)
+        return call(stored.fget)(owner)
+    get = entry_of_class(type(stored), "__get__")
+    if get is MISSING:
+        return stored
+    if isinstance(get, types.FunctionType) and not is_ours(get):
+        recorder.note(type(stored), "class entry", "__get__", get, type(stored).__qualname__)
+        return call(get)(stored, owner, kind)
+    return get(stored, owner, kind)
+
+
+def _missing(recorder: Recorder, call: Call, owner: Any, name: str, text: str) -> Any:
+    if is_watched(owner):
+        for table in _TABLES:  # a module's parameters, buffers and children
+            members = vars(owner).get(table)
+            if members is not None and name in members:
+                recorder.found(owner)
+                recorder.note(members, "key", name, members[name], text)
+                return members[name]
+    if not recorder.is_given(owner):
+        _by_type(recorder, owner, text)
+    recorder.note(owner, "static", name, MISSING, text)
+    fallback = recorder.special(owner, "__getattr__")
+    if fallback is not None:
+        return call(fallback)(owner, name)
+    return getattr(owner, name)  # raises, or is found by code of ours
+
+
+def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
+    """An object of this package: what users keep in it counts, the rest is seen to already."""
+    value = getattr(owner, name)
+    own = _own_table(owner)
+    if own is not None and own.get(name, MISSING) is value:
+        recorder.note(owner, "own", name, value, f"{label(owner)}.{name}")
+    elif is_watched(owner):
+        for table in _TABLES:
+            members = (own or {}).get(table)
+            if isinstance(members, dict) and name in members:
+                recorder.note(members, "key", name, members[name], f"{label(owner)}.{name}")
+        recorder.found(owner)
+    return value
+
+
+def of_module(recorder: Recorder, owner: types.ModuleType, name: str) -> Any:
+    """An attribute of a module; functions and classes of this package count as fixed."""
+    value = getattr(owner, name)
+    table = vars(owner)
+    ours = table.get("__name__", "").partition(".")[0] == "ridgeline"
+    fixed = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
+    if not (ours and (fixed or isinstance(value, types.ModuleType))):
+        recorder.note(owner, "attribute", name, value, f"{label(owner)}.{name}")
+    return value
+
+
+def of_class(recorder: Recorder, call: Call, owner: type, name: str) -> Any:
+    """An attribute of a class: its metaclass's, its own or inherited."""
+    meta = type(owner)
+    text = f"{owner.__qualname__}.{name}"
+    if owner.__module__ == "builtins" or (is_our_type(owner) and meta is type):
+        return getattr(owner, name)
+    above = entry_of_class(meta, name)
+    if above is not MISSING and hasattr(type(above), "__set__"):
+        if meta is not type:
+            recorder.note(meta, "class entry", name, above, text)
+        if isinstance(above, _SLOTS):
+            value = getattr(owner, name)
+            if name not in ("__dict__", "__mro__", "__bases__"):
+                recorder.note(owner, "attribute", name, value, text)
+            return value
+        return _bound(recorder, call, above, owner, meta)
+    stored = entry_of_class(owner, name)
+    if stored is MISSING:
+        recorder.note(owner, "class entry", name, MISSING, text)
+        if above is not MISSING:
+            recorder.note(meta, "class entry", name, above, f"{meta.__qualname__}.{name}")
+            return _bound(recorder, call, above, owner, meta)
+        fallback = recorder.special(owner, "__getattr__")
+        return getattr(owner, name) if fallback is None else call(fallback)(owner, name)
+    recorder.note(owner, "class entry", name, stored, text)
+    if isinstance(stored, types.FunctionType | property):
+        return stored
+    return _bound(recorder, call, stored, None, owner)
+
+
+def _of_super(recorder: Recorder, owner: Any, name: str) -> Any:
+    start, kind = owner.__thisclass__, owner.__self_class__
+    order = kind.__mro__
+    for base in order[order.index(start) + 1 :]:
+        if name in base.__dict__:
+            if base.__module__ != "builtins" and not is_our_type(base):
+                text = f"{base.__qualname__}.{name}"
+                recorder.note(base, "class entry", name, base.__dict__[name], text)
+            break
+        if base.__module__ != "builtins" and not is_our_type(base):
+            recorder.note(base.__dict__, "key", name, MISSING, f"{base.__qualname__}.{name}")
+    return getattr(owner, name)

@@ -1,0 +1,259 @@
+"""Calls: the form in which a callable is called while a function is traced.
+
+Python functions of the user's and of the standard library run as reporting copies; functions of
+this package run as they are, and call what users gave them through `called`; what is written in C
+is looked up in `natives`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import operator
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads import attributes, copies, natives
+from ridgeline.tracing.reads.containers import item
+from ridgeline.tracing.reads.handlers import pure
+from ridgeline.tracing.reads.hooks import Hooks
+from ridgeline.tracing.reads.kinds import (
+    HEAP,
+    is_library,
+    is_library_type,
+    is_our_type,
+    is_ours,
+    python_method,
+)
+from ridgeline.tracing.reads.notes import MISSING, entry_of_class
+from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.recorder import Recorder, label
+
+_NATIVES = (
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.MethodWrapperType, types.ClassMethodDescriptorType,
+)  # fmt: skip
+_CYTHON = "cython_function_or_method"  # there is one such type in every module of Cython's
+_CACHED = type(functools.lru_cache(lambda: None))
+_GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+
+
+def call(function: Any) -> Callable[..., Any]:
+    """The form in which a callable is called from a reporting copy."""
+    recorder = modes.recorder
+    kind = type(function)
+    if recorder is None or kind is Tensor:
+        return function  # type: ignore[no-any-return]
+    if kind is types.FunctionType:
+        return _function(recorder, function)
+    if kind is types.MethodType:
+        return _method(recorder, function)
+    if isinstance(function, _NATIVES) or kind.__name__ == _CYTHON:
+        return natives.native(recorder, call, function)
+    if isinstance(function, type):
+        return _class(recorder, function)
+    if isinstance(function, functools.partial):
+        return _partial(recorder, function)
+    if kind is _CACHED:
+        return functools.partial(_cached, recorder, function)
+    if kind in _GETTERS:
+        return functools.partial(_getter, recorder, function)
+    if isinstance(function, staticmethod | classmethod):
+        return call(function.__func__)
+    return _instance(recorder, function)
+
+
+def _function(recorder: Recorder, function: types.FunctionType) -> Callable[..., Any]:
+    if copies.is_copy(function):
+        recorder.function(function)
+        return function
+    if is_ours(function):
+        recorder_of = functools.partial(_ours, recorder, function)
+        return recorder_of if function.__code__.co_argcount or _takes_any(function) else function
+    if is_library(function):
+        return functools.partial(pure, recorder, call, function)
+    found = copies.copy_of(function, Hooks(function.__globals__))
+    if found is None:
+        if not _is_generated(function):
+            file = function.__code__.co_filename
+            recorder.opens(f"the source of {function.__qualname__} ({file}) is not at hand")
+        return function
+    recorder.function(function)
+    return found
+
+
+def _takes_any(function: types.FunctionType) -> bool:
+    return bool(function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)) or bool(
+        function.__code__.co_kwonlyargcount
+    )
+
+
+def _is_generated(function: types.FunctionType) -> bool:
+    """True for methods that `dataclasses` and `namedtuple` write: they read their fields alone."""
+    name = function.__qualname__.rpartition(".")[0]
+    made = function.__code__.co_filename == "<string>" and function.__name__.startswith("__")
+    space = str(function.__globals__.get("__name__", ""))
+    return (made and "__create_fn__" in function.__code__.co_qualname) or (
+        space.startswith("namedtuple_") and bool(name)
+    )
+
+
+def _ours(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function of this package: containers that it is given are read."""
+    for value in (*args, *kwargs.values()):
+        if not isinstance(value, Tensor):
+            observe(recorder, value, instances=False)
+    return function(*args, **kwargs)
+
+
+def _method(recorder: Recorder, method: types.MethodType) -> Callable[..., Any]:
+    function = method.__func__
+    if type(function) is not types.FunctionType:
+        return functools.partial(call(function), method.__self__)
+    found = _function(recorder, function)
+    if type(found) is types.FunctionType:
+        return types.MethodType(found, method.__self__)
+    if is_ours(function):
+        return functools.partial(_ours, recorder, method)
+    return functools.partial(found, method.__self__)
+
+
+def _partial(recorder: Recorder, function: functools.partial[Any]) -> Callable[..., Any]:
+    """A partial call: what is bound counts."""
+    text = f"an argument of partial({label(function.func)})"
+    for name in ("func", "args", "keywords"):
+        recorder.note(function, "attribute", name, getattr(function, name), text)
+    recorder.entries(function.keywords, text)
+    return functools.partial(call(function.func), *function.args, **function.keywords)
+
+
+def _cached(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function whose results are kept: the guard asks it again, as every call would."""
+    for value in (*args, *kwargs.values()):
+        observe(recorder, value)
+    value = function(*args, **kwargs)
+    again = functools.partial(function, **kwargs) if kwargs else function
+    recorder.note(again, "call", args, value, f"what {label(function)} gives")
+    if kwargs:
+        recorder.opens_if_outside(function, f"{label(function)} keeps its results")
+    return value
+
+
+def _getter(recorder: Recorder, function: Any, owner: Any) -> Any:
+    """`attrgetter`, `itemgetter` and `methodcaller`, step by step."""
+    kind, args = function.__reduce__()
+    if isinstance(kind, functools.partial):  # a methodcaller with keywords
+        return call(attributes.attribute(recorder, call, owner, kind.args[0]))(
+            *args, **kind.keywords
+        )
+    if type(function) is operator.methodcaller:
+        return call(attributes.attribute(recorder, call, owner, args[0]))(*args[1:])
+    found = []
+    for key in args:
+        value = owner
+        if type(function) is operator.itemgetter:
+            value = item(recorder, call, owner, key)
+        else:
+            for name in key.split("."):
+                value = attributes.attribute(recorder, call, value, name)
+        found.append(value)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _instance(recorder: Recorder, value: Any) -> Callable[..., Any]:
+    kind = type(value)
+    method = recorder.special(value, "__call__")
+    if method is not None:
+        return _method(recorder, types.MethodType(method, value))
+    stored = entry_of_class(kind, "__call__")
+    if is_our_type(kind) or (isinstance(stored, types.FunctionType) and is_ours(stored)):
+        recorder.found(value)
+        return functools.partial(_ours, recorder, value)
+    if is_library_type(kind):
+        return functools.partial(pure, recorder, call, value)
+    if stored is not MISSING and not isinstance(stored, types.FunctionType):
+        bound = getattr(value, "__call__", value)  # noqa: B004
+        if type(bound) in (types.MethodType, types.FunctionType):
+            return call(bound)
+    recorder.opens_if_outside(value, f"{label(value)} is called, which has no source")
+    return value  # type: ignore[no-any-return]
+
+
+# ---- classes -------------------------------------------------------------------------------------
+
+
+def _class(recorder: Recorder, kind: type) -> Callable[..., Any]:
+    meta = type(kind)
+    own = python_method(meta, "__call__")
+    if own is not None and not is_library_type(meta):
+        return types.MethodType(_function(recorder, own), kind)
+    if is_our_type(kind):
+        return functools.partial(_ours, recorder, kind)
+    if own is None and type(entry_of_class(meta, "__call__")) is types.FunctionType:
+        return functools.partial(_ours, recorder, kind)
+    if own is not None or not kind.__flags__ & HEAP or is_library_type(kind):
+        return natives.native(recorder, call, kind)
+    return functools.partial(_construct, recorder, kind)
+
+
+def _construct(recorder: Recorder, kind: type, /, *args: Any, **kwargs: Any) -> Any:
+    """What `type.__call__` does: make an object, and initialise it."""
+    new = entry_of_class(kind, "__new__")
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    init = entry_of_class(kind, "__init__")
+    text = kind.__qualname__
+    if type(new) is types.FunctionType:
+        recorder.note(kind, "class entry", "__new__", entry_of_class(kind, "__new__"), text)
+    if type(init) is types.FunctionType:
+        recorder.note(kind, "class entry", "__init__", init, text)
+    if type(new) is not types.FunctionType and type(init) is not types.FunctionType:
+        return natives.native(recorder, call, kind)(*args, **kwargs)
+    if type(new) is types.FunctionType:
+        made = _function(recorder, new)(kind, *args, **kwargs)
+    elif new is object.__new__:
+        made = object.__new__(kind)
+    else:
+        made = new(kind, *args, **kwargs)
+    if not isinstance(made, kind):
+        return made
+    if type(init) is types.FunctionType and type(made) is kind:
+        if _is_generated(init) and "__dataclass_fields__" in kind.__dict__:
+            recorder.function(init)
+            _initialise(made, init, args, kwargs)
+        else:
+            _function(recorder, init)(made, *args, **kwargs)
+    else:
+        type(made).__init__(made, *args, **kwargs)
+    return made
+
+
+def _initialise(made: Any, init: Any, args: Any, kwargs: Any) -> None:
+    """The `__init__` of a dataclass, whose default factories and `__post_init__` are the user's."""
+    bound = inspect.signature(init).bind(made, *args, **kwargs)
+    bound.apply_defaults()
+    given = dict(bound.arguments)
+    later = []
+    for field in type(made).__dataclass_fields__.values():
+        kind = field._field_type  # a field, a pseudo-field of the class, or one for __init__ alone
+        if kind is dataclasses._FIELD_CLASSVAR:  # type: ignore[attr-defined]
+            continue
+        value = given.get(field.name, MISSING) if field.init else MISSING
+        if value is MISSING or value is dataclasses._HAS_DEFAULT_FACTORY:  # type: ignore[attr-defined]
+            if field.default_factory is not dataclasses.MISSING:
+                value = call(field.default_factory)()
+            elif field.default is dataclasses.MISSING:
+                continue
+            else:
+                value = field.default
+        if kind is dataclasses._FIELD_INITVAR:  # type: ignore[attr-defined]
+            later.append(value)
+        else:
+            object.__setattr__(made, field.name, value)
+    if hasattr(made, "__post_init__"):
+        recorder = modes.recorder
+        assert recorder is not None
+        call(attributes.attribute(recorder, call, made, "__post_init__"))(*later)

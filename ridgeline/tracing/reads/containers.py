@@ -1,0 +1,157 @@
+"""Loops, unpacking, items and membership: what each of them reads."""
+
+from __future__ import annotations
+
+import types
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads.kinds import is_library_type, is_our_type
+from ridgeline.tracing.reads.notes import MISSING, entry_of_class
+from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
+from ridgeline.tracing.reads.recorder import Recorder, label
+
+Call = Callable[[Any], Callable[..., Any]]
+
+
+def iterate(recorder: Recorder, call: Call, value: Any, nested: bool = False) -> Any:
+    """What a loop runs over; with `nested`, its elements are unpacked."""
+    kind = type(value)
+    if kind in (tuple, range, str, bytes) or isinstance(value, Tensor):
+        pass
+    elif isinstance(value, dict | list | set | frozenset | deque | tuple | bytearray | array):
+        method = recorder.special(value, "__iter__")
+        if method is not None:
+            return _driven(recorder, call, call(method)(value))
+        if isinstance(value, dict) and not is_our_type(kind):
+            recorder.note(value, "keys", None, tuple(value), f"the keys of a {kind.__name__}")
+        elif isinstance(value, SEQUENCES):
+            recorder.elements(value, f"the elements of a {kind.__name__}")
+        elif isinstance(value, ARRAYS):
+            recorder.memory(value, f"the elements of a {kind.__name__}")
+    elif isinstance(value, np.ndarray):
+        recorder.memory(value, "the elements of an array")
+    else:
+        return _iterated_object(recorder, call, value)
+    if nested and isinstance(value, list | tuple):
+        for element in value:
+            if isinstance(element, list):
+                recorder.elements(element, "the elements of a list")
+    return value
+
+
+def _iterated_object(recorder: Recorder, call: Call, value: Any) -> Any:
+    kind = type(value)
+    if is_our_type(kind) or isinstance(value, type):
+        return value
+    method = recorder.special(value, "__iter__")
+    if method is not None and not is_library_type(kind):
+        return _driven(recorder, call, call(method)(value))
+    if isinstance(value, Iterator):
+        recorder.opens_if_outside(value, f"{label(value)} from outside is advanced")
+        return _driven(recorder, call, value)
+    item = recorder.special(value, "__getitem__")
+    if item is not None and entry_of_class(kind, "__iter__") is MISSING:
+        return _by_items(call(item), value)
+    recorder.opens_if_outside(value, f"{label(value)} is iterated over by code without source")
+    return value
+
+
+def _driven(recorder: Recorder, call: Call, source: Any) -> Any:
+    """An iterator whose `__next__` is Python of the user's, driven by its reporting copy."""
+    step = recorder.special(source, "__next__")
+    if step is None or isinstance(source, types.GeneratorType):
+        if isinstance(source, Iterator):
+            recorder.opens_if_outside(source, f"{label(source)} from outside is advanced")
+        return source
+    return _steps(call(step), source)
+
+
+def _steps(step: Callable[[Any], Any], source: Any) -> Iterator[Any]:
+    while True:
+        try:
+            value = step(source)
+        except StopIteration:
+            return
+        yield value
+
+
+def _by_items(item: Callable[[Any, int], Any], value: Any) -> Iterator[Any]:
+    place = 0
+    while True:
+        try:
+            found = item(value, place)
+        except IndexError:
+            return
+        yield found
+        place += 1
+
+
+def item(recorder: Recorder, call: Call, owner: Any, key: Any) -> Any:
+    """`owner[key]`."""
+    kind = type(owner)
+    if kind is Tensor or kind in (tuple, str, bytes, range, type) or is_our_type(kind):
+        return owner[key]
+    method = recorder.special(owner, "__getitem__")
+    if method is not None:
+        return call(method)(owner, key)
+    if isinstance(owner, ARRAYS):
+        recorder.memory(owner, f"an element of a {kind.__name__}")
+        return owner[key]
+    if isinstance(owner, dict):
+        return _of_dict(recorder, call, owner, key)
+    if isinstance(owner, list | deque):
+        if type(key) is not int or isinstance(owner, deque):
+            recorder.elements(owner, f"the elements of a {kind.__name__}")
+            return owner[key]
+        if not recorder.is_given(owner):
+            value = owner[key] if -len(owner) <= key < len(owner) else MISSING
+            if value is MISSING:
+                recorder.note(owner, "length", None, len(owner), f"the length of a {kind.__name__}")
+            else:
+                recorder.note(owner, "item", key, value, f"element {key} of a {kind.__name__}")
+        return owner[key]
+    if not isinstance(owner, tuple) and kind is not types.MappingProxyType:
+        recorder.opens_if_outside(owner, f"{label(owner)}[…] is looked up by code without source")
+    return owner[key]
+
+
+def _of_dict(recorder: Recorder, call: Call, owner: dict[Any, Any], key: Any) -> Any:
+    if recorder.is_given(owner):
+        return owner[key]
+    value = dict.get(owner, key, MISSING)
+    recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {type(owner).__name__}")
+    if value is not MISSING:
+        return value
+    fallback = recorder.special(owner, "__missing__")
+    if fallback is not None:
+        return call(fallback)(owner, key)
+    factory = getattr(owner, "default_factory", None)
+    if factory is not None:
+        made = owner[key] = call(factory)()
+        return made
+    return owner[key]
+
+
+def contains(recorder: Recorder, call: Call, owner: Any, key: Any) -> bool:
+    """`key in owner`."""
+    kind = type(owner)
+    if isinstance(owner, Tensor) or is_our_type(kind) or kind in (str, bytes, range):
+        return key in owner
+    method = recorder.special(owner, "__contains__")
+    if method is not None:
+        return bool(call(method)(owner, key))
+    if isinstance(owner, dict):
+        if not recorder.is_given(owner):
+            value = dict.get(owner, key, MISSING)
+            recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {kind.__name__}")
+        return key in owner
+    if recorder.special(owner, "__iter__") or recorder.special(owner, "__getitem__"):
+        return any(v is key or v == key for v in iterate(recorder, call, owner))
+    observe(recorder, owner)
+    return key in owner

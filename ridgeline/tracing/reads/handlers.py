@@ -1,0 +1,189 @@
+"""How functions written in C are called: what each kind of them reads of its arguments."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads import attributes
+from ridgeline.tracing.reads.containers import contains, item, iterate
+from ridgeline.tracing.reads.notes import MISSING
+from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
+from ridgeline.tracing.reads.operators import length
+from ridgeline.tracing.reads.recorder import Recorder
+
+Call = Callable[[Any], Callable[..., Any]]
+_MUTATORS = frozenset((
+    "__delitem__", "__iadd__", "__imul__", "__ior__", "__setitem__", "add", "append",
+    "appendleft", "byteswap", "clear", "difference_update", "discard", "extend", "extendleft",
+    "frombytes", "fromlist", "insert", "intersection_update", "move_to_end", "pop", "popitem",
+    "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "symmetric_difference_update",
+    "update",
+))  # fmt: skip
+_ORDERING = (sorted, min, max, sum)
+_TAKES_FUNCTION: dict[Any, int] = {  # and at which place
+    map: 0, filter: 0, functools.reduce: 0, itertools.starmap: 0, itertools.takewhile: 0,
+    itertools.dropwhile: 0, itertools.filterfalse: 0, itertools.accumulate: 1, itertools.groupby: 1,
+}  # fmt: skip
+
+
+def pure(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+    for value in (*args, *kwargs.values()):
+        observe(recorder, value)
+    args = tuple([callback(call, a) for a in args])
+    return function(*args, **{k: callback(call, v) for k, v in kwargs.items()})
+
+
+def callback(call: Call, value: Any) -> Any:
+    """A function that is handed on, as one that reports."""
+    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+        return call(value)
+    return value
+
+
+def iterating(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+    given = []
+    for place, value in enumerate(args):
+        if callable(value) and _TAKES_FUNCTION.get(function) == place:
+            given.append(called_later(recorder, call, value))
+            continue
+        if not isinstance(value, Tensor) and hasattr(type(value), "__iter__"):
+            value = iterate(recorder, call, value)
+            if function in _ORDERING:
+                observe(recorder, value)
+        given.append(value)
+    named = {k: called_later(recorder, call, v) if callable(v) else v for k, v in kwargs.items()}
+    return function(*given, **named)
+
+
+def called_later(recorder: Recorder, call: Call, value: Any) -> Any:
+    """A function that C code will call; a class or a type counts as it is when it is called."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return call(value)(*args, **kwargs)
+
+    return run
+
+
+def container_method(
+    recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any
+) -> Any:
+    owner, name = function.__self__, function.__name__
+    if name in _MUTATORS:
+        changing(recorder, owner)
+        if name in ("sort", "extend", "extendleft", "update"):
+            kwargs = {k: callback(call, v) for k, v in kwargs.items()}
+            args = tuple([_looped(recorder, call, a) for a in args])
+        elif name in ("remove", "discard"):
+            observe(recorder, args)
+        return function(*args, **kwargs)
+    if isinstance(owner, dict) and name in ("get", "__getitem__", "__contains__") and args:
+        return _entry(recorder, call, owner, name, args)
+    if isinstance(owner, dict) and name in ("keys", "values", "items", "copy", "__iter__"):
+        recorder.entries(owner, f"what is in a {type(owner).__name__}")
+        return function(*args)
+    if isinstance(owner, str) and name in ("join", "format", "format_map"):
+        return _joined(recorder, call, function, args, kwargs)
+    if name == "__len__":
+        return length(recorder, call, owner)
+    observe(recorder, owner)
+    return pure(recorder, call, function, *args, **kwargs)
+
+
+def _looped(recorder: Recorder, call: Call, value: Any) -> Any:
+    if isinstance(value, dict):
+        recorder.entries(value, "what is in a dict")
+        return value
+    if hasattr(type(value), "__iter__"):
+        return iterate(recorder, call, value)
+    return value
+
+
+def _entry(recorder: Recorder, call: Call, owner: Any, name: str, args: tuple[Any, ...]) -> Any:
+    if name == "__contains__":
+        return contains(recorder, call, owner, args[0])
+    if name == "__getitem__":
+        return item(recorder, call, owner, args[0])
+    value = dict.get(owner, args[0], MISSING)
+    if not recorder.is_given(owner):
+        text = f"the entry {args[0]!r:.40} of a {type(owner).__name__}"
+        recorder.note(owner, "key", args[0], value, text)
+    return owner.get(*args)
+
+
+def _joined(recorder: Recorder, call: Call, function: Any, args: Any, kwargs: Any) -> str:
+    if function.__name__ == "join":
+        return str(function(iterate(recorder, call, *args)))
+    given = [_in_text(recorder, call, a) for a in args]
+    return str(function(*given, **{k: _in_text(recorder, call, v) for k, v in kwargs.items()}))
+
+
+def _in_text(recorder: Recorder, call: Call, value: Any) -> Any:
+    observe(recorder, value)
+    return value
+
+
+def changing(recorder: Recorder, owner: Any) -> None:
+    """A container is changed: what it held before counts, so that a change is done again."""
+    if recorder.is_given(owner):
+        recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
+    if isinstance(owner, dict):
+        recorder.entries(owner, f"a {type(owner).__name__} that the function itself changes")
+    elif isinstance(owner, SEQUENCES):
+        recorder.elements(owner, f"a {type(owner).__name__} that the function itself changes")
+    elif isinstance(owner, ARRAYS):
+        recorder.memory(owner, f"a {type(owner).__name__} that the function itself changes")
+
+
+def context_variable(recorder: Recorder, call: Call, function: Any, *args: Any) -> Any:
+    variable = function.__self__
+    value = variable.get(*args)
+    recorder.note(function, "call", args, value, f"the context variable {variable.name!r}")
+    return value
+
+
+def unbound(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """`list.append(x, y)`, `object.__setattr__(o, n, v)`: as the method of its first argument."""
+    if not args:
+        return function(*args, **kwargs)
+    bound = getattr(function, "__get__", lambda *_: None)(args[0], type(args[0]))
+    if bound is None:
+        return pure(recorder, call, function, *args, **kwargs)
+    return call(bound)(*args[1:], **kwargs)
+
+
+def slot(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+    owner, name = function.__self__, function.__name__
+    if name == "__getattribute__" and args:
+        found = attributes.of_class if isinstance(owner, type) else attributes.of_instance
+        return found(recorder, call, owner, args[0])
+    if name in ("__setattr__", "__delattr__") and args:
+        changing_attribute(recorder, owner, args[0])
+        return function(*args, **kwargs)
+    if name in ("__init__", "__new__", "__init_subclass__", "__subclasshook__", "__enter__",
+                "__exit__"):  # fmt: skip
+        return function(*args, **kwargs)
+    observe(recorder, owner)
+    return pure(recorder, call, function, *args, **kwargs)
+
+
+def changing_attribute(recorder: Recorder, owner: Any, name: str) -> None:
+    """An attribute is assigned or deleted: what it was counts."""
+    if isinstance(owner, Tensor):
+        return
+    if recorder.is_given(owner):
+        recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
+        return
+    text = f"{type(owner).__name__}.{name}, which the function itself changes"
+    if isinstance(owner, type):
+        recorder.note(owner, "class entry", name, owner.__dict__.get(name, MISSING), text)
+        return
+    table = getattr(owner, "__dict__", None)
+    if isinstance(table, dict):
+        recorder.note(owner, "own", name, table.get(name, MISSING), text)
+    elif isinstance(getattr(type(owner), name, None), types.MemberDescriptorType):
+        recorder.note(owner, "attribute", name, getattr(owner, name, MISSING), text)

@@ -1,0 +1,261 @@
+"""What reporting copies call: one object for each module, which hands reports to the recorder.
+
+A copy may outlive the trace that made it, as a lambda that was stored somewhere; without a recorder
+every report does what the original text says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads import attributes, containers, operators
+from ridgeline.tracing.reads.handlers import changing, changing_attribute
+from ridgeline.tracing.reads.notes import MISSING, SCALARS
+from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.recorder import Recorder
+
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+
+
+def _call() -> Any:
+    from ridgeline.tracing.reads import calls  # which needs this module
+
+    return calls.call
+
+
+class Hooks:
+    """The reports of the copies of one module's functions."""
+
+    __slots__ = ("_namespace",)
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+
+    # ---- names ----------------------------------------------------------------------------------
+
+    def name(self, name: str) -> Any:
+        """A global or built-in name."""
+        recorder = modes.recorder
+        if recorder is None:
+            recorder = _SILENT
+        return recorder.name(self._namespace, name)
+
+    def rebinds(self, name: str) -> None:
+        """A global name that the function assigns: what it was counts."""
+        recorder = modes.recorder
+        if recorder is not None:
+            value = self._namespace.get(name, MISSING)
+            recorder.note(self._namespace, "key", name, value, f"the global {name!r}")
+
+    def imported(self, module: str, level: int, name: str) -> None:
+        """`from module import name` was executed."""
+        recorder = modes.recorder
+        if recorder is None:
+            return
+        if level:
+            package = self._namespace.get("__package__") or self._namespace["__name__"]
+            module = importlib.util.resolve_name("." * level + module, package)
+        found = sys.modules.get(module)
+        if isinstance(found, types.ModuleType) and name in vars(found):
+            attributes.of_module(recorder, found, name)
+
+    # ---- reads ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def attribute(owner: Any, name: str) -> Any:
+        """`owner.name`."""
+        recorder = modes.recorder
+        if recorder is None or type(owner) is Tensor:
+            return getattr(owner, name)
+        return attributes.attribute(recorder, _call(), owner, name)
+
+    @staticmethod
+    def method(owner: Any, name: str) -> Any:
+        """What `owner.name(…)` calls."""
+        recorder = modes.recorder
+        if recorder is None or type(owner) is Tensor:
+            return getattr(owner, name)
+        call = _call()
+        return call(attributes.attribute(recorder, call, owner, name))
+
+    @staticmethod
+    def call(function: Any) -> Any:
+        """What `function(…)` calls."""
+        return function if modes.recorder is None else _call()(function)
+
+    @staticmethod
+    def item(owner: Any, key: Any) -> Any:
+        """`owner[key]`."""
+        recorder = modes.recorder
+        if recorder is None or type(owner) is Tensor:
+            return owner[key]
+        return containers.item(recorder, _call(), owner, key)
+
+    slice = slice
+
+    @staticmethod
+    def iterate(value: Any, nested: bool) -> Any:
+        """What a loop, an unpacking or `*value` runs over."""
+        recorder = modes.recorder
+        if recorder is None:
+            return value
+        return containers.iterate(recorder, _call(), value, nested)
+
+    @staticmethod
+    def mapping(value: Any) -> Any:
+        """`**value`."""
+        recorder = modes.recorder
+        if recorder is not None and isinstance(value, dict):
+            recorder.entries(value, "what is in a dict")
+        elif recorder is not None:
+            call = _call()
+            keys = call(attributes.attribute(recorder, call, value, "keys"))()
+            return {k: containers.item(recorder, call, value, k) for k in keys}
+        return value
+
+    @staticmethod
+    def observe(value: Any) -> Any:
+        """A value whose whole content is read."""
+        recorder = modes.recorder
+        if recorder is not None:
+            observe(recorder, value)
+        return value
+
+    # ---- changes --------------------------------------------------------------------------------
+
+    @staticmethod
+    def changing(owner: Any, name: str) -> Any:
+        """The owner of an attribute that is assigned, deleted or changed in place."""
+        recorder = modes.recorder
+        if recorder is not None and type(owner) is not Tensor:
+            changing_attribute(recorder, owner, name)
+            held = getattr(owner, "__dict__", {})
+            if isinstance(held, dict) and type(held.get(name)) in (list, dict, set):
+                changing(recorder, held[name])
+        return owner
+
+    @staticmethod
+    def changing_item(owner: Any) -> Any:
+        """The owner of an item that is assigned, deleted or changed in place."""
+        recorder = modes.recorder
+        if recorder is not None and type(owner) is not Tensor:
+            changing(recorder, owner)
+        return owner
+
+    # ---- operators, tests, texts ----------------------------------------------------------------
+
+    @staticmethod
+    def binary(name: str, left: Any, right: Any) -> Any:
+        """An operator between two values."""
+        recorder = modes.recorder
+        if recorder is None:
+            return getattr(operator, name)(left, right)
+        return operators.binary(recorder, _call(), name, left, right)
+
+    @staticmethod
+    def inplace(name: str, left: Any, right: Any) -> Any:
+        """An augmented assignment."""
+        recorder = modes.recorder
+        function = getattr(operator, f"i{name.strip('_')}")
+        if recorder is None or type(left) in SCALARS or isinstance(left, Tensor):
+            if recorder is not None and not operators.is_native(right):
+                return operators.binary(recorder, _call(), name, left, right)
+            return function(left, right)
+        method = recorder.special(left, f"__i{name.strip('_')}__")
+        if method is not None:
+            return _call()(method)(left, right)
+        if recorder.special(left, f"__{name.strip('_')}__") is not None:
+            return operators.binary(recorder, _call(), name, left, right)
+        changing(recorder, left)
+        observe(recorder, right, instances=False)
+        return function(left, right)
+
+    @staticmethod
+    def unary(name: str, value: Any) -> Any:
+        """An operator on one value."""
+        recorder = modes.recorder
+        if recorder is None:
+            return getattr(operator, name)(value)
+        return operators.unary(recorder, _call(), name, value)
+
+    @staticmethod
+    def compare(name: str, left: Any, right: Any) -> Any:
+        """A comparison, an identity or a membership."""
+        recorder = modes.recorder
+        if recorder is not None:
+            return operators.compare(recorder, _call(), name, left, right)
+        if name in ("in", "not in"):
+            return (left in right) is (name == "in")
+        return getattr(operator, name)(left, right)
+
+    @staticmethod
+    def truth(value: Any) -> Any:
+        """A value whose truth decides, and which is then used itself."""
+        recorder = modes.recorder
+        if recorder is not None and type(value) not in SCALARS:
+            if recorder.special(value, "__bool__") or recorder.special(value, "__len__"):
+                recorder.opens(f"the truth of a {type(value).__name__} is asked for in and, or")
+            else:
+                operators.truth(recorder, _call(), value)
+        return value
+
+    @staticmethod
+    def test(value: Any) -> Any:
+        """A value whose truth decides."""
+        recorder = modes.recorder
+        if recorder is None or value is True or value is False:
+            return value
+        return operators.truth(recorder, _call(), value)
+
+    @staticmethod
+    def text(value: Any, how: str, spec: str) -> str:
+        """A value in a formatted text."""
+        recorder = modes.recorder
+        if recorder is None:
+            return format(_CONVERSIONS[how](value) if how else value, spec)
+        return operators.text(recorder, _call(), value, how, spec)
+
+    @staticmethod
+    def entering(manager: Any) -> Any:
+        """What a `with` statement enters."""
+        recorder = modes.recorder
+        kind = type(manager)
+        if recorder is None:
+            return manager
+        enter, leave = (recorder.special(manager, name) for name in ("__enter__", "__exit__"))
+        if enter is None or leave is None or kind.__module__ == "contextlib":
+            return manager
+        return _Entered(manager, enter, leave)
+
+
+class _Entered:
+    """A context manager of the user's, whose methods report."""
+
+    def __init__(self, manager: Any, enter: Any, leave: Any) -> None:
+        self._manager, self._enter, self._leave = manager, enter, leave
+
+    def __enter__(self) -> Any:
+        return _call()(self._enter)(self._manager)
+
+    def __exit__(self, *error: Any) -> Any:
+        return _call()(self._leave)(self._manager, *error)
+
+
+class _Silent(Recorder):
+    """Looks names up, and keeps nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def note(self, owner: Any, look: str, key: Any, value: Any, text: str) -> None:
+        """Nobody traces."""
+
+
+_SILENT = _Silent()

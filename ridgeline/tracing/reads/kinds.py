@@ -1,0 +1,74 @@
+"""Whose code and whose objects: this package's, a large library's, or the user's."""
+
+from __future__ import annotations
+
+import types
+from functools import lru_cache
+from typing import Any
+
+from ridgeline.graph.origins import PACKAGE
+
+HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by C code that could be one
+# Packages whose functions compute from what they are given: their arguments count, not their text.
+LIBRARIES = frozenset((
+    "PIL", "_pytest", "hypothesis", "jax", "jaxlib", "llvmlite", "matplotlib", "ml_dtypes",
+    "mpmath", "networkx", "numba", "numpy", "pandas", "pytest", "rich", "safetensors", "scipy",
+    "sklearn", "sympy", "torch", "transformers",
+))  # fmt: skip
+# Modules of the standard library of which the same is true.
+PURE_MODULES = frozenset((
+    "__future__", "_collections_abc", "_py_abc", "_pydecimal", "_weakrefset", "abc",
+    "annotationlib", "ast", "base64", "bisect", "collections.abc", "copy", "copyreg",
+    "dataclasses", "decimal", "dis", "enum", "fractions", "hashlib", "heapq", "inspect", "json",
+    "keyword", "linecache", "numbers", "operator", "pprint", "re", "reprlib", "statistics",
+    "string", "struct", "textwrap", "traceback", "types", "typing", "warnings", "weakref",
+))  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def is_ours(function: types.FunctionType) -> bool:
+    """True for a function of this package."""
+    return function.__code__.co_filename.startswith(PACKAGE)
+
+
+def is_library(function: types.FunctionType) -> bool:
+    """True for a function that computes from its arguments and has no state worth a guard."""
+    module = function.__globals__.get("__name__")
+    if not isinstance(module, str):
+        return False
+    return module in PURE_MODULES or _top(module) in LIBRARIES
+
+
+def is_our_type(kind: type) -> bool:
+    """True for a class of this package."""
+    module = kind.__dict__.get("__module__")
+    return isinstance(module, str) and (module == "ridgeline" or module.startswith("ridgeline."))
+
+
+def is_library_type(kind: type) -> bool:
+    """True for a class of a large library or of a module whose objects are values."""
+    module = kind.__module__
+    if not isinstance(module, str):
+        return False
+    return module in PURE_MODULES or _top(module) in LIBRARIES
+
+
+def is_watched(value: Any) -> bool:
+    """True for modules and optimizers, whose changes move the epoch."""
+    kind = type(value)
+    return hasattr(kind, "_guard_state") or hasattr(kind, "register_parameter")
+
+
+def python_method(kind: type, name: str) -> types.FunctionType | None:
+    """A special method that a class has in Python, if it is not this package's."""
+    for base in kind.__mro__:
+        found = base.__dict__.get(name)
+        if found is not None:
+            if isinstance(found, types.FunctionType) and not is_ours(found):
+                return found
+            return None
+    return None

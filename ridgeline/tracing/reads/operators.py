@@ -1,0 +1,163 @@
+"""Operators, tests and texts of values that are no tensors: what each of them reads."""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads.containers import contains
+from ridgeline.tracing.reads.kinds import is_our_type
+from ridgeline.tracing.reads.notes import SCALARS
+from ridgeline.tracing.reads.observing import ARRAYS, observe
+from ridgeline.tracing.reads.recorder import Recorder
+
+Call = Callable[[Any], Callable[..., Any]]
+_TEXTS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+_REFLECTED = {
+    name: f"__r{name.strip('_')}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift",
+                 "rshift", "and_", "or_", "xor")
+}  # fmt: skip
+_REFLECTED |= {"eq": "__eq__", "ne": "__ne__", "lt": "__gt__", "gt": "__lt__", "le": "__ge__",
+               "ge": "__le__"}  # fmt: skip
+
+
+def is_native(value: Any) -> bool:
+    """True where operators run no Python of the user's and read nothing that can change."""
+    kind = type(value)
+    return kind in SCALARS or kind is Tensor
+
+
+def binary(recorder: Recorder, call: Call, name: str, left: Any, right: Any) -> Any:
+    """An operator between two values."""
+    function = getattr(operator, name)
+    if is_native(left) and is_native(right):
+        if name == "mod" and type(left) is str and isinstance(right, Tensor):
+            recorder.opens("a traced tensor is put into a text")
+        return function(left, right)
+    method = f"__{name.strip('_')}__"
+    first, second = type(left), type(right)
+    own = recorder.special(left, method)
+    other = recorder.special(right, _REFLECTED[name]) if name in _REFLECTED else None
+    if own is None and other is None:
+        for value in (left, right):
+            if not is_our_type(type(value)):
+                observe(recorder, value, instances=False)
+        return function(left, right)
+    tries: list[tuple[Any, Any, Any]] = []
+    if own is not None:
+        tries.append((own, left, right))
+    elif hasattr(first, method):
+        tries.append((None, left, right))
+    if other is not None and (first is not second or name in ("eq", "ne")):
+        later = (other, right, left)
+        tries = (
+            [later, *tries] if issubclass(second, first) and own is not other else [*tries, later]
+        )
+    for function_of, self_, argument in tries:
+        bound = getattr(type(self_), method) if function_of is None else call(function_of)
+        result = bound(self_, argument)
+        if result is not NotImplemented:
+            return result
+    return function(left, right)
+
+
+def unary(recorder: Recorder, call: Call, name: str, value: Any) -> Any:
+    """An operator on one value."""
+    method = None if is_native(value) else recorder.special(value, f"__{name}__")
+    if method is not None:
+        return call(method)(value)
+    if not is_native(value):
+        observe(recorder, value, instances=False)
+    return getattr(operator, name)(value)
+
+
+def compare(recorder: Recorder, call: Call, name: str, left: Any, right: Any) -> Any:
+    """A comparison, an identity or a membership."""
+    if name in ("is_", "is_not"):
+        _identity(recorder, left, right)
+        return (left is right) is (name == "is_")
+    if name in ("in", "not in"):
+        found = contains(recorder, call, right, left)
+        return found if name == "in" else not found
+    return binary(recorder, call, name, left, right)
+
+
+_SINGLE = (type(None), bool, type, types.FunctionType, types.ModuleType, type(Ellipsis))
+
+
+def _identity(recorder: Recorder, left: Any, right: Any) -> None:
+    """Two values are compared by identity: containers count as the very objects they are."""
+    if isinstance(left, _SINGLE) or isinstance(right, _SINGLE):
+        return
+    for value in (left, right):
+        if recorder.is_given(value):
+            recorder.opens(f"which object an argument is, a {type(value).__name__}, is asked for")
+        elif isinstance(value, list | dict | set | tuple | deque | np.ndarray):
+            recorder.note(value, "identity", None, value, f"which {type(value).__name__} it is")
+
+
+def truth(recorder: Recorder, call: Call, value: Any) -> Any:
+    """What stands for a value where its truth is asked: itself, or what its own method says."""
+    kind = type(value)
+    if kind in SCALARS or isinstance(value, Tensor) or is_our_type(kind):
+        return value
+    for name in ("__bool__", "__len__"):
+        method = recorder.special(value, name)
+        if method is not None:
+            return bool(call(method)(value))
+    return _length(recorder, value)
+
+
+def _length(recorder: Recorder, value: Any) -> Any:
+    if isinstance(value, list | dict | set | deque) and not recorder.is_given(value):
+        text = f"the length of a {type(value).__name__}"
+        recorder.note(value, "length", None, len(value), text)
+    elif isinstance(value, ARRAYS):
+        recorder.memory(value, "an array")
+    return value
+
+
+def length(recorder: Recorder, call: Call, value: Any) -> int:
+    """`len(value)`."""
+    method = recorder.special(value, "__len__")
+    if method is not None:
+        return int(call(method)(value))
+    _length(recorder, value)
+    return len(value)
+
+
+def text(recorder: Recorder, call: Call, value: Any, how: str, spec: str) -> str:
+    """A value in a text: `how` is the conversion (r, s, a or none), `spec` the format."""
+    if isinstance(value, str) and type(value) is str and not how:
+        return format(value, spec)
+    if how:
+        return format(converted(recorder, call, value, how), spec)
+    method = recorder.special(value, "__format__")
+    if method is not None:
+        return str(call(method)(value, spec))
+    if not spec and not is_our_type(type(value)):
+        return converted(recorder, call, value, "s")
+    observe(recorder, value)
+    return format(value, spec)
+
+
+def converted(recorder: Recorder, call: Call, value: Any, how: str) -> str:
+    """`str(value)`, `repr(value)` or `ascii(value)`."""
+    kind = type(value)
+    names = ("__str__", "__repr__") if how == "s" else ("__repr__",)
+    for name in names:
+        method = recorder.special(value, name)
+        generated = method is not None and method.__code__.co_filename.startswith("<")
+        if method is not None and not generated:
+            return str(call(method)(value))
+        if name in kind.__dict__ and not generated:
+            break
+    observe(recorder, value)
+    return _TEXTS[how](value)

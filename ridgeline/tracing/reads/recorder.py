@@ -1,0 +1,215 @@
+"""The recorder: takes the reports of reporting copies while one function is traced.
+
+Objects that are made while the function runs need no guard: nobody else can change them. They are
+told from those that were there before by the generations of the garbage collector: the youngest one
+is emptied when tracing begins, and no collection runs until it ends.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from collections.abc import Callable, Iterable
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from ridgeline.graph.origins import user_line
+from ridgeline.tracing.reads.kinds import (
+    HEAP,
+    is_library_type,
+    is_our_type,
+    is_ours,
+    is_watched,
+    python_method,
+)
+from ridgeline.tracing.reads.notes import LOOKS, MISSING, SCALARS, Read, entry_of_class
+
+_UNTRACKED = (np.ndarray, bytearray, array)
+_LARGE = 1 << 20  # bytes of an array that are compared before each call
+
+
+class Recorder:
+    """What one traced call reads from outside; `open` says why it cannot be guarded."""
+
+    def __init__(self, watch: Callable[[Any], None], given: Iterable[Any] = ()) -> None:
+        gc.collect(0)
+        self._watch = watch  # told of modules and optimizers, which have an epoch of their own
+        self._given = {id(value): value for value in given}  # whose parts the signature holds
+        self._reads: dict[tuple[int, str, Any], Read] = {}
+        self._held: dict[int, Any] = {}  # keeps ids unique for as long as this records
+        self._known: set[int] = set()  # arrays and the like that were found outside
+        self._tables: dict[int, Any] = {}  # tables of attributes, made when first asked for
+        self._watched: set[int] = set()
+        self._doubts: list[tuple[Any, str]] = []  # what makes the trace open if it is from outside
+        self.open = ""  # why every call has to run Python
+        self.prints = False  # inside of print(), where a text is shown and not used
+
+    # ---- what the copies report -----------------------------------------------------------------
+
+    def note(self, owner: Any, look: str, key: Any, value: Any, text: str) -> None:
+        """Something was read; what was found first counts."""
+        place = (id(owner), look, key if type(key) in (str, int) else id(key))
+        if place in self._reads:
+            return
+        self._reads[place] = Read(owner, look, key, value, text)
+        self._held[id(owner)] = owner
+        self._held[id(key)] = key
+        if key == "__dict__" and look == "attribute":
+            self._held[id(value)] = value
+            self._tables[id(value)] = owner
+        self.found(value)
+
+    def found(self, value: Any) -> None:
+        """A value that lies outside."""
+        if type(value) is tuple:
+            for element in value:
+                if type(element) not in SCALARS:
+                    self.found(element)
+        elif isinstance(value, _UNTRACKED) or (type(value) is dict and not gc.is_tracked(value)):
+            self._held[id(value)] = value
+            self._known.add(id(value))
+        elif is_watched(value) and id(value) not in self._watched:
+            parts = value.modules() if hasattr(value, "modules") else (value,)
+            for part in parts:
+                self._watched.add(id(part))
+                self._held[id(part)] = part
+                self._watch(part)
+
+    def is_given(self, value: Any) -> bool:
+        """True for a container among the arguments."""
+        return id(value) in self._given
+
+    def give(self, value: Any) -> None:
+        """A container whose parts the signature holds."""
+        self._given[id(value)] = value
+
+    def opens(self, reason: str) -> None:
+        """The trace cannot be guarded; the first reason counts."""
+        if not self.open:
+            self.open = _at_line(reason)
+
+    def opens_if_outside(self, value: Any, reason: str) -> None:
+        """The trace cannot be guarded if this object was there before it."""
+        self._held[id(value)] = value
+        self._doubts.append((value, _at_line(reason)))
+
+    def name(self, namespace: dict[str, Any], name: str) -> Any:
+        """A global or built-in name is read."""
+        value = namespace.get(name, MISSING)
+        self.note(namespace, "key", name, value, f"the global {name!r}")
+        if value is not MISSING:
+            return value
+        builtins = namespace.get("__builtins__")
+        table = builtins if isinstance(builtins, dict) else vars(builtins)
+        value = table.get(name, MISSING)
+        self.note(table, "key", name, value, f"the built-in name {name!r}")
+        if value is MISSING:
+            raise NameError(f"name {name!r} is not defined", name=name)
+        return value
+
+    def function(self, function: FunctionType) -> None:
+        """A function is called: its code, its defaults and what it captured count."""
+        label = function.__qualname__
+        self.note(function, "attribute", "__code__", function.__code__, f"the code of {label}")
+        for name in ("__defaults__", "__kwdefaults__"):
+            value = getattr(function, name)
+            if value is not None:
+                self.note(function, "attribute", name, value, f"a default of {label}")
+        if function.__kwdefaults__ is not None:
+            self.entries(function.__kwdefaults__, f"a default of {label}")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self.cell(cell, name)
+
+    def special(self, owner: Any, name: str) -> FunctionType | None:
+        """A special method in Python that an operator, a loop or the like finds in a class."""
+        kind = type(owner)
+        if kind.__module__ == "builtins" or is_our_type(kind) or is_library_type(kind):
+            return None if kind.__flags__ & HEAP == 0 else python_method(kind, name)
+        if not self.is_given(owner):
+            self.note(owner, "type", None, kind, f"the class of a {kind.__name__}")
+        stored = entry_of_class(kind, name)
+        self.note(kind, "class entry", name, stored, f"{kind.__qualname__}.{name}")
+        return python_method(kind, name)
+
+    def cell(self, cell: CellType, name: str) -> None:
+        """A captured variable is in reach."""
+        value = LOOKS["cell"](cell, None)
+        self.note(cell, "cell", None, value, f"the captured variable {name!r}")
+
+    def elements(self, owner: Any, text: str) -> None:
+        """All elements of a list, a set or the like are read, in their order."""
+        if not self.is_given(owner):
+            self.note(owner, "elements", None, tuple(owner), text)
+
+    def entries(self, owner: dict[Any, Any], text: str) -> None:
+        """All keys and values of a dict are read, in their order."""
+        if not self.is_given(owner):
+            self.note(owner, "keys", None, tuple(owner), text)
+            self.note(owner, "values", None, tuple(dict.values(owner)), text)
+
+    def memory(self, owner: Any, text: str) -> None:
+        """The content of an array is read."""
+        if self.is_given(owner) or id(owner) not in self._known:
+            return
+        size = getattr(owner, "nbytes", None) or len(owner)
+        if size > _LARGE or (isinstance(owner, np.ndarray) and owner.dtype.hasobject):
+            self.opens(f"{text}: {size} bytes are too many to compare before every call")
+        else:
+            self.note(owner, "memory", None, LOOKS["memory"](owner, None), text)
+
+    # ---- where this package calls code of the user's --------------------------------------------
+
+    def called(self, function: Any) -> Any:
+        """A callable in the form in which it is called while this records."""
+        from ridgeline.tracing.reads import calls  # which needs this module
+
+        own = getattr(function, "__func__", function)
+        if type(own) is FunctionType and is_ours(own):
+            return function
+        return calls.call(function)
+
+    def called_method(self, owner: Any, name: str) -> Any:
+        """A method in the form in which it is called while this records."""
+        from ridgeline.tracing.reads import attributes, calls
+
+        if is_our_type(type(owner)) and name not in getattr(owner, "__dict__", ()):
+            return self.called(getattr(owner, name))
+        return calls.call(attributes.attribute(self, calls.call, owner, name))
+
+    # ---- when the function has returned ---------------------------------------------------------
+
+    def reads(self) -> list[Read]:
+        """What was read from objects that were there before, in order of first sight."""
+        wanted = {id(read.owner) for read in self._reads.values()}
+        wanted |= {id(owner) for owner in self._tables.values()}
+        wanted |= {id(value) for value, _ in self._doubts}
+        young = {id(value) for value in gc.get_objects(generation=0) if id(value) in wanted}
+        for value, reason in self._doubts:
+            if not self.open and id(value) not in young and not self.is_given(value):
+                self.open = reason
+        return [read for read in self._reads.values() if self._is_outside(read.owner, young)]
+
+    def _is_outside(self, owner: Any, young: set[int]) -> bool:
+        owner = self._tables.get(id(owner), owner)
+        if id(owner) in self._given:
+            return False
+        if id(owner) in self._known:
+            return True
+        if isinstance(owner, _UNTRACKED) or (type(owner) is dict and not gc.is_tracked(owner)):
+            return False
+        return id(owner) not in young
+
+
+def _at_line(reason: str) -> str:
+    line = user_line()
+    return f"{reason} (at {line})" if line else reason
+
+
+def label(owner: Any) -> str:
+    """An object's name in reports."""
+    if isinstance(owner, type | FunctionType):
+        return owner.__qualname__
+    name = getattr(owner, "__name__", None) if type(owner).__name__ == "module" else None
+    return name if isinstance(name, str) else type(owner).__name__
