@@ -138,6 +138,11 @@ def _compensated_join(left: Exprs, right: Exprs) -> Exprs:
     return total, add(add(p, missed), q)
 
 
+def compensated_total(total: Expr, lost: Expr) -> Expr:
+    """A sum with what its additions lost; nothing is lost of an infinite one."""
+    return select(eq(lost, lost), add(total, lost), total)
+
+
 def _affine_join(left: Exprs, right: Exprs) -> Exprs:
     """The map on the left, then that on the right.
 

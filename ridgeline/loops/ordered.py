@@ -18,7 +18,7 @@ from ridgeline.loops.build import add, cast, maximum, minimum, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.monoids import MONOIDS
+from ridgeline.loops.monoids import MONOIDS, compensated_total
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.sorting import (
     Index,
@@ -218,6 +218,10 @@ def _scan(node: Node, lowering: GroupLowering) -> Lowered:
     wide = carried(node.dtype)
     values = tuple(cast(lowering.read(i, space.full_index, space), wide) for i in node.inputs)
     monoid = "affine" if node.op is LINEAR_SCAN else node.attrs.monoid
+    if monoid == "sum" and node.dtype is dtypes.float64:  # which has no wider type to be carried in
+        return _scanned(
+            node, lowering, space, "compensated", (*values, ir.const(-0.0, wide)), [(0, node)]
+        )
     return _scanned(node, lowering, space, monoid, values, [(len(values) - 1, node)])
 
 
@@ -234,7 +238,7 @@ def _scanned(
         *(
             Store(
                 lowering.view(result, result.shape), space.full_index,
-                cast(Load.make(totals[field], ()), result.dtype),
+                cast(_running_value(monoid, totals, field), result.dtype),
             )
             for field, result in stored
         ),
@@ -244,6 +248,11 @@ def _scanned(
     for total in reversed(totals):
         body = Alloc(total, body)
     return _finished(node, lowering, body, space)
+
+
+def _running_value(monoid: str, totals: Sequence[Buffer], field: int) -> Expr:
+    held = [Load.make(total, ()) for total in totals]
+    return compensated_total(*held) if monoid == "compensated" else held[field]
 
 
 def _scatter(node: Node, lowering: GroupLowering) -> Lowered:

@@ -195,20 +195,6 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (scalars.cast(result, current.dtype),)
 
 
-def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
-    """Products of narrow floats in float32 and sums of all in float64, rounded once; None where
-    that is no matter."""
-    dtype, attrs = current.dtype, current.attrs
-    kinds = {"add": dtypes.float64, "prod": dtypes.float32}
-    if attrs.mode not in kinds or dtype.kind != "float":
-        return None
-    wide = kinds[attrs.mode]
-    if dtype.itemsize >= wide.itemsize:
-        return None
-    base, updates = (cast(operand, wide) for operand in inputs[:2])
-    return cast(scatter(base, updates, inputs[2:], attrs.axes, attrs.mode), dtype)
-
-
 def _zeros_like(a: Node) -> Node:
     return full_like(a, 0)
 

@@ -1,6 +1,6 @@
 """Ops that kernels do not have, written out in those they have.
 
-Random bits, sorts, attention, exponents, and joins into narrow floats, which are done in float32.
+Random bits, sorts, attention, exponents, and scatters that sum floats.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from ridgeline.ops import attention_written, radix, random
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.expansion import Expand
 from ridgeline.ops.exponents import split_exponent_written
-from ridgeline.ops.gather import SCATTER, wide_scatter
+from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.sort import SORT
 from ridgeline.ops.special import SPLIT_EXPONENT
+from ridgeline.ops.summed_scatter import wide_scatter
 
 _ONE = (RANDOM_BITS, SCATTER)
 # ops with several outputs

@@ -15,12 +15,10 @@ from typing import ClassVar
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
     add,
-    eq,
     floordiv,
     free_vars,
     minimum,
     mul,
-    select,
     sub,
     substitution,
 )
@@ -37,6 +35,7 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
+from ridgeline.loops.monoids import compensated_total
 from ridgeline.loops.rewrite import map_children, map_expressions, replace_variables, sequence
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, free_name, loops_named
 
@@ -189,10 +188,10 @@ def _compensated(statement: Stmt, totals: Collection[Buffer]) -> Stmt:
 
 
 def _with_lost(expr: Expr, totals: Collection[Buffer]) -> Expr:
-    """An expression that reads totals with what they lost; nothing is lost of an infinite one."""
+    """An expression that reads totals, with what they lost."""
     found: dict[Expr, Expr] = {}
     for part in ir.subexpressions(expr):
         if isinstance(part, Load) and part.buffer in totals:
             lost = Load.make(_lost(part.buffer), part.index)
-            found[part] = select(eq(lost, lost), add(part, lost), part)
+            found[part] = compensated_total(part, lost)
     return substitution(found)(expr) if found else expr

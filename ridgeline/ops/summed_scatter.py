@@ -1,0 +1,124 @@
+"""Sums at places that indices name, so that many updates of one place lose nothing.
+
+Updates arrive in any order and one by one, so a sum of them cannot be cut into blocks. Narrower
+floats are summed in double precision and rounded once. Where places are many and updates few,
+only as many sums as updates are kept so wide. Double precision itself is cut in two: the upper
+parts of all updates of a place are multiples of one unit, coarse enough to be added exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ridgeline import dtypes
+from ridgeline.graph.node import Node
+from ridgeline.graph.sizes import product
+from ridgeline.ops.elementwise import (
+    add,
+    apply,
+    cast,
+    constant,
+    full_like,
+    iota,
+    scale,
+    select,
+    sub,
+)
+from ridgeline.ops.gather import gather, ramps, scatter
+from ridgeline.ops.movement import broadcast, broadcast_scalar, reshape
+from ridgeline.ops.reduce import kept_axes
+
+_FEW = 24  # updates that may be added one after the other
+_SPARSE = 3  # places for each update, from which on wide sums of all places cost more
+_LONG_ROW = 8  # numbers of a place, from which on finding its first update costs little
+_MOST = 1 << 40  # updates where their number is known only at run time
+_ONE_CUT = 1 << 18  # updates whose lower parts may be added as they are
+
+
+def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
+    """A scatter that sums floats without loss, and one that multiplies narrow floats in float32;
+    None where it is right as it is."""
+    dtype, mode = current.dtype, current.attrs.mode
+    if dtype.kind != "float":
+        return None
+    if mode == "prod" and dtype.itemsize < 4:
+        base, updates = (cast(operand, dtypes.float32) for operand in inputs[:2])
+        made = scatter(base, updates, inputs[2:], current.attrs.axes, mode)
+        return cast(made, dtype)
+    if mode != "add":
+        return None
+    sums = _Sums(inputs[0], inputs[1], inputs[2:], current.attrs.axes)
+    if sums.count <= _FEW and dtype.itemsize >= 4:
+        return None
+    if dtype is dtypes.float64:
+        return sums.in_parts()
+    return sums.by_first_update() if sums.is_sparse else sums.in_double_precision()
+
+
+class _Sums:
+    """Updates of the places that indices name along axes of a base."""
+
+    def __init__(
+        self, base: Node, updates: Node, indices: Sequence[Node], axes: Sequence[int]
+    ) -> None:
+        self.base, self.updates, self.indices, self.axes = base, updates, indices, tuple(axes)
+        self.rest = kept_axes(len(base.shape), self.axes)
+        self.apart = ramps(indices, axes, base)
+        joined = [s for d, s in enumerate(indices[0].shape) if d not in self.apart.values()]
+        counted = product(joined)
+        self.count = counted if isinstance(counted, int) else _MOST
+
+    @property
+    def is_sparse(self) -> bool:
+        """True where most places have no update, and a place is a row of numbers."""
+        places = product([self.base.shape[a] for a in self.axes])
+        row = product([self.base.shape[a] for a in self.rest])
+        known = isinstance(places, int) and isinstance(row, int) and not self.apart
+        return known and row >= _LONG_ROW and places > _SPARSE * self.count
+
+    def in_double_precision(self) -> Node:
+        """All sums in float64."""
+        base, updates = (cast(a, dtypes.float64) for a in (self.base, self.updates))
+        return cast(self._scatter(base, updates), self.base.dtype)
+
+    def by_first_update(self) -> Node:
+        """Sums in float64 in the place of one update of each, which alone is added to the base."""
+        shape = self.indices[0].shape
+        flat = iota((self.count,), 0, dtypes.int64, self.base.type.device)
+        number = reshape(flat, shape)
+        named = tuple(self.base.shape[a] for a in self.axes)
+        none = broadcast_scalar(constant(0, dtypes.int64, self.base.type.device), named)
+        axes = tuple(range(len(named)))
+        leader = gather(scatter(none, number, self.indices, axes, "max"), self.indices, axes)
+        row = self.updates.shape[len(shape) :]
+        values = cast(reshape(self.updates, (self.count, *row)), dtypes.float64)
+        led = reshape(leader, (self.count,))
+        total = scatter(full_like(values, 0), values, (led,), (0,), "add")
+        leads = broadcast(apply("eq", led, flat), values.shape, (0,))
+        once = cast(select(leads, total, full_like(total, 0)), self.base.dtype)
+        return self._scatter(self.base, reshape(once, self.updates.shape))
+
+    def in_parts(self) -> Node:
+        """Sums of upper parts, which are exact, and of what is left."""
+        updates = self.updates
+        is_number = apply("lt", apply("abs", updates), full_like(updates, np.inf))
+        size = select(is_number, apply("abs", updates), full_like(updates, 0))
+        largest = self._scatter(full_like(self.base, 0), size, "max")
+        room = float(4 * self.count)
+        top = apply("min", gather(largest, self.indices, self.axes), full_like(size, 1e308 / room))
+        unit = scale(top, room)
+        left, sums = updates, list[Node]()
+        for _ in range(1 if self.count <= _ONE_CUT else 2):
+            upper = select(is_number, sub(add(left, unit), unit), left)
+            sums.append(self._scatter(full_like(self.base, 0), upper))
+            left = select(is_number, sub(left, upper), full_like(left, 0))
+            unit = scale(unit, room * 2.0**-52)
+        total = self._scatter(full_like(self.base, 0), left)
+        for part in reversed(sums):
+            total = add(part, total)
+        return add(self.base, total)
+
+    def _scatter(self, base: Node, updates: Node, mode: str = "add") -> Node:
+        return scatter(base, updates, self.indices, self.axes, mode)
