@@ -17,7 +17,7 @@ from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import complex_of, conj, imag, join, real, real_of
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.decompositions import empty_of, part
-from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, select, sub
+from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, scale, select, sub
 from ridgeline.ops.linalg import (
     Parts,
     adjoint,
@@ -90,7 +90,9 @@ def _eigh_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     inner: Node | None = None
     if by_vectors is not None:
         turned = matmul(adjoint(vectors), by_vectors)
-        inner = mul(turned, cast(_inverse_gaps(values, vectors), vectors.dtype))
+        # changes of a Hermitian matrix turn its vectors, by skew ones: the result is Hermitian
+        skew = scale(sub(turned, adjoint(turned)), 0.5)
+        inner = mul(skew, cast(_inverse_gaps(values, vectors), vectors.dtype))
     if by_values is not None:
         diagonal = _on_diagonal(by_values, vectors)
         inner = diagonal if inner is None else add(inner, diagonal)

@@ -188,3 +188,44 @@ def test_wrong_input() -> None:
     ):
         with pytest.raises(RidgelineError):
             wrong()
+
+
+# what torch gives by every entry of a matrix, also where only a triangle or symmetric ones count
+STRUCTURED = {
+    "eigh values": lambda lib, a: lib.linalg.eigh(a)[0],
+    "eigh vectors": lambda lib, a: abs(lib.linalg.eigh(a)[1]) ** 2,
+    "eigh upper": lambda lib, a: abs(lib.linalg.eigh(a, UPLO="U")[1]) ** 2,
+    "eigvalsh": lambda lib, a: lib.linalg.eigvalsh(a),
+    "cholesky": lambda lib, a: abs(lib.linalg.cholesky(a)) ** 2,
+    "cholesky upper": lambda lib, a: abs(lib.linalg.cholesky(a, upper=True)) ** 2,
+    "cholesky_inverse": lambda lib, a: abs(lib.cholesky_inverse(a.tril())) ** 2,
+    "svd": lambda lib, a: abs(lib.linalg.svd(a)[0]) ** 2,
+    "qr": lambda lib, a: abs(lib.linalg.qr(a)[1]) ** 2,
+    "solve": lambda lib, a: abs(lib.linalg.solve(a, a[:, :2].detach())) ** 2,
+    "solve_triangular": lambda lib, a: (
+        abs(lib.linalg.solve_triangular(a, a[:, :2].detach(), upper=True)) ** 2
+    ),
+    "slogdet": lambda lib, a: lib.linalg.slogdet(a)[1],
+    "pinv": lambda lib, a: abs(lib.linalg.pinv(a, hermitian=True)) ** 2,
+}
+
+
+@pytest.mark.parametrize("kind", ["real", "complex"])
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_gradients_have_the_structure_of_torchs(name: str, kind: str) -> None:
+    draw = np.random.default_rng(3)
+    a = draw.normal(size=(4, 4)) + (1j * draw.normal(size=(4, 4)) if kind == "complex" else 0)
+    a = a @ a.conj().T + 4 * np.eye(4)
+    weights = draw.normal(size=(4, 4))
+    gradients = []
+    for lib in (rl, torch):
+        matrix = lib.tensor(a, requires_grad=True)
+        result = STRUCTURED[name](lib, matrix)
+        part = weights[: result.shape[0], : result.shape[1]] if len(result.shape) == 2 else weights
+        part = part[0] if len(result.shape) == 1 else part
+        seed = lib.tensor(part) if len(result.shape) else 1.0
+        (result * seed).sum().backward()
+        gradients.append(matrix.grad.numpy())
+    np.testing.assert_allclose(*gradients, rtol=1e-9, atol=1e-10)
+    if name.startswith("eig"):
+        np.testing.assert_allclose(gradients[0], gradients[0].conj().T, atol=1e-12)
