@@ -7,8 +7,7 @@ machine code without any of the passes. What differs between kinds of devices is
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -29,14 +28,17 @@ from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.structure import structure
+from ridgeline.recent import Recent
 
 __all__ = [
     "CompiledKernel", "HostCall", "KernelCall", "Layout", "Program", "Stages", "compile_graph",
     "lay_out", "lower_graph",
 ]  # fmt: skip
 
-MOST_PROGRAMS = 2048  # kept in the process, the last used ones
-_programs: OrderedDict[object, Program] = OrderedDict()
+# Kept in the process, the last used ones: a node of a program takes some 5 KB with all that is
+# known of it. The others come back from disk.
+MOST_PROGRAMS, MOST_NODES = 512, 1 << 14
+_programs: Recent[Hashable, Program] = Recent(MOST_PROGRAMS, MOST_NODES)
 _lock = threading.RLock()
 
 
@@ -52,15 +54,11 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Progra
         if program is None:
             with paused:
                 program = _load_or_compile(key, graph.on_fresh_leaves(), to)
-            _programs[key] = program
-            while len(_programs) > MOST_PROGRAMS:
-                _programs.popitem(last=False)
-        else:
-            _programs.move_to_end(key)
+            _programs.keep(key, program, len(graph.order))
     return program
 
 
-def _load_or_compile(key: object, graph: Graph, to: Compilation) -> Program:
+def _load_or_compile(key: Hashable, graph: Graph, to: Compilation) -> Program:
     graph, checked = check(graph, to)
     to = replace(to, checked=checked)
     cache, target = ObjectCache("programs"), to.target

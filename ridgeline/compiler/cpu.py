@@ -16,7 +16,8 @@ import numpy as np
 
 from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
-from ridgeline.codegen.llvm.native import Library, compile_ir, compiler_fingerprint, target
+from ridgeline.codegen.llvm.loaded import LoadedCode
+from ridgeline.codegen.llvm.native import compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.compiler.library_calls import LibraryCalls, known
@@ -49,7 +50,8 @@ from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.sharing import grain
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
-_addresses: dict[str, int] = {}
+MOST_CODE = 16 << 20  # bytes of machine code that stay mapped besides what programs use
+machine_code = LoadedCode(MOST_CODE)
 
 
 def machine() -> Machine:
@@ -202,9 +204,8 @@ class CpuBackend:
     def compile_loops(self, kernels: Sequence[Kernel]) -> bytes:
         """Object code for scheduled loops; without a disk cache, of those that are new here."""
         kept = config.cache_max_bytes > 0
-        unique = [
-            k for k in {k.name: k for k in kernels}.values() if kept or k.name not in _addresses
-        ]
+        there = machine_code.held(kernel.name for kernel in kernels)
+        unique = [k for k in {k.name: k for k in kernels}.values() if kept or k.name not in there]
         if not unique:
             return b""
         code = compile_ir(self.source(unique))
@@ -213,11 +214,7 @@ class CpuBackend:
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Map object code into the process, unless all of it is there already."""
-        missing = [symbol for symbol in symbols if symbol not in _addresses]
-        if missing:
-            loaded = Library.load(code)
-            for symbol in missing:
-                _addresses.setdefault(symbol, loaded.address(symbol))
+        machine_code.load(code, symbols)
 
     def legalize(self) -> Sequence[LoopPass]:
         """What LLVM IR has no words for."""
@@ -334,7 +331,8 @@ def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
 def _step(call: Call) -> Step | Loop | Branch:
     if isinstance(call, KernelCall):
         tasks, grain = call.launch
-        return Step(_addresses[call.symbol], call.slots, tasks, grain)
+        library = machine_code.library(call.symbol)
+        return Step(library.address(call.symbol), call.slots, tasks, grain, library)
     if isinstance(call, LoopCall):
         test = None if call.test is None else _plan(call.test)
         return Loop(_plan(call.body), call.tables, test, call.test_tables)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ridgeline.compiler.cpu import CpuBackend
+from ridgeline.compiler.cpu import CpuBackend, machine_code
 from ridgeline.compiler.layout import lay_out
 from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
@@ -40,7 +40,10 @@ class SymbolicProgram:
         self._graph, checked = check(graph.on_fresh_leaves(), to)
         self._to = replace(to, checked=checked)
         self.stages = lower(optimize(self._graph, self._to), self._to)
-        self._target.compile(list(self.stages.all_kernels()), ())
+        kernels = list(self.stages.all_kernels())
+        self._target.compile(kernels, ())
+        # keeps the code mapped for the programs to come
+        self._code = machine_code.held(compiled.kernel.name for compiled in kernels)
 
     def replaceable(self, output: int, replaced: int) -> int | None:
         """Nothing runs before the sizes are known: the program `at` some answers for them."""

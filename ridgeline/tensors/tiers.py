@@ -8,6 +8,7 @@ interpreter unless `config.tier` pins it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
@@ -32,6 +33,7 @@ from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
+from ridgeline.recent import Recent
 from ridgeline.runtime.spaces import space
 from ridgeline.scalars import Array
 from ridgeline.tensors.across import Brought, Chain, Fresh, reaches
@@ -148,6 +150,9 @@ class _Piece:
 
 
 _pieces: Table[_Piece] = Table(MOST_STRUCTURES)
+MOST_COMPILED, MOST_NODES = 512, 1 << 14  # pieces that keep their programs, as the compiler does
+_compiled_pieces: Recent[int, _Piece] = Recent(MOST_COMPILED, MOST_NODES)  # by identity
+_lock = threading.Lock()
 _Place = tuple[int, int | None]  # a node of an order, or an output of one
 _kept: Table[tuple[_Place, ...]] = Table(MOST_STRUCTURES)  # what is saved for backward
 
@@ -179,8 +184,16 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
             return
         program = program_for(prepare(Graph(graph, inputs), Recorded("deferred", computes)))
         piece.programs[settings] = program
+        _remember(piece, len(order))
     for node, buffer in zip(wanted, program.run([node.buffer for node in inputs])):
         node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
+
+
+def _remember(piece: _Piece, nodes: int) -> None:
+    """Keep the programs of a piece; those of pieces that were compiled long ago are let go."""
+    with _lock:
+        for old in _compiled_pieces.keep(id(piece), piece, nodes):
+            old.programs.clear()
 
 
 def _to_interpret(piece: _Piece, order: Sequence[Node]) -> bool:

@@ -115,5 +115,5 @@ def _forget_compiled() -> None:
     from ridgeline.tensors import tiers
 
     compiler._programs.clear()
-    cpu._addresses.clear()
+    cpu.machine_code.clear()
     tiers._pieces.clear()

@@ -27,6 +27,7 @@ _STUB = 16
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
@@ -70,8 +71,22 @@ def is_loadable(code: bytes) -> bool:
     return code[:6] == b"\x7fELF\x02\x01" and struct.unpack_from("<HH", code, 16) == (1, 62)
 
 
-def load(code: bytes) -> dict[str, int]:
-    """Map an object into the process for good; the addresses of the symbols it defines."""
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """An object in memory, and the addresses of the symbols it defines."""
+
+    base: int
+    size: int
+    symbols: dict[str, int]
+
+
+def unmap(base: int, size: int) -> None:
+    """Give the memory of an object back; nothing may call it any more."""
+    _libc.munmap(base, size)
+
+
+def load(code: bytes) -> Mapped:
+    """Map an object into the process."""
     sections = _sections(code)
     tables = [section for section in sections if section.kind == _SYMTAB]
     if len(tables) != 1:
@@ -91,11 +106,12 @@ def load(code: bytes) -> dict[str, int]:
     ctypes.memmove(base, bytes(image.data), size)
     if _libc.mprotect(base, writable_at, mmap.PROT_READ | mmap.PROT_EXEC):
         raise LoadError("the system does not allow memory to be made executable")
-    return {
+    defined = {
         name: address
         for (name, place, _, _), address in zip(symbols, resolved)
         if name and place not in (_UNDEFINED, _ABSOLUTE)
     }
+    return Mapped(base, size, defined)
 
 
 def _sections(code: bytes) -> list[_Section]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from ridgeline.codegen.llvm import elf
 from ridgeline.codegen.llvm.store import ObjectCache
@@ -107,34 +107,37 @@ def compile_cached(text: str) -> bytes:
     return code
 
 
-@dataclass(frozen=True)
 class Library:
     """Loaded machine code: the addresses of its functions.
 
-    Code stays mapped until the process ends, even when nothing refers to it: worker threads,
-    plans in flight and other code hold bare addresses into it, which nobody counts. A kernel is a
-    few KiB, and the cache above makes sure that each is loaded once.
+    A lasting one stays mapped until the process ends; another is unmapped when nothing refers to
+    it, so whoever holds a bare address into it holds the library too, as the steps of plans do.
     """
 
-    symbols: dict[str, int]
+    def __init__(self, symbols: dict[str, int], nbytes: int = 0) -> None:
+        self._symbols, self.nbytes = symbols, nbytes
 
     @classmethod
-    def load(cls, object_code: bytes) -> Library:
+    def load(cls, object_code: bytes, lasting: bool = True) -> Library:
         """Map object code into the process. Names must be unique among all libraries."""
-        if elf.is_loadable(object_code):
-            return cls(elf.load(object_code))
-        return _LlvmLibrary.load(object_code)
+        if not elf.is_loadable(object_code):
+            return _LlvmLibrary.load(object_code)
+        mapped = elf.load(object_code)
+        library = cls(mapped.symbols, mapped.size)
+        if not lasting:
+            finalize(library, elf.unmap, mapped.base, mapped.size).atexit = False
+        return library
 
     def address(self, symbol: str) -> int:
         """The address of a function the code defines; KeyError if it defines none so called."""
-        return self.symbols[symbol]
+        return self._symbols[symbol]
 
 
 class _LlvmLibrary(Library):
-    """Code loaded by LLVM's own loader: for object formats that the loader here does not read."""
+    """Code loaded by LLVM's own loader, for good: of formats that the loader here does not read."""
 
     @classmethod
-    def load(cls, object_code: bytes) -> Library:
+    def load(cls, object_code: bytes, lasting: bool = True) -> Library:
         import llvmlite.binding as llvm
 
         with _COMPILE_LOCK:

@@ -32,6 +32,7 @@ class Step:
     args: tuple[int, ...]
     tasks: int = 1
     grain: int = 1
+    code: object = None  # what keeps the function's machine code mapped
 
 
 class _Scratch(threading.local):
