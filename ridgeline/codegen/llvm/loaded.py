@@ -16,6 +16,7 @@ from ridgeline.recent import Recent
 
 _MANY = 1 << 16
 
+
 class LoadedCode:
     """Libraries by the functions they define."""
 

@@ -75,9 +75,10 @@ class ObjectCache:
             _warn(f"cannot write to the cache: {error}")
             return
         ObjectCache._written += len(data)
-        if ObjectCache._written >= _SCAN_EVERY:
+        step = min(_SCAN_EVERY, config.cache_max_bytes // 16)
+        if ObjectCache._written >= step:
             ObjectCache._written = 0
-            evict(root, config.cache_max_bytes)
+            evict(root, config.cache_max_bytes - step)  # what is written until the next look fits
 
     def _path(self, root: Path, key: str) -> Path:
         name = blake2b(key.encode(), digest_size=20).hexdigest()
