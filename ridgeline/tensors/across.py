@@ -10,14 +10,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ridgeline.compiler.passes import Observer
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.partition import Part, source_of
+from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import on, space
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
+_UNREAD = Buffer.borrow(np.zeros((), np.uint8))  # what any program can be given, and none reads
 
 
 class Fresh:
@@ -53,6 +57,12 @@ class Brought:
                 taken.append(node)
             if at >= len(inputs) or not reaches(part.device, source):
                 self._moved.append((at, places[source], source))
+        read = set(part.inputs.values())
+        self._unread = [
+            number
+            for number, node in enumerate(inputs)
+            if node not in read and not reaches(part.device, node)
+        ]
         self._shown_again = {number for at, number, _ in self._moved if at >= len(inputs)}
         self._more: list[Any] = [None] * (len(taken) - len(inputs))
         self.program = compile_graph(Graph(graph.outputs, taken), pairs)
@@ -60,11 +70,13 @@ class Brought:
     @property
     def moves(self) -> bool:
         """False where the program takes all as it lies."""
-        return bool(self._moved)
+        return bool(self._moved or self._unread)
 
     def memory(self, inputs: Sequence[Any]) -> list[Any]:
         """What the program reads: memory of its device, and numbers of the host."""
         found = [*inputs, *self._more]
+        for number in self._unread:
+            found[number] = _UNREAD
         for at, number, source in self._moved:
             found[at] = _reachable(inputs[number], source, self._device)
         return found

@@ -133,7 +133,8 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     (part,) = parts
     if any(n.type.device != part.device for n in graph.outputs):  # of several results of one node
         return Chain(graph, parts)
-    if all(node is source and reaches(part.device, node) for node, source in part.inputs.items()):
+    as_they_lie = all(reaches(part.device, node) for node in graph.inputs)
+    if as_they_lie and all(node is source for node, source in part.inputs.items()):
         return compile_graph(graph, pairs)
     brought = Brought(graph, part, pairs)
     return brought if brought.moves else brought.program

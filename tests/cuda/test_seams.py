@@ -60,3 +60,14 @@ def test_a_number_of_the_host_goes_along_before_it_is_computed(fake_code: FakeCo
         assert run(x, y).tolist() == [19.0, 16.0]
     with rl.eager():
         assert use(x, y).tolist() == [19.0, 16.0]
+
+
+def test_what_a_program_does_not_read_may_lie_anywhere(fake_code: FakeCode) -> None:
+    """A backward pass is over parameters of both devices, the gradient of one over its own."""
+    here = (rl.ones(5, 4) * 1).requires_grad_()
+    there = (rl.ones(5, 4, device="cuda:1") * 1).requires_grad_()
+    for first, second in ((here, there), (there, here)):
+        ((first * first).sum().to("cuda:0") + (second * second).sum().to("cuda:0")).backward()
+        second.grad = None
+        assert (first.grad + 1).tolist() == [[3.0] * 4] * 5
+        first.grad = None
