@@ -17,6 +17,7 @@ from ridgeline.graph.placement import together, transfer
 from ridgeline.ops.elementwise import add
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.tensors import across
+from ridgeline.tensors.tiers import program_for
 from ridgeline.tensors.values import read
 
 
@@ -72,3 +73,13 @@ def test_a_copy_that_has_a_value_is_where_a_graph_begins() -> None:
     back = transfer(doubled, "cpu")
     first, second = partition(Graph([add(back, back)], [there]))
     assert first.inputs == {there: there} and second.inputs == {back: doubled}
+
+
+def test_what_a_program_does_not_read_may_lie_anywhere() -> None:
+    """The gradient of one parameter comes of a pass over all of them."""
+    x = leaf(TensorType((3,), dtypes.float32))
+    other = leaf(TensorType((3,), dtypes.float32, "cuda:0"))
+    with rl.config.override(tier="compiled"):
+        program = program_for(Graph([add(x, x)], [other, x]))
+    (made,) = program.run([There(), Buffer.borrow(np.ones(3, np.float32))])
+    assert made.array(dtypes.float32, (3,)).tolist() == [2.0] * 3
