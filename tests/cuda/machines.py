@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -15,6 +14,7 @@ from ridgeline import compiler
 from ridgeline.compiler import cuda as cuda_backend
 from ridgeline.compiler.backend import backend
 from ridgeline.config import config
+from ridgeline.recent import Recent
 from ridgeline.runtime import spaces
 from ridgeline.runtime.cuda import (
     arena,
@@ -51,11 +51,15 @@ def no_devices_yet() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for part, name in _BY_STREAM:
             patch.setattr(part, name, {})
-        patch.setattr(compiler, "_programs", OrderedDict())
+        programs = Recent(compiler.MOST_PROGRAMS, compiler.MOST_NODES)
+        pieces = Recent(tiers.MOST_COMPILED, tiers.MOST_NODES)
+        patch.setattr(compiler, "_programs", programs)
+        patch.setattr(tiers, "_compiled_pieces", pieces)
         patch.setattr(tiers, "_pieces", Table(tiers.MOST_STRUCTURES))
         _forget()
         yield
-        compiler._programs.clear()
+        programs.clear()
+        pieces.clear()
         tiers._pieces.clear()
         for part, name in _BY_STREAM:
             getattr(part, name).clear()
