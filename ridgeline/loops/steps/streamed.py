@@ -2,7 +2,8 @@
 
 `Online` merges the two folds of one thread; here every thread of a row keeps a maximum and sums of
 its own, corrected as it goes, and at the end the threads agree on the maximum and add up their
-sums relative to it. A row that is too long to be held is then read once.
+sums relative to it. A turn is summed for itself, and added with what that loses, as a block of a
+`Cascade` is. A row that is too long to be held is then read once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import ClassVar
 from ridgeline.loops import ir
 from ridgeline.loops.build import eq, logical_and, mul, op, select, sub, substitute
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Seq, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, sequence
+from ridgeline.loops.monoids import compensated_total
+from ridgeline.loops.rewrite import map_buffers, map_children, sequence
 from ridgeline.loops.steps.online import correction, folded_peak, relative_sums
 from ridgeline.loops.steps.scratch import widened
 from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
@@ -70,23 +72,24 @@ class Streamed(Step):
         except ScheduleError:
             return None
         place = Var.make(self.thread)
-        own = {b: _each(b, top.extent) for b in (peak, *relative)}
+        lost = {b: replace(b, name=f"{b.name}_lost") for b in relative}
+        own = {b: _each(b, top.extent) for b in (peak, *relative, *lost.values())}
         mine = {b: Load.make(w, (place,)) for b, w in own.items()}
         old = Buffer(f"{peak.name}_old", (), peak.dtype, "reg")
-        body = sequence(Store(old, (), mine[peak]), highs.body)
-        shrink = [correction(b, s, old, peak) for b, s in relative.items()]
-        body = sequence(body, *shrink, totals.body)
+        shrink = [correction(p, s, old, peak) for b, s in relative.items() for p in (b, lost[b])]
+        body = sequence(Store(old, (), mine[peak]), highs.body, *shrink, _turn(totals.body, lost))
         for buffer, wide in own.items():
             body = widened(body, buffer, wide, place)
-        zeros = [Store(own[b], (place,), ir.const(0, b.dtype)) for b in relative]
+        zeros = [Store(own[b], (place,), ir.const(0, b.dtype)) for b in own if b != peak]
         start = sequence(Store(own[peak], (place,), ir.const(-math.inf, peak.dtype)), *zeros)
         turns = For(self.turn, highs.extent, Alloc(old, body), "carried")
         sweep = replace(top, axis="spatial", body=sequence(start, turns))
         agree = replace(top, body=Reduce((peak,), (), "max", (mine[peak],)))
-        joins = [
-            replace(top, body=Reduce((b,), (), "sum", (_rebased(mine[b], s.shift, peak, mine),)))
-            for b, s in relative.items()
-        ]
+        joins: list[Stmt] = []
+        for b, s in relative.items():
+            total = compensated_total(mine[b], mine[lost[b]])
+            value = _rebased(total, s.shift, Load.make(peak, ()), mine[peak])
+            joins.append(replace(top, body=Reduce((b,), (), "sum", (value,))))
         result = sequence(*between, sweep, agree, *joins)
         for wide in own.values():
             result = Alloc(wide, result)
@@ -97,14 +100,28 @@ def _each(buffer: Buffer, threads: Expr) -> Buffer:
     return replace(buffer, name=f"{buffer.name}_each", shape=(threads,))
 
 
+def _turn(sums: Stmt, lost: dict[Buffer, Buffer]) -> Stmt:
+    """The sums of one turn, each added to the sum so far with what that loses."""
+    blocks = {b: replace(b, name=f"{b.name}_block") for b in lost}
+    starts = [Store(block, (), ir.const(0, block.dtype)) for block in blocks.values()]
+    joins = [
+        Reduce((b, lost[b]), (), "compensated", (Load.make(block, ()), ir.const(-0.0, b.dtype)))
+        for b, block in blocks.items()
+    ]
+    within = map_buffers(sums, lambda buffer: blocks.get(buffer, buffer))
+    made: Stmt = sequence(*starts, within, *joins)
+    for block in blocks.values():
+        made = Alloc(block, made)
+    return made
+
+
 def _loads(statement: Store) -> bool:
     return any(isinstance(e, Load) for e in ir.subexpressions(*ir.expressions(statement)))
 
 
-def _rebased(total: Load, shift: Expr, peak: Buffer, mine: dict[Buffer, Load]) -> Expr:
+def _rebased(total: Expr, shift: Expr, common: Load, own: Load) -> Expr:
     """A thread's sum relative to the common maximum; nothing where it met only -inf."""
-    common, own = Load.make(peak, ()), mine[peak]
-    lowest = ir.const(-math.inf, peak.dtype)
+    lowest = ir.const(-math.inf, common.dtype)
     scaled = mul(total, op("exp", sub(substitute(shift, {common: own}), shift)))
     nothing = logical_and(eq(own, lowest), op("ne", common, lowest))
     return select(nothing, ir.const(0, total.dtype), scaled)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from ridgeline.loops import ir
+from ridgeline.loops.ir import Const, For, Load
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.schedule import Step, replay
+from ridgeline.loops.schedule import Cascade, SetKind, Step, replay
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu import contraction, ordered, pointwise, rows
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.summing import cascades
+
+_FEW_LOADS = 3  # of an iteration that may stand in a kernel as often as a block is long
 
 
 def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
@@ -20,6 +24,23 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     }  # fmt: skip
     kind = family(lowered)
     found = chosen[kind](lowered, gpu)
-    if kind != "rows":
-        return found
-    return [*found, *cascades(replay(lowered.kernel, found))]
+    return [*found, *_summed(lowered, found)] if kind == "rows" else found
+
+
+def _summed(lowered: Lowered, found: list[Step]) -> list[Step]:
+    """Long sums in blocks, whose loads are all in flight together where they are few."""
+    kernel = replay(lowered.kernel, found)
+    cuts = cascades(kernel)
+    loops = [s for s in ir.statements(replay(kernel, cuts).body) if isinstance(s, For)]
+    axes = [step.axis for step in cuts if isinstance(step, Cascade)]
+    return [*cuts, *(SetKind(a, "unroll") for a in axes if _is_short(a, loops))]
+
+
+def _is_short(axis: str, loops: list[For]) -> bool:
+    """True where all loops of an axis are of known length and read little."""
+    for loop in (loop for loop in loops if loop.name == axis):
+        parts = (ir.subexpressions(*ir.expressions(s)) for s in ir.statements(loop.body))
+        read = {e for part in parts for e in part if isinstance(e, Load) and e.buffer.slot >= 0}
+        if not isinstance(loop.extent, Const) or len(read) > _FEW_LOADS:
+            return False
+    return True

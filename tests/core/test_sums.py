@@ -1,0 +1,91 @@
+"""Sums, means and variances of many numbers, against double precision and next to torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ridgeline as rl
+
+torch = pytest.importorskip("torch")
+EPS = 2.0**-23
+TIERS = ("interpreter", "compiled")
+
+
+def _far_from_zero(shape: tuple[int, ...], seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return (1000 + rng.random(shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_statistics_of_many_rows_far_from_zero(tier: str) -> None:
+    array = _far_from_zero((250_000, 8))
+    truth = array.astype(np.float64)
+    with rl.config.override(tier=tier):
+        x = rl.tensor(array)
+        np.testing.assert_allclose(x.mean(0).numpy(), truth.mean(0), rtol=2 * EPS)
+        np.testing.assert_allclose(x.var(0).numpy(), truth.var(0, ddof=1), rtol=8 * EPS)
+        np.testing.assert_allclose(x.std(0).numpy(), truth.std(0, ddof=1), rtol=8 * EPS)
+        np.testing.assert_allclose(x.mean().numpy(), truth.mean(), rtol=2 * EPS)
+        np.testing.assert_allclose(x.var().numpy(), truth.var(ddof=1), rtol=8 * EPS)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_batch_norm_over_many_rows(tier: str) -> None:
+    array = _far_from_zero((200_000, 4))
+    with rl.config.override(tier=tier):
+        layer = rl.nn.BatchNorm1d(4, momentum=1.0)
+        layer(rl.tensor(array))
+        truth = array.astype(np.float64)
+        np.testing.assert_allclose(layer.running_mean.numpy(), truth.mean(0), rtol=2 * EPS)
+        np.testing.assert_allclose(layer.running_var.numpy(), truth.var(0, ddof=1), rtol=8 * EPS)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_infinities_and_nan_pass_through_long_sums(tier: str) -> None:
+    for special, should in ((np.inf, np.inf), (-np.inf, -np.inf), (np.nan, np.nan)):
+        array = np.ones((5_000, 3), np.float32)
+        array[1234, 1] = special
+        with rl.config.override(tier=tier):
+            np.testing.assert_array_equal(rl.tensor(array).sum(0).numpy(), [5_000, should, 5_000])
+            np.testing.assert_array_equal(rl.tensor(array).sum().numpy(), should)
+
+
+DATA: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "uniform": lambda rng, shape: rng.random(shape),
+    "far from zero": lambda rng, shape: 1000 + rng.random(shape),
+    "heavy tails": lambda rng, shape: np.exp(3 * rng.standard_normal(shape)),
+}
+
+
+@pytest.mark.parametrize("data", DATA.values(), ids=DATA)
+@pytest.mark.parametrize(
+    "shape, axis", [((10,), 0), ((3_000, 7), 0), ((7, 3_000), 1), ((5, 999, 6), 1), ((60_000,), 0)]
+)
+@pytest.mark.parametrize("tier", TIERS)
+def test_sums_are_as_good_as_torchs(
+    tier: str, shape: tuple[int, ...], axis: int, data: Callable[..., Any]
+) -> None:
+    ours, theirs = [], []
+    with rl.config.override(tier=tier):
+        function = rl.jit(lambda x: (x.sum(axis), x.mean(axis)))
+        for seed in range(30):
+            array = data(np.random.default_rng(seed), shape).astype(np.float32)
+            truth = array.astype(np.float64).sum(axis)
+            scale = np.abs(array.astype(np.float64)).sum(axis)
+            total, mean = (np.asarray(r.numpy(), np.float64) for r in function(rl.tensor(array)))
+            x = torch.tensor(array)
+            count = shape[axis]
+            ours += [(total - truth) / scale, (mean * count - truth) / scale]
+            theirs += [
+                (x.sum(axis).double().numpy() - truth) / scale,
+                (x.mean(axis).double().numpy() * count - truth) / scale,
+            ]
+    worst = np.abs(np.stack(ours)).max()
+    assert worst <= (np.log2(shape[axis]) + 8) * EPS
+    rms = [float(np.sqrt(np.mean(np.square(np.stack(errors))))) for errors in (ours, theirs)]
+    assert rms[0] <= 1.5 * rms[1]
