@@ -48,6 +48,7 @@ class Config:
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     audit: bool = False  # jit traces now and then instead of replaying, and compares
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
+    verify: bool = False  # check what every pass of the compiler gives, and blame the one that errs
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
     epoch = 0  # not a setting: moves forward with every change
@@ -164,6 +165,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "audit": _check_flag,
     "allow_winograd": _check_flag,
     "passes_until": _check_name,
+    "verify": _check_flag,
 }
 
 config = Config.from_environment(os.environ)

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.fusion.values import sources
@@ -155,6 +156,17 @@ def lay_out(
     join: Join | None = None,
 ) -> Layout:
     """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
+    layout = _laid_out(stages, launch, sizes, join)
+    if config.verify:
+        from ridgeline.compiler.verify import verify_layout  # which looks at layouts
+
+        verify_layout(stages, layout)
+    return layout
+
+
+def _laid_out(
+    stages: Stages, launch: Launch, sizes: Mapping[str, int], join: Join | None
+) -> Layout:
     from ridgeline.compiler.control import inner_layouts  # it lays out bodies with this function
 
     inputs = stages.graph.inputs

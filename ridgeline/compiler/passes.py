@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from ridgeline.compiler.verify import verify
+from ridgeline.config import config
+
 State = TypeVar("State")
 Setting = TypeVar("Setting")
 Observer = Callable[["Pass[Any, Any]", Any], None]  # shown each pass that ran, and what it gave
@@ -52,7 +55,9 @@ def run_passes(
         runs = each.required or each.name not in left_out
         step = each.run if runs else each.otherwise
         if step is not None:
-            state = step(state, setting)
+            before, state = state, step(state, setting)
+            if config.verify:
+                verify(each.name, before, state)
             if observe is not None:
                 observe(each, state)
         after[each.name] = state

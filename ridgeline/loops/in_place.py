@@ -50,6 +50,25 @@ def in_place(kernel: Kernel, pairs: Mapping[int, int]) -> tuple[Kernel, dict[int
     return replace(kernel, params=params, body=map_buffers(kernel.body, shared)), found
 
 
+def read_too_late(kernel: Kernel) -> Buffer | None:
+    """A parameter that is read after another view of the same memory may have changed it."""
+    names: dict[int, set[str]] = {}
+    for buffer in kernel.params:
+        names.setdefault(buffer.slot, set()).add(buffer.name)
+    if all(len(views) == 1 for views in names.values()):
+        return None
+    touches = _touches(kernel)
+    for slot, stores in touches.stores.items():
+        if len(names.get(slot, ())) < 2:  # scratch is nobody else's memory
+            continue
+        for load in touches.loads.get(slot, ()):
+            others = [s for s in stores if s.buffer.name != load.buffer.name]
+            before = any(_precedes(load, s) for s in others)
+            if others and not before and not all(_stands_before(load, s) for s in others):
+                return load.buffer
+    return None
+
+
 @dataclass(slots=True)
 class _Touches:
     """What a kernel does with its memory, by slot."""

@@ -1,0 +1,151 @@
+"""What every program in the making is, as checks after each pass; an error blames the pass.
+
+Graphs are checked by `graph/verify.py`, kernels by `loops/verify.py`; here is what makes them a
+program: what is read was written before, by one writer; what is overwritten is read no more; what
+lies in the same memory is not alive at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+from ridgeline.compiler.layout import HostCall, JoinedCall, KernelCall, Layout
+from ridgeline.compiler.stages import CompiledKernel, Stages
+from ridgeline.fusion.groups import Group
+from ridgeline.fusion.sizes import nbytes
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
+from ridgeline.graph.verify import VerifyError, require, verify_graph, verify_step
+from ridgeline.loops.ir import Const
+from ridgeline.loops.verify import verify_kernel
+
+
+def verify(name: str, before: Any, after: Any) -> None:
+    """Raise where what a pass gave breaks a rule; only what the pass changed is looked at."""
+    try:
+        if isinstance(after, Graph):
+            if after is not before:
+                verify_step(before, after)
+                verify_graph(after)
+        elif isinstance(after, Stages):
+            _verify_stages(before, after)
+    except VerifyError as error:
+        error.note = f"after the pass {name!r}"
+        raise
+
+
+def _verify_stages(before: Stages, after: Stages) -> None:
+    if after.graph is not before.graph:
+        verify_graph(after.graph)
+    if after.values is not None and after.values is not before.values:
+        held = {*after.values.stored, *after.graph.inputs}
+        require(held.issuperset(after.results), "results lie in memory")
+    if after.fusion is not before.fusion:
+        _verify_order(after, after.fusion.groups)
+    if after.kernels is not before.kernels:
+        _verify_kernels(after.kernels)
+    if after.in_place is not before.in_place or after.fusion is not before.fusion:
+        _verify_overwritten(after)
+    if after.joined is not before.joined:
+        _verify_joined(after)
+
+
+def _written(group: Group) -> tuple[Node, ...]:
+    return group.values if group.lowered is None else group.loops.slots[group.loops.reads :]
+
+
+def _verify_order(stages: Stages, groups: Sequence[Group]) -> None:
+    """Every value has one writer, and is read after it; every result has one."""
+    there = set(stages.graph.inputs)
+    for group in groups:
+        missing = group.reads - there
+        require(not missing, "what a kernel reads was written before", group.name, *missing)
+        for value in _written(group):
+            require(value not in there, "a value has one writer", group.name, value)
+            there.add(value)
+    require(there.issuperset(stages.results), "every result is written")
+
+
+def _verify_kernels(kernels: Sequence[CompiledKernel]) -> None:
+    """Loops are right, and their parameters are views of the values they stand for."""
+    for kernel in {id(k.kernel): k.kernel for k in kernels}.values():
+        verify_kernel(kernel)
+    for compiled in kernels:
+        name, params = compiled.kernel.name, compiled.kernel.params
+        require(len(params) == len(compiled.values), "a parameter for each value", name)
+        for buffer, value in zip(params, compiled.values):
+            sizes = [int(size.value) for size in buffer.shape if isinstance(size, Const)]
+            if len(sizes) == len(buffer.shape) and all(isinstance(s, int) for s in value.shape):
+                held = prod(sizes) * buffer.dtype.itemsize
+                require(held <= nbytes(value), "a view fits into its value", name, buffer, value)
+
+
+def _verify_overwritten(stages: Stages) -> None:
+    """A result lies over an input only where whoever reads the input has done so."""
+    writer = {v: step for step, g in enumerate(stages.fusion.groups) for v in _written(g)}
+    given, results = set(stages.graph.inputs), set(stages.results)
+    taken = list(stages.in_place.values())
+    require(len(set(taken)) == len(taken), "memory is taken once")
+    for result, source in stages.in_place.items():
+        fits = source in given and source not in results and source.types == result.types
+        require(fits, "a result replaces an input of its type", result, source)
+        readers = [step for step, g in enumerate(stages.fusion.groups) if source in g.reads]
+        late = [step for step in readers if step > writer[result]]
+        require(not late, "what is overwritten is read before", result, source)
+
+
+def _verify_joined(stages: Stages) -> None:
+    """Kernels that are started as one stand side by side and wait for none of each other."""
+    groups = stages.fusion.groups
+    for places in stages.joined:
+        require(all(b == a + 1 for a, b in pairwise(places)), "joined kernels are neighbours")
+        made = {value for place in places for value in _written(groups[place])}
+        for place in places:
+            require(made.isdisjoint(groups[place].reads), "joined kernels are independent")
+
+
+def verify_layout(stages: Stages, layout: Layout) -> None:
+    """Temporaries that share memory are not alive at the same time, and end before the arena."""
+    lives, sizes = _lives(layout), _sizes(stages, layout)
+    placed = sorted((offset, slot) for slot, offset in layout.arena if slot in sizes)
+    for number, (offset, slot) in enumerate(placed):
+        end = offset + sizes[slot]
+        require(end <= layout.arena_bytes, "a temporary lies in the arena", slot, offset, end)
+        for other, at in ((s, o) for o, s in placed[number + 1 :]):
+            if at >= end:
+                break
+            first, second = lives[slot], lives[other]
+            apart = first[1] < second[0] or second[1] < first[0]
+            require(apart, "what shares memory is not alive at one time", slot, other)
+
+
+def _lives(layout: Layout) -> dict[int, tuple[int, int]]:
+    """The first and the last call that touch each slot."""
+    found: dict[int, tuple[int, int]] = {}
+    for number, call in enumerate(layout.calls):
+        for slot in _touched(call):
+            found[slot] = (found.get(slot, (number, 0))[0], number)
+    return found
+
+
+def _touched(call: Any) -> Sequence[int]:
+    if isinstance(call, (KernelCall, JoinedCall)):
+        return [slot for slot in call.slots if slot >= 0]
+    return (*call.inputs, *call.outputs) if isinstance(call, HostCall) else ()
+
+
+def _sizes(stages: Stages, layout: Layout) -> Mapping[int, int]:
+    """The bytes of the slots of kernels that are started by themselves."""
+    values = {k.kernel.name: k for k in stages.kernels}
+    found: dict[int, int] = {}
+    for call in layout.calls:
+        if isinstance(call, KernelCall) and call.symbol in values:
+            kernel = values[call.symbol].kernel
+            for slot, buffer in zip(call.slots, kernel.params):
+                sizes = [int(s.value) for s in buffer.shape if isinstance(s, Const)]
+                held = prod(sizes) * buffer.dtype.itemsize
+                found[slot] = max(found.get(slot, 0), held)
+    return found
