@@ -193,7 +193,9 @@ def of_class(recorder: Recorder, call: Call, owner: type, name: str) -> Any:
             recorder.note(meta, "class entry", name, above, text)
         if isinstance(above, _SLOTS):
             value = getattr(owner, name)
-            if name not in ("__dict__", "__mro__", "__bases__"):
+            if name == "__dict__":
+                recorder.table(value, owner)
+            else:
                 recorder.note(owner, "attribute", name, value, text)
             return value
         return _bound(recorder, call, above, owner, meta)

@@ -12,6 +12,7 @@ import functools
 import inspect
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from ridgeline.tracing.reads.containers import item
 from ridgeline.tracing.reads.handlers import pure
 from ridgeline.tracing.reads.hooks import Hooks
 from ridgeline.tracing.reads.kinds import (
+    FILES,
     HEAP,
     is_library,
     is_library_type,
@@ -60,6 +62,9 @@ def call(function: Any) -> Callable[..., Any]:
         return _partial(recorder, function)
     if kind is _CACHED:
         return functools.partial(_cached, recorder, function)
+    if isinstance(function, weakref.ref):
+        recorder.opens_if_outside(function, "a weak reference is followed")
+        return function
     if kind in _GETTERS:
         return functools.partial(_getter, recorder, function)
     if isinstance(function, staticmethod | classmethod):
@@ -75,6 +80,8 @@ def _function(recorder: Recorder, function: types.FunctionType) -> Callable[...,
         recorder_of = functools.partial(_ours, recorder, function)
         return recorder_of if function.__code__.co_argcount or _takes_any(function) else function
     if is_library(function):
+        if function.__name__ in FILES:
+            recorder.opens(f"{function.__name__} reads a file")
         return functools.partial(pure, recorder, call, function)
     found = copies.copy_of(function, Hooks(function.__globals__))
     if found is None:
@@ -136,10 +143,8 @@ def _cached(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any
     for value in (*args, *kwargs.values()):
         observe(recorder, value)
     value = function(*args, **kwargs)
-    again = functools.partial(function, **kwargs) if kwargs else function
-    recorder.note(again, "call", args, value, f"what {label(function)} gives")
-    if kwargs:
-        recorder.opens_if_outside(function, f"{label(function)} keeps its results")
+    given = (args, tuple(kwargs.items()))
+    recorder.note(function, "call", given, value, f"what {label(function)} gives")
     return value
 
 

@@ -116,7 +116,10 @@ def item(recorder: Recorder, call: Call, owner: Any, key: Any) -> Any:
             else:
                 recorder.note(owner, "item", key, value, f"element {key} of a {kind.__name__}")
         return owner[key]
-    if not isinstance(owner, tuple) and kind is not types.MappingProxyType:
+    if kind is types.MappingProxyType:
+        value = owner.get(key, MISSING)
+        recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a mappingproxy")
+    elif not isinstance(owner, tuple):
         recorder.opens_if_outside(owner, f"{label(owner)}[…] is looked up by code without source")
     return owner[key]
 

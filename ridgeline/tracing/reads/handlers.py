@@ -6,6 +6,7 @@ import functools
 import itertools
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ridgeline.tensors.tensor import Tensor
@@ -94,6 +95,19 @@ def container_method(
     return pure(recorder, call, function, *args, **kwargs)
 
 
+def proxy_method(recorder: Recorder, call: Call, function: Any, *args: Any) -> Any:
+    """A method of a read-only view of a dict, such as the attributes of a class."""
+    if function.__name__ in ("get", "__getitem__") and args:
+        with suppress(KeyError):
+            return item(recorder, call, function.__self__, args[0])
+    elif function.__name__ == "__contains__":
+        with suppress(KeyError):
+            item(recorder, call, function.__self__, args[0])
+    else:
+        recorder.opens("all attributes of a class are listed")
+    return function(*args)
+
+
 def _looped(recorder: Recorder, call: Call, value: Any) -> Any:
     if isinstance(value, dict):
         recorder.entries(value, "what is in a dict")
@@ -142,7 +156,7 @@ def changing(recorder: Recorder, owner: Any) -> None:
 def context_variable(recorder: Recorder, call: Call, function: Any, *args: Any) -> Any:
     variable = function.__self__
     value = variable.get(*args)
-    recorder.note(function, "call", args, value, f"the context variable {variable.name!r}")
+    recorder.note(variable, "context", args, value, f"the context variable {variable.name!r}")
     return value
 
 

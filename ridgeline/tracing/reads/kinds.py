@@ -15,13 +15,15 @@ LIBRARIES = frozenset((
     "mpmath", "networkx", "numba", "numpy", "pandas", "pytest", "rich", "safetensors", "scipy",
     "sklearn", "sympy", "torch", "transformers",
 ))  # fmt: skip
+# Functions of theirs that read files.
+FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_csv", "imread"))
 # Modules of the standard library of which the same is true.
 PURE_MODULES = frozenset((
-    "__future__", "_collections_abc", "_py_abc", "_pydecimal", "_weakrefset", "abc",
+    "__future__", "_collections_abc", "_py_abc", "_pydecimal", "abc",
     "annotationlib", "ast", "base64", "bisect", "collections.abc", "copy", "copyreg",
     "dataclasses", "decimal", "dis", "enum", "fractions", "hashlib", "heapq", "inspect", "json",
     "keyword", "linecache", "numbers", "operator", "pprint", "re", "reprlib", "statistics",
-    "string", "struct", "textwrap", "traceback", "types", "typing", "warnings", "weakref",
+    "string", "struct", "textwrap", "traceback", "types", "typing", "warnings",
 ))  # fmt: skip
 
 

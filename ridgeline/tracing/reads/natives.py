@@ -25,11 +25,12 @@ from ridgeline.tracing.reads.handlers import (
     container_method,
     context_variable,
     iterating,
+    proxy_method,
     pure,
     slot,
     unbound,
 )
-from ridgeline.tracing.reads.kinds import LIBRARIES
+from ridgeline.tracing.reads.kinds import FILES, LIBRARIES
 from ridgeline.tracing.reads.observing import ARRAYS
 from ridgeline.tracing.reads.recorder import Recorder
 
@@ -129,6 +130,9 @@ def _of_module(recorder: Recorder, function: Any) -> Handler | None:
     kind = getattr(function, "__objclass__", None)
     if kind is not None:  # a method that is not bound, or a slot of a type
         return unbound
+    if getattr(function, "__name__", "") in FILES:
+        recorder.opens(f"{function.__name__} reads a file")
+        return None
     if isinstance(function, np.ufunc) or module.partition(".")[0] in LIBRARIES:
         return None if _is_random(recorder, function, module) else pure
     if module in _PURE_MODULES or module == "builtins":
@@ -178,6 +182,8 @@ def _method(recorder: Recorder, function: Any, owner: Any) -> Handler | None:
         return context_variable if name == "get" else None
     if isinstance(owner, _CONTAINERS):
         return container_method
+    if isinstance(owner, types.MappingProxyType):
+        return proxy_method
     if isinstance(owner, types.GeneratorType) or name == "__next__":
         recorder.opens_if_outside(owner, f"a {kind.__name__} from outside is advanced")
         return None

@@ -113,7 +113,8 @@ LOOKS: dict[str, Callable[[Any, Any], Any]] = {
     "keys": lambda owner, _: tuple(owner),
     "values": lambda owner, _: tuple(owner.values()),
     "memory": _memory,
-    "call": lambda owner, key: owner(*key),
+    "call": lambda owner, key: owner(*key[0], **dict(key[1])),
+    "context": lambda owner, key: owner.get(*key),  # of a context variable
     "identity": lambda owner, _: owner,
 }
 ALL = ("elements", "keys", "values")  # looks whose value is a tuple of what was found

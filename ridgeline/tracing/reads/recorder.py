@@ -57,9 +57,13 @@ class Recorder:
         self._held[id(owner)] = owner
         self._held[id(key)] = key
         if key == "__dict__" and look == "attribute":
-            self._held[id(value)] = value
-            self._tables[id(value)] = owner
+            self.table(value, owner)
         self.found(value)
+
+    def table(self, table: Any, owner: Any) -> None:
+        """A table of attributes, which may be made now and shows what its owner has."""
+        self._held[id(table)] = table
+        self._tables[id(table)] = owner
 
     def found(self, value: Any) -> None:
         """A value that lies outside."""
