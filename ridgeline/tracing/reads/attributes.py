@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ def attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
         return getattr(owner, name)
     if is_our_type(kind):
         return _of_ours(recorder, owner, name)
+    if isinstance(owner, threading.local):
+        return _of_thread(recorder, owner, name)
     own = python_method(kind, "__getattribute__")
     if own is not None:
         recorder.special(owner, "__getattribute__")
@@ -152,7 +155,10 @@ def _missing(recorder: Recorder, call: Call, owner: Any, name: str, text: str) -
     fallback = recorder.special(owner, "__getattr__")
     if fallback is not None:
         return call(fallback)(owner, name)
-    return getattr(owner, name)  # raises, or is found by code of ours
+    value = getattr(owner, name)  # raises, or is found by code of ours, or by code in C
+    if not is_watched(owner):
+        recorder.opens_if_outside(owner, f"{text} is found by code without source")
+    return value
 
 
 def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
@@ -168,6 +174,16 @@ def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
                 recorder.note(members, "key", name, members[name], f"{label(owner)}.{name}")
         recorder.found(owner)
     return value
+
+
+def _of_thread(recorder: Recorder, owner: threading.local, name: str) -> Any:
+    """A variable of the calling thread, which every thread reads for itself."""
+    if name == "__dict__" or type(owner) is not threading.local:
+        recorder.opens("the variables of a thread are looked at")
+        return getattr(owner, name)
+    value = getattr(owner, name, MISSING)
+    recorder.note(owner, "variable", name, value, f"the thread's variable {name!r}")
+    return getattr(owner, name)
 
 
 def of_module(recorder: Recorder, owner: types.ModuleType, name: str) -> Any:

@@ -90,6 +90,7 @@ def _function(recorder: Recorder, function: types.FunctionType) -> Callable[...,
             recorder.opens(f"the source of {function.__qualname__} ({file}) is not at hand")
         return function
     recorder.function(function)
+    recorder.table(found, function)
     return found
 
 

@@ -47,8 +47,7 @@ def copy_of(function: FunctionType, hooks: Any) -> FunctionType | None:
     )
     copied.__kwdefaults__ = function.__kwdefaults__
     copied.__qualname__ = function.__qualname__
-    if function.__dict__:
-        copied.__dict__ = function.__dict__  # one table: attributes are the original's
+    copied.__dict__ = function.__dict__  # one table: attributes are the original's
     return copied
 
 

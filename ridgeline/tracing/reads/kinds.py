@@ -51,6 +51,11 @@ def is_our_type(kind: type) -> bool:
     return isinstance(module, str) and (module == "ridgeline" or module.startswith("ridgeline."))
 
 
+def is_large(kind: type) -> bool:
+    """True for a class of a large library, whose objects may hold anything."""
+    return isinstance(kind.__module__, str) and _top(kind.__module__) in LIBRARIES
+
+
 def is_library_type(kind: type) -> bool:
     """True for a class of a large library or of a module whose objects are values."""
     module = kind.__module__

@@ -31,7 +31,7 @@ from ridgeline.tracing.reads.handlers import (
     unbound,
 )
 from ridgeline.tracing.reads.kinds import FILES, LIBRARIES
-from ridgeline.tracing.reads.observing import ARRAYS
+from ridgeline.tracing.reads.observing import ARRAYS, observe
 from ridgeline.tracing.reads.recorder import Recorder
 
 # Called as they are, in the caller's frame: they look at it, or read nothing that can change.
@@ -151,7 +151,9 @@ def _is_random(recorder: Recorder, function: Any, module: str) -> bool:
 
 def _made(recorder: Recorder, kind: type) -> Handler | None:
     module = kind.__module__
-    if issubclass(kind, BaseException) or kind in _VALUE_TYPES or module == "itertools":
+    if issubclass(kind, BaseException):
+        return None
+    if kind in _VALUE_TYPES or module == "itertools":
         return pure
     if module == "builtins" or module in _PURE_MODULES or module == "collections":
         return pure
@@ -164,7 +166,9 @@ def _made(recorder: Recorder, kind: type) -> Handler | None:
 
 
 def _of_type(recorder: Recorder, function: Any, owner: type) -> Handler | None:
-    """A class method in C, such as `dict.fromkeys` or `datetime.now`."""
+    """A class method in C, such as `dict.fromkeys` or `datetime.now`, or a slot of a class."""
+    if isinstance(function, types.MethodWrapperType):
+        return slot
     if function.__name__ in _CLOCKS and owner.__module__ == "datetime":
         recorder.opens(f"{owner.__name__}.{function.__name__} reads a clock")
         return None
@@ -196,6 +200,7 @@ def _method(recorder: Recorder, function: Any, owner: Any) -> Handler | None:
         recorder.opens(f"{kind.__name__}.{name} draws random numbers")
         return None
     if module.partition(".")[0] in LIBRARIES or module in ("re", "decimal", "datetime", "builtins"):
+        observe(recorder, owner)
         return pure
     if name.startswith("__") and name.endswith("__"):  # a slot, such as object.__setattr__
         return slot

@@ -103,6 +103,7 @@ LOOKS: dict[str, Callable[[Any, Any], Any]] = {
     "key": lambda owner, key: owner.get(key, MISSING),  # of a dict
     "item": lambda owner, key: owner[key],
     "attribute": getattr,
+    "variable": lambda owner, name: getattr(owner, name, MISSING),  # of a thread
     "own": _own,  # an instance's own attribute, where its class has a method
     "class entry": entry_of_class,
     "static": _static,

@@ -5,13 +5,18 @@ from __future__ import annotations
 import types
 from array import array
 from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads.kinds import is_library, is_library_type, is_our_type, python_method
+from ridgeline.tracing.reads.kinds import (
+    is_large,
+    is_library,
+    is_library_type,
+    is_our_type,
+    python_method,
+)
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.recorder import Recorder, label
 
@@ -20,6 +25,7 @@ ARRAYS = (bytearray, array, np.ndarray)
 _FREE = (
     *SCALARS, range, slice, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
 )  # fmt: skip
+_VALUES = (np.generic, np.dtype, np.ufunc, types.CodeType, types.GenericAlias)  # cannot change
 _MANY = 50_000  # objects that are looked into
 _DUNDERS = (
     "__eq__", "__lt__", "__gt__", "__le__", "__ge__", "__hash__", "__bool__", "__len__", "__iter__",
@@ -56,11 +62,13 @@ def _inner(recorder: Recorder, value: Any, instances: bool) -> list[Any]:
     if isinstance(value, ARRAYS):
         recorder.memory(value, text)
         return []
-    if not instances or isinstance(value, _FREE):
+    if isinstance(value, _FREE) or is_our_type(kind):
         return []
-    if is_our_type(kind) or kind.__module__ == "builtins" or is_library_type(kind):
-        if isinstance(value, Iterator):
-            recorder.opens_if_outside(value, f"{label(value)} is an iterator from outside")
+    if kind.__module__ == "builtins" or is_large(kind):
+        if not isinstance(value, _VALUES):
+            recorder.opens_if_outside(value, f"a {kind.__name__} from outside is looked into")
+        return []
+    if not instances or is_library_type(kind):
         return []
     return _attributes(recorder, value)
 

@@ -61,7 +61,7 @@ class Recorder:
         self.found(value)
 
     def table(self, table: Any, owner: Any) -> None:
-        """A table of attributes, which may be made now and shows what its owner has."""
+        """A table of attributes or a copy, which is made now and shows what its owner has."""
         self._held[id(table)] = table
         self._tables[id(table)] = owner
 
