@@ -7,12 +7,20 @@ replayed. A difference is something that the function depends on and that no gua
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.printer import format_graph
-from ridgeline.tracing.effects import Fresh
-from ridgeline.tracing.handover import place_key
+from ridgeline.tracing.capture import (
+    ArgumentInput,
+    CellInput,
+    GradientInput,
+    NumberInput,
+    RandomInput,
+    Source,
+)
+from ridgeline.tracing.effects import Fresh, Given
+from ridgeline.tracing.reads.notes import SCALARS
 
 if TYPE_CHECKING:
     from ridgeline.tracing.trace import Trace
@@ -37,7 +45,7 @@ def compare_traces(before: Trace, after: Trace) -> None:
 
 def _described(trace: Trace) -> Iterator[str]:
     """What a trace computes, line by line: its inputs, its graph, its constants, its results."""
-    yield f"inputs {[str(place_key(source)) for _, source in trace.readers]}"
+    yield f"inputs {[_place(source) for _, source in trace.readers]}"
     yield from format_graph(trace.graph.outputs, origins=False).splitlines()
     for node in trace.graph.order:
         if node.buffer is not None:
@@ -45,6 +53,28 @@ def _described(trace: Trace) -> Iterator[str]:
             yield f"constant {node.types[0]} {array.tolist()!r:.2000}"
     yield f"nested {trace.result_structure!r}"
     for spec in trace.returns:
-        shown = spec.output if isinstance(spec, Fresh) else spec
-        yield f"returns {shown!r}"
+        yield f"returns {_result(spec)}"
     yield "end"
+
+
+def _place(source: Source) -> str:
+    """Where an input comes from, in words that are the same for the same place."""
+    if isinstance(source, ArgumentInput):
+        return f"argument {source.place}"
+    if isinstance(source, NumberInput):
+        return f"number {source.dtype.name}"
+    if isinstance(source, RandomInput):
+        return f"{source.part} of a generator {id(source.generator):x}"
+    held = source.cell if isinstance(source, CellInput) else None
+    if isinstance(source, GradientInput):
+        return f"gradient of {id(source.owner):x}"
+    return f"{type(source).__name__} {id(held or getattr(source, 'array', None)):x}"
+
+
+def _result(spec: Any) -> str:
+    if isinstance(spec, Fresh):
+        return f"output {spec.output} {spec.type} {spec.tracked}"
+    if isinstance(spec, Given):
+        place = None if spec.source is None else _place(spec.source)
+        return f"given {place} {spec.place} {spec.mode} {spec.tensor._type}"
+    return repr(spec) if isinstance(spec, SCALARS) else f"{type(spec).__name__} {id(spec):x}"

@@ -451,9 +451,12 @@ class Trace:
         return None
 
     def is_due(self) -> bool:
-        """True at the 2nd, 4th, 8th… call that this trace stands for, where an audit is made."""
+        """True at the 2nd, 4th, 8th… call that this trace stands for, where an audit is made.
+
+        What was made from a template was compiled in another way, and is not comparable.
+        """
         self._calls += 1
-        return self._calls & (self._calls - 1) == 0
+        return self.recorded is None and self._calls & (self._calls - 1) == 0
 
     # ---- replaying ------------------------------------------------------------------------------
 

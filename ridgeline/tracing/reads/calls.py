@@ -201,7 +201,9 @@ def _class(recorder: Recorder, kind: type) -> Callable[..., Any]:
         return functools.partial(_ours, recorder, kind)
     if own is None and type(entry_of_class(meta, "__call__")) is types.FunctionType:
         return functools.partial(_ours, recorder, kind)
-    if own is not None or not kind.__flags__ & HEAP or is_library_type(kind):
+    if own is not None:  # of a library: the members of an enumeration are fixed
+        return functools.partial(pure, recorder, call, kind)
+    if not kind.__flags__ & HEAP or is_library_type(kind):
         return natives.native(recorder, call, kind)
     return functools.partial(_construct, recorder, kind)
 

@@ -19,8 +19,8 @@ LIBRARIES = frozenset((
 FILES = frozenset(("load", "loadtxt", "genfromtxt", "fromfile", "memmap", "read_csv", "imread"))
 # Modules of the standard library of which the same is true.
 PURE_MODULES = frozenset((
-    "__future__", "_collections_abc", "_py_abc", "_pydecimal", "abc",
-    "annotationlib", "ast", "base64", "bisect", "collections.abc", "copy", "copyreg",
+    "__future__", "_py_abc", "_pydecimal", "abc",
+    "annotationlib", "ast", "base64", "bisect", "copy", "copyreg",
     "dataclasses", "decimal", "dis", "enum", "fractions", "hashlib", "heapq", "inspect", "json",
     "keyword", "linecache", "numbers", "operator", "pprint", "re", "reprlib", "statistics",
     "string", "struct", "textwrap", "traceback", "types", "typing", "warnings",

@@ -63,7 +63,8 @@ def definition(code: CodeType, namespace: dict[str, Any]) -> Definition | None:
 
 
 def _file(name: str, flags: int, namespace: dict[str, Any]) -> _File | None:
-    text = "".join(linecache.getlines(name, namespace)) or _command(name)
+    frozen = namespace.get("__file__") if name.startswith("<frozen ") else None
+    text = "".join(linecache.getlines(frozen or name, namespace)) or _command(name)
     known = _files.get((name, flags))
     if known is None or known[0] != text:
         try:
