@@ -37,7 +37,7 @@ class Module(Tree, StateHooks):
         put = super().__setattr__
         put("training", True)
         for table in _TABLES:
-            put(table, {})
+            put(table, guards.Table())
         put("_transient", set())
         put("_name", "")
         put("_forward_hooks", {})

@@ -65,7 +65,7 @@ class Optimizer:
         # whole numbers too are read lifted, so that lr=1 and lr=0.5 are one captured step
         self.defaults = {k: _plain_number(v) for k, v in defaults.items()}
         self.param_groups: list[ParamGroup] = []
-        self.state: dict[Tensor, State] = {}
+        self.state: dict[Tensor, State] = guards.Table()
         self._step_hooks: tuple[dict[int, StepHook], dict[int, StepHook]] = ({}, {})
         groups = _as_groups(params)
         if not groups:

@@ -249,6 +249,29 @@ class ParamGroup(dict[str, Any]):
         return dict.pop(self, key, *default)
 
 
+def _bumping(name: str) -> Callable[..., Any]:
+    method = getattr(dict, name)
+
+    def changed(self: dict[Any, Any], *args: Any, **kwargs: Any) -> Any:
+        bump()
+        return method(self, *args, **kwargs)
+
+    changed.__name__, changed.__doc__ = name, method.__doc__
+    return changed
+
+
+class Table(dict[Any, Any]):
+    """A dict of a module's or an optimizer's: each change of it moves the epoch."""
+
+    __slots__ = ()
+
+
+for _name in (
+    "__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update",
+):  # fmt: skip
+    setattr(Table, _name, _bumping(_name))
+
+
 JITTED = "__jit_"  # attributes under which methods keep their jitted forms
 
 

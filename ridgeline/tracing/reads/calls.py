@@ -20,7 +20,7 @@ from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, copies, natives
 from ridgeline.tracing.reads.containers import item
-from ridgeline.tracing.reads.handlers import pure
+from ridgeline.tracing.reads.handlers import handed, pure
 from ridgeline.tracing.reads.hooks import Hooks
 from ridgeline.tracing.reads.kinds import (
     FILES,
@@ -77,7 +77,7 @@ def _function(recorder: Recorder, function: types.FunctionType) -> Callable[...,
         recorder.function(function)
         return function
     if is_ours(function):
-        recorder_of = functools.partial(_ours, recorder, function)
+        recorder_of = functools.partial(handed, recorder, function)
         return recorder_of if function.__code__.co_argcount or _takes_any(function) else function
     if is_library(function):
         if function.__name__ in FILES:
@@ -110,14 +110,6 @@ def _is_generated(function: types.FunctionType) -> bool:
     )
 
 
-def _ours(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
-    """A function of this package: containers that it is given are read."""
-    for value in (*args, *kwargs.values()):
-        if not isinstance(value, Tensor):
-            observe(recorder, value, instances=False)
-    return function(*args, **kwargs)
-
-
 def _method(recorder: Recorder, method: types.MethodType) -> Callable[..., Any]:
     function = method.__func__
     if type(function) is not types.FunctionType:
@@ -126,7 +118,7 @@ def _method(recorder: Recorder, method: types.MethodType) -> Callable[..., Any]:
     if type(found) is types.FunctionType:
         return types.MethodType(found, method.__self__)
     if is_ours(function):
-        return functools.partial(_ours, recorder, method)
+        return functools.partial(handed, recorder, method)
     return functools.partial(found, method.__self__)
 
 
@@ -178,7 +170,7 @@ def _instance(recorder: Recorder, value: Any) -> Callable[..., Any]:
     stored = entry_of_class(kind, "__call__")
     if is_our_type(kind) or (isinstance(stored, types.FunctionType) and is_ours(stored)):
         recorder.found(value)
-        return functools.partial(_ours, recorder, value)
+        return functools.partial(handed, recorder, value)
     if is_library_type(kind):
         return functools.partial(pure, recorder, call, value)
     if stored is not MISSING and not isinstance(stored, types.FunctionType):
@@ -198,9 +190,9 @@ def _class(recorder: Recorder, kind: type) -> Callable[..., Any]:
     if own is not None and not is_library_type(meta):
         return types.MethodType(_function(recorder, own), kind)
     if is_our_type(kind):
-        return functools.partial(_ours, recorder, kind)
+        return functools.partial(handed, recorder, kind)
     if own is None and type(entry_of_class(meta, "__call__")) is types.FunctionType:
-        return functools.partial(_ours, recorder, kind)
+        return functools.partial(handed, recorder, kind)
     if own is not None:  # of a library: the members of an enumeration are fixed
         return functools.partial(pure, recorder, call, kind)
     if not kind.__flags__ & HEAP or is_library_type(kind):

@@ -12,7 +12,7 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes
 from ridgeline.tracing.reads.containers import contains, item, iterate
-from ridgeline.tracing.reads.notes import MISSING
+from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
 from ridgeline.tracing.reads.operators import length
 from ridgeline.tracing.reads.recorder import Recorder
@@ -25,6 +25,7 @@ _MUTATORS = frozenset((
     "popleft", "remove", "reverse", "rotate", "setdefault", "sort", "symmetric_difference_update",
     "update",
 ))  # fmt: skip
+_PLAIN = frozenset((*SCALARS, Tensor))
 _ORDERING = (sorted, min, max, sum)
 _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
     map: 0, filter: 0, functools.reduce: 0, itertools.starmap: 0, itertools.takewhile: 0,
@@ -37,6 +38,17 @@ def pure(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: An
         observe(recorder, value)
     args = tuple([callback(call, a) for a in args])
     return function(*args, **{k: callback(call, v) for k, v in kwargs.items()})
+
+
+def handed(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function of this package: containers that it is given are read."""
+    for value in args:
+        if type(value) not in _PLAIN:
+            observe(recorder, value, instances=False)
+    for value in kwargs.values():
+        if type(value) not in _PLAIN:
+            observe(recorder, value, instances=False)
+    return function(*args, **kwargs)
 
 
 def callback(call: Call, value: Any) -> Any:

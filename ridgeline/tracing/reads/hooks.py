@@ -11,12 +11,13 @@ import operator
 import sys
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, containers, operators
-from ridgeline.tracing.reads.handlers import changing, changing_attribute
+from ridgeline.tracing.reads.handlers import changing, changing_attribute, handed
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
@@ -80,8 +81,10 @@ class Hooks:
     def method(owner: Any, name: str) -> Any:
         """What `owner.name(…)` calls."""
         recorder = modes.recorder
-        if recorder is None or type(owner) is Tensor:
+        if recorder is None:
             return getattr(owner, name)
+        if type(owner) is Tensor:
+            return partial(handed, recorder, getattr(owner, name))
         call = _call()
         return call(attributes.attribute(recorder, call, owner, name))
 

@@ -7,6 +7,7 @@ clock, a queue, a random source), or of which nothing is known, make the trace o
 
 from __future__ import annotations
 
+import abc
 import builtins
 import functools
 import itertools
@@ -30,7 +31,7 @@ from ridgeline.tracing.reads.handlers import (
     slot,
     unbound,
 )
-from ridgeline.tracing.reads.kinds import FILES, LIBRARIES
+from ridgeline.tracing.reads.kinds import FILES, LIBRARIES, is_library
 from ridgeline.tracing.reads.observing import ARRAYS, observe
 from ridgeline.tracing.reads.recorder import Recorder
 
@@ -38,7 +39,7 @@ from ridgeline.tracing.reads.recorder import Recorder
 AS_THEY_ARE = frozenset(
     {
         builtins.globals, builtins.breakpoint, builtins.callable,
-        builtins.issubclass, builtins.isinstance, builtins.__build_class__, builtins.__import__,
+        builtins.__build_class__, builtins.__import__,
         builtins.chr, builtins.ord, builtins.bin, builtins.hex, builtins.oct, builtins.property,
         builtins.classmethod, builtins.staticmethod, builtins.super, builtins.slice, builtins.range,
         builtins.object, functools.partial, types.SimpleNamespace, types.MethodType,
@@ -82,7 +83,9 @@ def native(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]:
     """The form in which a function or type written in C is called."""
     try:
         if function in AS_THEY_ARE:
-            return _asking(recorder) if function is builtins.isinstance else _as_it_is(function)
+            return _as_it_is(function)
+        if function is builtins.isinstance or function is builtins.issubclass:
+            return _asking(recorder, call, function)
         handler = HANDLERS.get(function)
     except TypeError:  # it cannot be hashed
         handler = None
@@ -97,12 +100,25 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _asking(recorder: Recorder) -> Callable[..., Any]:
-    """`isinstance`, which takes note of the class that an object has."""
+def _asking(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]:
+    """`isinstance` and `issubclass`, which take note of what decides the answer."""
+    special = "__instancecheck__" if function is builtins.isinstance else "__subclasscheck__"
 
     def asked(value: Any, kinds: Any) -> bool:
         type_of(recorder, value)
-        return isinstance(value, kinds)
+        for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+            own = None if type(kind) is type else recorder.special(kind, special)
+            if own is not None and not is_library(own):
+                if call(own)(kind, value):
+                    return True
+                continue
+            if isinstance(kind, abc.ABCMeta):  # classes may be registered with it
+                text = "the classes that are registered with abstract ones"
+                given: tuple[Any, ...] = ((), ())
+                recorder.note(abc.get_cache_token, "call", given, abc.get_cache_token(), text)
+            if function(value, kind):
+                return True
+        return False
 
     return asked
 
@@ -167,6 +183,9 @@ def _made(recorder: Recorder, kind: type) -> Handler | None:
 
 def _of_type(recorder: Recorder, function: Any, owner: type) -> Handler | None:
     """A class method in C, such as `dict.fromkeys` or `datetime.now`, or a slot of a class."""
+    if function.__name__ == "__subclasses__":
+        recorder.opens("all classes below a class are listed")
+        return None
     if isinstance(function, types.MethodWrapperType):
         return slot
     if function.__name__ in _CLOCKS and owner.__module__ == "datetime":

@@ -80,6 +80,13 @@ class Recorder:
                 self._watched.add(id(part))
                 self._held[id(part)] = part
                 self._watch(part)
+                self._settings(part)
+
+    def _settings(self, part: Any) -> None:
+        """The numbers and texts of a module, which may also change behind the back of its epoch."""
+        for name, value in vars(part).items():
+            if type(value) in SCALARS and name[0] != "_":
+                self.note(part, "attribute", name, value, f"{type(part).__name__}.{name}")
 
     def is_given(self, value: Any) -> bool:
         """True for a container among the arguments."""
