@@ -6,19 +6,18 @@ a node costs one dictionary look-up whatever the size of what hangs below it.
 
 from __future__ import annotations
 
-import threading
 from typing import Any, ClassVar, TypeVar
-from weakref import WeakValueDictionary
+
+from ridgeline.weak import WeakTable
 
 T = TypeVar("T", bound="Interned")
-_lock = threading.Lock()
 
 
 class Interned:
     """Base of hash-consed classes: `make` returns the one object with these fields."""
 
     __slots__ = ("__weakref__",)
-    _table: ClassVar[WeakValueDictionary[tuple[Any, ...], Any]] = WeakValueDictionary()
+    _table: ClassVar[WeakTable[Any]] = WeakTable()
 
     @classmethod
     def make(cls: type[T], *fields: Any) -> T:
@@ -29,8 +28,8 @@ class Interned:
             made = object.__new__(cls)
             for slot, value in zip(cls.__slots__, fields):
                 object.__setattr__(made, slot, value)
-            with _lock:  # of two threads that make the same object, the first one's stays
-                found = Interned._table.setdefault(key, made)
+            found = Interned._table.keep(key, made)
+        assert found is not None
         return found
 
     def __setattr__(self, name: str, value: Any) -> None:

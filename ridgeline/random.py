@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,10 +35,10 @@ from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import require
 from ridgeline.tensors.modes import modes
+from ridgeline.tensors.turns import in_turn_of
 from ridgeline.tracing.guards import Lifted
 
 _MASK = (1 << 64) - 1
-_lock = threading.Lock()
 _WORD = TensorType((), dtypes.uint64)
 
 
@@ -104,9 +103,11 @@ class Generator:
 
     def skip(self, count: int) -> int:
         """Move on by some blocks of the stream; where it stood before."""
-        with _lock:
-            start = self._offset
-            self._offset = start + count
+        return in_turn_of(self, lambda: self._skip(count))  # a jitted call may be under way
+
+    def _skip(self, count: int) -> int:
+        start = self._offset
+        self._offset = start + count
         return start
 
     def take(self, count: Size) -> tuple[Node, Node]:

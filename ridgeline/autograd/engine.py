@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import count
 from typing import Any
 
+from ridgeline.atomic import apply
 from ridgeline.errors import GradientError
 from ridgeline.functions.operands import stretch
 from ridgeline.graph.node import LEAF as LEAF_OP, Node
@@ -22,6 +23,7 @@ from ridgeline.tensors.modes import (
     modes,
     no_grad,
 )
+from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import owned, read, write
 
@@ -173,8 +175,35 @@ def backward(
     _check_history(order)
     if modes.capture is not None:
         modes.capture.check_backward(order)
-    mode = GRAPH if create_graph else CUT
     owners = _leaves(order, None if inputs is None else _many(inputs))
+    if modes.capture is not None:
+        totals = _accumulate(order, outputs, cotangents, owners, create_graph)
+    else:
+        before = Snapshot()
+        for owner in owners.values():
+            before.gradient(owner)
+        back, tracking = before.back(), modes.gradients
+        try:
+            totals = _accumulate(order, outputs, cotangents, owners, create_graph)
+        except BaseException:
+            apply(back)
+            modes.gradients = tracking
+            raise
+    _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
+    if not (create_graph if retain_graph is None else retain_graph):
+        # without `inputs` every variable is wanted, so the pass goes wherever it can
+        _spend(roots, set(order) if inputs is None else leading_to(order, owners))
+
+
+def _accumulate(
+    order: Sequence[Node],
+    outputs: Sequence[Node],
+    cotangents: Sequence[Node],
+    owners: Mapping[Node, Tensor],
+    create_graph: bool,
+) -> dict[int, tuple[Tensor, Node]]:
+    """Add gradients to the `.grad` of their owners, with their hooks; the gradients by owner."""
+    mode = GRAPH if create_graph else CUT
     watchers = _watchers(order, mode)
     made_now = create_graph or watchers or modes.capture is not None or modes.anomaly is not None
     ready = None if made_now else awaited(order, outputs, list(owners))
@@ -194,10 +223,7 @@ def backward(
         _add_gradient(owner, final, create_graph)
         for hook in list(owner._extra.after.values()) if owner._extra is not None else ():
             called(hook)(owner)
-    _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
-    if not (create_graph if retain_graph is None else retain_graph):
-        # without `inputs` every variable is wanted, so the pass goes wherever it can
-        _spend(roots, set(order) if inputs is None else leading_to(order, owners))
+    return totals
 
 
 def _leaves(order: Sequence[Node], inputs: Sequence[Tensor] | None) -> dict[Node, Tensor]:

@@ -6,7 +6,8 @@ and a layout into something that runs. Everything else in the compiler is the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,11 +39,41 @@ class Libraries:
     takes_bias: Callable[[Node], bool] | None = None  # of products with a vector added to them
 
 
+class Run(Protocol):
+    """A run that overwrites memory it is given, begun and stopped before the first such write.
+
+    References to that memory are counted: a run holds its inputs once, in the list that it was
+    given, and once what it is given to overwrite.
+    """
+
+    def finish(self, reused: Mapping[int, Any]) -> tuple[list[Any], list[Callable[[], object]]]:
+        """The memory of the results, some of it given here, and the C code that fills it.
+
+        Until the first of these calls nothing is overwritten; they may be asked for again.
+        """
+
+    def ended(self) -> None:
+        """All calls were made."""
+
+    def explain(self, error: BaseException) -> None:
+        """Raise an error that says more than what a call raised, if there is one."""
+
+
 class Executable(Protocol):
     """A layout with its code, ready to run."""
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = ...) -> list[Any]:
-        """The results, each in memory that nobody else has; some in the memory given for them."""
+    @property
+    def exclusive(self) -> AbstractContextManager[Any] | None:
+        """What is held from the beginning of a run that overwrites memory to its end, if any."""
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results, each in memory that nobody else has."""
+
+    def begin(self, inputs: list[Any], given: Collection[int]) -> Run:
+        """A run that will be given memory for some results, by number, to overwrite.
+
+        The list of inputs is the run's from now on.
+        """
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once; the seconds of every call, in order."""

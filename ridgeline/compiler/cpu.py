@@ -1,31 +1,23 @@
-"""The CPU backend: LLVM for code, plans of the native executor to run it.
-
-Without library calls a run is one native call; each library call cuts the plan in two.
-"""
+"""The CPU backend: LLVM for code, plans of the native executor to run it (`cpu_run.py`)."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
 
 from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
 from ridgeline.codegen.llvm.loaded import LoadedCode
 from ridgeline.codegen.llvm.native import compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.backend import Libraries
-from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
-from ridgeline.compiler.library_calls import LibraryCalls, known
+from ridgeline.compiler.cpu_run import CpuExecutable
+from ridgeline.compiler.layout import Layout
+from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
-from ridgeline.devices import CPU
-from ridgeline.dtypes import bool_, float32
-from ridgeline.errors import DeviceError
+from ridgeline.dtypes import float32
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.fusion.values import on_host
 from ridgeline.graph.graph import Graph
@@ -38,12 +30,7 @@ from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.ops.index_checks import report_index
-from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.calibration import calibration
-from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
-from ridgeline.runtime.cpu.executor import Plan, Step
-from ridgeline.runtime.spaces import Memory, misplaced
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
@@ -226,121 +213,4 @@ class CpuBackend:
 
     def executable(self, layout: Layout, calls: LibraryCalls) -> CpuExecutable:
         """Plans with the library calls between them."""
-        return CpuExecutable(layout, calls)
-
-
-class CpuExecutable:
-    """Runs of kernels as native plans, and library calls in NumPy between them."""
-
-    def __init__(self, layout: Layout, calls: LibraryCalls) -> None:
-        self.layout, self._calls = layout, calls
-        self.parts = tuple(_parts(layout))
-        self._sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
-        self._results = layout.results
-        self._copied = tuple(layout.not_their_own())
-
-    def run(
-        self, inputs: Sequence[Buffer], reused: Mapping[int, Buffer] = _NOTHING
-    ) -> list[Buffer]:
-        """Run on the inputs' buffers; every output is a buffer nobody else has."""
-        layout = self.layout
-        if reused:
-            made = [reused.get(n) or Buffer.allocate(size) for n, size in enumerate(layout.made)]
-        else:
-            made = [Buffer.allocate(size) for size in layout.made]
-        held = [*inputs, *self._sizes, *made]
-        try:
-            addresses = [buffer.address for buffer in held]
-        except AttributeError:  # memory of a device has none, and kernels cannot reach it
-            raise _misplaced(held) from None
-        for part in self.parts:
-            if isinstance(part, Plan):
-                part.run(addresses)
-            else:
-                self._call(part, held)
-        if layout.checked and held[layout.returns[-1]].array(bool_, ()):
-            graph = self._calls.graph
-            shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(graph.inputs, inputs)}
-            report_index(graph.outputs, shown)
-        results = [held[slot] for slot in self._results]
-        for place in self._copied:
-            results[place] = _copy(results[place])
-        return results
-
-    def profile(self, inputs: Sequence[Buffer]) -> list[float]:
-        """Run once and give the seconds of every kernel and library call, in order."""
-        made = [Buffer.allocate(size) for size in self.layout.made]
-        held = [*inputs, *self._sizes, *made]
-        try:
-            addresses = [buffer.address for buffer in held]
-        except AttributeError:
-            raise _misplaced(held) from None
-        seconds: list[float] = []
-        for part in self.parts:
-            if isinstance(part, Plan):
-                times = zip(part.steps, part.profile(addresses))
-                seconds += [time for step, time in times if not isinstance(step, Stop)]
-            else:
-                begin = perf_counter()
-                self._call(part, held)
-                seconds.append(perf_counter() - begin)
-        return seconds
-
-    def _call(self, call: HostCall, held: list[Buffer]) -> None:
-        node = self._calls.order[call.node]
-        operands = [
-            held[slot].array(source.dtype, known(source.shape))
-            for slot, source in zip(call.inputs, node.inputs)
-        ]
-        values = self._calls.call(call.node, operands)
-        for slot, value, made in zip(call.outputs, values, node.types):
-            if slot >= 0:
-                held[slot].array(made.dtype, known(made.shape))[...] = value
-
-
-def _misplaced(held: Sequence[Memory]) -> DeviceError:
-    return misplaced(next(memory for memory in held if memory.device != CPU), CPU)
-
-
-def _copy(buffer: Buffer) -> Buffer:
-    made = Buffer.allocate(buffer.nbytes)
-    ctypes.memmove(made.address, buffer.address, buffer.nbytes)
-    return made
-
-
-def _parts(layout: Layout) -> Iterator[Plan | HostCall]:
-    """Runs of kernels as plans, with the library calls between them.
-
-    The arena lasts for one plan: what is in use across a library call has a buffer of its own.
-    """
-    steps: list[Step | Loop | Branch | Stop] = []
-    for number, call in enumerate(layout.calls):
-        if number == layout.check:
-            steps.append(Stop(layout.returns[-1]))
-        if not isinstance(call, HostCall):
-            steps.append(_step(call))
-            continue
-        if steps:
-            yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
-            steps = []
-        yield call
-    if steps:
-        yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
-
-
-def _step(call: Call) -> Step | Loop | Branch:
-    if isinstance(call, KernelCall):
-        tasks, grain = call.launch
-        library = machine_code.library(call.symbol)
-        return Step(library.address(call.symbol), call.slots, tasks, grain, library)
-    if isinstance(call, LoopCall):
-        test = None if call.test is None else _plan(call.test)
-        return Loop(_plan(call.body), call.tables, test, call.test_tables)
-    assert isinstance(call, BranchCall), "bodies with library calls are library calls themselves"
-    first, second = zip(map(_plan, call.parts), call.tables)
-    return Branch(call.predicate, (first, second))
-
-
-def _plan(layout: Layout) -> Plan:
-    """A body as a plan; what its caller binds are the addresses that `run` would take."""
-    return Plan(list(map(_step, layout.calls)), layout.slots, layout.arena, layout.arena_bytes)
+        return CpuExecutable(layout, calls, machine_code)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import astuple, replace
-from functools import partial
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -20,8 +19,9 @@ from ridgeline.codegen.llvm.native import sources_fingerprint
 from ridgeline.compiler import attention_calls
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.backend import Libraries
-from ridgeline.compiler.layout import Call, HostCall, JoinedCall, KernelCall, Layout, shared_values
-from ridgeline.compiler.library_calls import LibraryCalls, known
+from ridgeline.compiler.cuda_run import CudaExecutable
+from ridgeline.compiler.layout import Layout, shared_values
+from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.matmul import (
     Matmul,
     Matrix,
@@ -33,7 +33,6 @@ from ridgeline.compiler.matmul import (
 )
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
-from ridgeline.errors import OutOfMemoryError
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
@@ -47,7 +46,6 @@ from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
-from ridgeline.ops.index_checks import check_indices, index_inputs
 from ridgeline.runtime.cuda import (
     cublaslt,
     cudnn_api,
@@ -55,16 +53,8 @@ from ridgeline.runtime.cuda import (
     cudnn_convolution,
     device as devices,
 )
-from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
-from ridgeline.runtime.cuda.cudnn_plans import GraphStep, Plan as CudnnPlan
-from ridgeline.runtime.cuda.driver import DeviceFailure
-from ridgeline.runtime.cuda.faults import blamed, places
-from ridgeline.runtime.cuda.flags import watch
-from ridgeline.runtime.cuda.memory import DeviceBuffer
+from ridgeline.runtime.cuda.cudnn_plans import Plan as CudnnPlan
 from ridgeline.runtime.cuda.module import Modules
-from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
-from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, Step, Words
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.idle import reason_to_part
 from ridgeline.schedules.gpu.machine import GpuMachine
@@ -305,132 +295,6 @@ class CudaBackend:
         return CudaExecutable(layout, calls, self)
 
 
-class CudaExecutable:
-    """A layout on a GPU."""
-
-    def __init__(self, layout: Layout, calls: LibraryCalls, target: CudaBackend) -> None:
-        self.layout, self._calls, self._target = layout, calls, target
-        self._graph = calls.graph
-        self._space = DeviceSpace(target.device.number)
-        own = [c for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
-        workspace = max((call.launch[1] for call in own), default=0)
-        slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
-        self._workspace, self._wrong = slots.workspace, slots.wrong
-        target.device.activate()  # libraries describe their calls for the current device
-        self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
-        self._results, self._copied = layout.results, tuple(layout.not_their_own())
-        self._watched = index_inputs(calls.graph) if layout.checked else ()
-
-    def _steps(self, words: Words) -> Iterator[Step]:
-        for call in self.layout.calls:
-            if isinstance(call, HostCall):
-                yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]
-                continue
-            if isinstance(call, JoinedCall):
-                slots = (*call.slots, self._workspace)
-                for symbol, blocks, threads, shared in call.launch[2]:
-                    function = self._target.modules[symbol]
-                    yield JoinedStep(function, blocks, threads, shared, slots, words)
-                continue
-            assert isinstance(call, KernelCall), "control flow runs on the host"
-            kind, workspace, started = call.launch
-            if kind == "matmul":
-                yield self._matmul(call.slots, started, words)
-                continue
-            if kind == "convolution":
-                yield self._convolution(call.slots, started, words)
-                continue
-            if kind == "attention":
-                target = self._target
-                yield attention_calls.step_of(
-                    target.device.number, started, call.slots, self._workspace, words,
-                    target.attention,
-                )  # fmt: skip
-                continue
-            slots = tuple(max(slot, 0) for slot in call.slots)  # what is not written is not touched
-            slots = (*slots, self._workspace) if workspace else slots
-            for symbol, blocks, threads, shared, cluster in started:
-                function = self._target.modules[symbol]
-                yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
-        if self.layout.checked:
-            slots = (self.layout.returns[-1], self._wrong)
-            yield KernelStep(self._target.marking(), 1, _WARP, 0, 1, slots, words)
-
-    def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
-        dtype, result, m, n, k, batch, outer, *matrices, shortened, bias = started
-        operands = [Operand(slots[place], *strides) for place, *strides in matrices]
-        number = self._target.device.number
-        return MatmulStep(
-            number, (dtype, result), (m, n, k, batch), outer, operands, self._workspace, words,
-            shortened, None if bias is None else slots[bias],
-        )  # fmt: skip
-
-    def _convolution(
-        self, slots: Sequence[int], started: tuple[Any, ...], words: Words
-    ) -> GraphStep:
-        dtype, *settings = started
-        attrs = ConvolveAttrs(*settings)
-        plan = self._target.planned(attrs, dtype)
-        memory = cudnn_convolution.memory_of(attrs, slots)
-        return GraphStep(self._target.device.number, plan, memory, self._workspace, words)
-
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
-        """Enqueue everything; every output is memory that nobody else has."""
-        device = self._target.device
-        if self.layout.checked:
-            watch(device.stream).make_room()
-        device.recent.append(self._graph.outputs)
-        try:
-            copies = self._room_for_copies(inputs)
-            held = self.plan.run(inputs, reused)
-        except DeviceFailure as error:
-            raise blamed(error, device.recent) from None
-        except OutOfMemoryError as error:
-            lines = ", ".join(places(self._graph.outputs)) or "an unknown line"
-            error.note = f"{error.note}\nneeded for what was recorded at {lines}".lstrip()
-            raise
-        if self.layout.checked:
-            kept = [inputs[n] for n in self._watched]
-            nbytes = sum([memory.nbytes for memory in kept])
-            watch(device.stream).add(partial(self._report, kept), nbytes)
-        results = [held[slot] for slot in self._results]
-        for place, made in zip(self._copied, copies):
-            results[place] = self._space.copy(results[place], made)
-        return results
-
-    def _room_for_copies(self, inputs: Sequence[Any]) -> list[DeviceBuffer]:
-        """Memory for results that are not their own, before a run overwrites any state."""
-        count, made = self.layout.inputs, self.layout.made
-        slots = [self._results[place] for place in self._copied]
-        sizes = [inputs[s].nbytes if s < count else made[s - count] for s in slots]
-        return [self._space.allocate(size) for size in sizes]
-
-    def profile(self, inputs: Sequence[Any]) -> list[float]:
-        """Run once; the seconds of every call, in order."""
-        seconds = iter(self.plan.profile(inputs))
-        return [sum(next(seconds) for _ in range(_steps_of(c))) for c in self.layout.calls]
-
-    def _report(self, kept: Sequence[Any]) -> None:
-        """Raise if a run over such memory met an index out of range."""
-        nodes = [self._graph.inputs[n] for n in self._watched]
-        given = {
-            node: memory.array(node.dtype, known(node.shape)) for node, memory in zip(nodes, kept)
-        }
-        check_indices(self._graph.outputs, given)
-
-    def _call(self, call: HostCall, held: Sequence[Any]) -> None:
-        """A library call in NumPy: its operands come to the host, its results go back."""
-        node = self._calls.order[call.node]
-        operands = [
-            held[slot].array(source.dtype, known(source.shape))
-            for slot, source in zip(call.inputs, node.inputs)
-        ]
-        values = self._calls.call(call.node, operands)
-        for slot, value, made in zip(call.outputs, values, node.types):
-            if slot >= 0:
-                self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))
-
-
 def _has_text(group: Group) -> bool:
     """True for a node computed whole that is not a library's call."""
     return group.apart is not None and group.apart.op not in _ARRANGED
@@ -453,13 +317,6 @@ def _joined(parts: Sequence[CompiledKernel]) -> KernelSource:
     return joined(
         [Part(part.kernel, tuple(place[value] for value in part.values)) for part in parts]
     )
-
-
-def _steps_of(call: Call) -> int:
-    """How many steps of a plan a call is."""
-    if isinstance(call, (KernelCall, JoinedCall)) and call.launch[0] in ("kernel", "joined"):
-        return len(call.launch[2])
-    return 1
 
 
 def _widened(operand: Node) -> bool:

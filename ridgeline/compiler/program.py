@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ridgeline.compiler.backend import Backend, Executable
+from ridgeline.compiler.backend import Backend, Executable, Run
 from ridgeline.compiler.layout import Layout
 from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.passes import Observer
@@ -29,9 +29,11 @@ class Program:
     ) -> None:
         self.layout, self.compilation, self._calls, self._stages = layout, to, calls, stages
         self.executable: Executable = to.target.executable(layout, calls)
-        # run on the inputs' memory; every output is memory that nobody else has. What else is given
-        # is memory for some outputs, by the numbers that `replaceable` gives them.
-        self.run: Callable[..., list[Any]] = self.executable.run
+        # run on the inputs' memory; every output is memory that nobody else has
+        self.run: Callable[[Sequence[Any]], list[Any]] = self.executable.run
+        # the same over memory for some outputs, by the numbers that `replaceable` gives them
+        self.begin: Callable[[list[Any], Collection[int]], Run] = self.executable.begin
+        self.exclusive = self.executable.exclusive
 
     def replaceable(self, output: int, replaced: int) -> int | None:
         """The number of an output's memory if a run may be given that of an input for it.

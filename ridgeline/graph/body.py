@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, Node, TensorType, topological
 from ridgeline.graph.structure import structure
+from ridgeline.weak import WeakTable
 
 
 class Body:
@@ -51,7 +51,7 @@ class Body:
         return f"({inputs}) -> ({', '.join(map(str, self.types))})"
 
 
-_bodies: WeakValueDictionary[tuple[object, ...], Body] = WeakValueDictionary()
+_bodies: WeakTable[Body] = WeakTable()
 
 
 def body(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
@@ -62,7 +62,7 @@ def body(inputs: Sequence[Node], outputs: Sequence[Node]) -> Body:
     if found is None:
         assert all(map(graph.is_input, (n for n in graph.order if n.op is LEAF))), "an open body"
         assert all(len(n.types) == 1 for n in outputs), "an output is one value"
-        found = _bodies.setdefault(key, Body(graph.inputs, graph.outputs, key))
+        found = _bodies.keep(key, Body(graph.inputs, graph.outputs, key))
     return found
 
 

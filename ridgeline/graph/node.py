@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from weakref import ref
 
@@ -130,33 +131,42 @@ class Node:
         return f"<{self.op.name} {', '.join(map(repr, self.types))}>"
 
 
-class _Entry(ref[Node]):
-    """A weak reference to a node that knows its key, and leaves the table with the node."""
-
-    __slots__ = ("key",)
-    key: tuple[Any, ...]
-
-
-def _forget(entry: _Entry) -> None:
-    # the key may belong to a newer node by now: only this entry's own row goes
-    found = _table.pop(entry.key, entry)
-    if found is not entry:
-        _table.setdefault(entry.key, found)
-
-
 NO_ATTRS = Attrs()
-_table: dict[tuple[Any, ...], _Entry] = {}
+# Nodes by the hash of what they are. The callback of each reference is C code that forgets the
+# entry: one in Python would swallow an interrupt. It needs a key without a hash of Python's, and
+# one that keeps neither operands nor attributes alive.
+_table: dict[int, ref[Node]] = {}
+
+
+def _known(key: int, op: Op, operands: tuple[Node, ...], attrs: Any) -> Node | None:
+    """The node of these parts, if there is one."""
+    entry = _table.get(key)
+    while entry is not None:
+        found = entry()
+        if (
+            found is not None
+            and found.op is op
+            and found.inputs == operands
+            and (found.attrs is attrs or found.attrs == attrs)
+        ):
+            return found
+        key = _next_key(key)
+        entry = _table.get(key)
+    return None
+
+
+def _next_key(key: int) -> int:
+    """Where to look next when another node has the same hash, as -1 and -2 do."""
+    return hash((key,))
 
 
 def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
     """The one node that applies `op` to `inputs`; the type rule runs only when it is new."""
     operands = tuple(inputs)
-    key = (op, operands, attrs)
-    entry = _table.get(key)
-    if entry is not None:
-        found = entry()
-        if found is not None:
-            return found
+    key = hash((op, operands, attrs))
+    found = _known(key, op, operands, attrs)
+    if found is not None:
+        return found
     types: Sequence[TensorType]
     if len(operands) == 1:  # spelled out, since a comprehension is a call
         types = operands[0].types[:1]
@@ -187,10 +197,12 @@ def _new(op: Op, inputs: tuple[Node, ...], attrs: Any, types: tuple[TensorType, 
     return made
 
 
-def _remember(key: tuple[Any, ...], made: Node) -> None:
-    entry = _Entry(made, _forget)
-    entry.key = key
-    _table[key] = entry
+def _remember(key: int, made: Node) -> None:
+    entry = _table.get(key)
+    while entry is not None and entry() is not None:
+        key = _next_key(key)
+        entry = _table.get(key)
+    _table[key] = ref(made, partial(_table.pop, key))
 
 
 @dataclass(slots=True, eq=False)  # not frozen: every result of every program is made with one
@@ -220,6 +232,13 @@ def shows_constant(node: Node) -> bool:
     return not node.inputs and node.op is not LEAF
 
 
+def twin(node: Node) -> Node:
+    """A node of the same parts that nobody else finds."""
+    made = _new(node.op, node.inputs, node.attrs, node.types)
+    made.origins = node.origins
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class ProjAttrs(Attrs):
     """Which output of a node with several outputs."""
@@ -239,9 +258,8 @@ def proj(source: Node, output: int) -> Node:
     if len(source.types) == 1:
         return source
     attrs = ProjAttrs(output)
-    key = (PROJ, (source,), attrs)
-    entry = _table.get(key)
-    found = None if entry is None else entry()
+    key = hash((PROJ, (source,), attrs))
+    found = _known(key, PROJ, (source,), attrs)
     if found is None:
         found = _new(PROJ, (source,), attrs, (source.types[output],))
         _remember(key, found)
@@ -257,9 +275,8 @@ def over(current: Node, inputs: tuple[Node, ...]) -> Node:
     for given, known in zip(inputs, current.inputs):
         if given.types[0] is not known.types[0] and given.types[0] != known.types[0]:
             return node(current.op, inputs, current.attrs)
-    key = (current.op, inputs, current.attrs)
-    entry = _table.get(key)
-    found = None if entry is None else entry()
+    key = hash((current.op, inputs, current.attrs))
+    found = _known(key, current.op, inputs, current.attrs)
     if found is None:
         found = _new(current.op, inputs, current.attrs, current.types)
         _remember(key, found)

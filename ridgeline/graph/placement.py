@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from weakref import WeakSet
 
 from ridgeline.errors import DeviceError
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj, topological
 from ridgeline.scalars import Array
+from ridgeline.weak import WeakSet
 
 # Leaves whose values the host found out, such as the places that a mask picks: they may move.
 movable: WeakSet[Node] = WeakSet()

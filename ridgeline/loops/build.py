@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.identities import bitcast, cast, holds, op, rebuild
 from ridgeline.loops.ir import Const, Expr, Op, Var
 from ridgeline.loops.ranges import bounds, simplify
+from ridgeline.weak import WeakMap
 
 __all__ = [
     "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "holds",
@@ -119,7 +119,7 @@ def substitution(mapping: Mapping[_Key, Expr]) -> Callable[[Expr], Expr]:
     return replaced
 
 
-_FREE: WeakKeyDictionary[Expr, frozenset[str]] = WeakKeyDictionary()
+_FREE: WeakMap[Expr, frozenset[str]] = WeakMap()
 
 
 def free_vars(expr: Expr) -> frozenset[str]:
@@ -141,7 +141,7 @@ def free_vars(expr: Expr) -> frozenset[str]:
 Affine = tuple[dict[str, int], int]
 
 
-_AFFINE: WeakKeyDictionary[Expr, Affine | None] = WeakKeyDictionary()
+_AFFINE: WeakMap[Expr, Affine | None] = WeakMap()
 
 
 def affine(expr: Expr) -> Affine | None:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import blake2b
-from weakref import WeakKeyDictionary
 
 from ridgeline.loops import ir
 from ridgeline.loops.identities import op
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.weak import WeakMap
 
 _MOST_PRODUCTS = 16  # beyond this a product of sums is kept as it is
 
@@ -132,7 +132,7 @@ def to_expr(form: Linear) -> Expr:
     return op("add", total, ir.index(constant))
 
 
-_DIGESTS: WeakKeyDictionary[Expr, str] = WeakKeyDictionary()
+_DIGESTS: WeakMap[Expr, str] = WeakMap()
 
 
 def sort_key(expr: Expr) -> tuple[int, str]:

@@ -109,6 +109,9 @@ class LBFGS(Optimizer):
         """Minimise along successive directions; the closure computes loss and gradients anew."""
         if closure is None:
             raise OptimizerError("LBFGS.step needs a closure that computes the loss")
+        return self._whole(lambda: self._minimised(closure))
+
+    def _minimised(self, closure: Callable[[], Any]) -> Any:
         evaluations = 0
 
         def evaluate() -> tuple[float, Vector]:

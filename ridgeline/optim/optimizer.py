@@ -9,21 +9,25 @@ become guards.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.atomic import apply
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.tensors.execute import flush
 from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import called, called_method, enable_grad, modes, no_grad
+from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.turns import claimed, in_turn
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import ParamGroup
 
+T = TypeVar("T")
 State = dict[str, Any]
 StepHook = Callable[..., Any]  # (optimizer, args, kwargs)
 
@@ -141,6 +145,35 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = called(closure)()
+        if modes.capture is not None:
+            self._update_all()
+        else:
+            cells = [p._cell for group in self.param_groups for p in group["params"]]
+            in_turn(claimed(cells), lambda: self._whole(self._update_all))
+        return loss
+
+    def _whole(self, change: Callable[[], T]) -> T:
+        """Make and compute a change of parameters and state, or none if that does not succeed."""
+        before = Snapshot()
+        before.table(vars(self))
+        before.table(self.state)
+        for state in self.state.values():
+            before.table(state)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                before.tensor(parameter)
+        back, gradients = before.back(), modes.gradients
+        try:
+            result = change()
+            flush()
+            return result
+        except BaseException:
+            apply(back)
+            modes.gradients = gradients
+            raise
+
+    def _update_all(self) -> None:
+        """Write one step into every parameter that has a gradient."""
         update, start = called_method(self, "_update"), called_method(self, "_start")
         with no_grad():
             for group in self.param_groups:
@@ -150,7 +183,6 @@ class Optimizer:
                             self.state[parameter] = start(parameter, group)
                         state = self.state[parameter]
                         update(parameter, parameter.grad, state, group)
-        return loss
 
     def register_step_pre_hook(self, hook: StepHook) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` runs before every step."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,24 +21,30 @@ pool = Pool()
 
 
 class Buffer:
-    """A piece of host memory; give it back by letting go of it."""
+    """A piece of host memory; give it back by letting go of it.
 
-    __slots__ = ("__weakref__", "_block_bytes", "_owner", "address", "nbytes")
+    What happens then is C code, kept in a slot that has the finalizer's name: a finalizer in Python
+    would swallow the interrupt that comes while it runs. A buffer without one owns no memory.
+    """
+
+    __slots__ = ("__del__", "__weakref__", "_owner", "_root", "address", "nbytes")
     device = "cpu"
 
+    __del__: Callable[[], object]
     address: int
     nbytes: int
-    _block_bytes: int  # the size class to return to; 0 when the memory is borrowed
     _owner: np.ndarray[Any, Any] | Buffer | None
+    _root: Buffer | None  # the buffer that the memory was taken for, where that is another one
 
     @classmethod
     def allocate(cls, nbytes: int) -> Buffer:
         """Memory with undefined contents, 64-byte aligned, readable 64 bytes past its end."""
         buffer = cls.__new__(cls)
-        buffer._block_bytes = 0  # so that __del__ is harmless if taking a block fails
-        buffer.address, buffer._block_bytes = pool.take(nbytes)
+        block = pool.take(nbytes)
+        buffer.__del__ = partial(pool.returned, block)
+        buffer.address = block[0]
         buffer.nbytes = nbytes
-        buffer._owner = None
+        buffer._owner = buffer._root = None
         return buffer
 
     @classmethod
@@ -47,18 +53,22 @@ class Buffer:
         if not array.flags.c_contiguous:
             raise ValueError("only a C-contiguous array can be borrowed; copy it first")
         buffer = cls.__new__(cls)
-        buffer._block_bytes = 0
         buffer.address = array.__array_interface__["data"][0]
         buffer.nbytes = array.nbytes
-        buffer._owner = array
+        buffer._owner, buffer._root = array, None
         return buffer
 
     def again(self) -> Buffer:
         """The same memory as another object: for a time in which its contents may be other ones."""
-        buffer = Buffer.__new__(Buffer)
-        buffer._block_bytes = 0
-        buffer.address, buffer.nbytes = self.address, self.nbytes
+        buffer = self._namesake()
         buffer._owner = self
+        return buffer
+
+    def _namesake(self) -> Buffer:
+        """Another object over the same memory, which lives as long as both."""
+        buffer = Buffer.__new__(Buffer)
+        buffer.address, buffer.nbytes = self.address, self.nbytes
+        buffer._root = self if self._root is None else self._root
         return buffer
 
     def part(self, offset: int, nbytes: int) -> Buffer:
@@ -69,9 +79,9 @@ class Buffer:
 
     def renewed(self) -> Buffer:
         """As `again`; the new object owns the memory from now on, and this one borrows it."""
-        buffer = self.again()
-        buffer._block_bytes, self._block_bytes = self._block_bytes, 0
-        buffer._owner, self._owner = self._owner, buffer
+        buffer = self._namesake()
+        buffer._owner = self._owner
+        self._owner = _ANOTHER
         return buffer
 
     @property
@@ -86,13 +96,6 @@ class Buffer:
         if isinstance(owner, Buffer):
             return owner.writeable
         return owner is None or bool(owner.flags.writeable)
-
-    def moved(self) -> Buffer:
-        """The same memory as a new buffer, which holds another value; this one is empty then."""
-        buffer = Buffer.__new__(Buffer)
-        buffer.address, buffer.nbytes, buffer._owner = self.address, self.nbytes, None
-        buffer._block_bytes, self._block_bytes = self._block_bytes, 0
-        return buffer
 
     def array(self, dtype: DType, shape: Sequence[int]) -> np.ndarray[Any, Any]:
         """A NumPy view from the start of this memory; the view keeps the buffer alive."""
@@ -116,13 +119,12 @@ class Buffer:
             "data": (self.address, not self.writeable),
         }
 
-    def __del__(self, give_back: Any = pool.give_back) -> None:
-        if self._block_bytes:
-            give_back(self.address, self._block_bytes)
-
     def __repr__(self) -> str:
         kind = "borrowed " if self.borrowed else ""
         return f"Buffer({kind}{self.nbytes} bytes at {self.address:#x})"
+
+
+_ANOTHER = Buffer.allocate(0)  # stands for the owner of memory that lives by its root
 
 
 @lru_cache(maxsize=1024)

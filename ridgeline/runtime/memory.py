@@ -1,8 +1,9 @@
 """The pool of freed memory blocks behind `Buffer`, by size class.
 
-A block that comes back is only appended to a deque, which is atomic: finalizers can run anywhere,
-even inside `take`, so they must not wait for a lock. `take` sorts what came back into the free
-lists. Memory is never released because the interpreter ends: native threads may still use it.
+A block that comes back is only appended to a deque, which is C code: finalizers can run anywhere,
+even inside `take`, so they must not wait for a lock, and CPython swallows an interrupt that comes
+while one runs in Python. `take` sorts what came back into the free lists. Memory is never released
+because the interpreter ends: native threads may still use it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -64,6 +64,7 @@ class Pool:
         self._limit = limit  # bytes kept for reuse; 0: as config says
         self._lock = threading.Lock()
         self._returned: deque[tuple[int, int]] = deque()
+        self.returned = self._returned.append  # what a finalizer calls with a block
         self._classes: dict[int, _SizeClass] = {}
         self._in_use = self._peak = self._cached = self._uses = 0
         # A fork while another thread is in `take` would leave the child a lock nobody opens.
@@ -121,16 +122,10 @@ class Pool:
                 self._peak = self._in_use
         return address, size
 
-    def give_back(
-        self,
-        address: int,
-        size: int,
-        large: int = LARGE,  # bound here: when the interpreter ends, the module's names go first
-        ending: Callable[[], bool] = sys.is_finalizing,
-    ) -> None:
+    def give_back(self, address: int, size: int) -> None:
         """Return a block. Large ones are sorted in at once, so that the cap holds."""
         self._returned.append((address, size))
-        if size >= large and not ending() and self._lock.acquire(blocking=False):
+        if size >= LARGE and self._lock.acquire(blocking=False):
             try:
                 self._sort_returned()
             finally:

@@ -6,8 +6,8 @@ graph says by its transfers what has to be copied; these classes do it, and noth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,21 @@ from ridgeline.graph.passes.partition import Part, source_of
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import on, space
 
-_NOTHING: Mapping[int, Any] = MappingProxyType({})
 _UNREAD = Buffer.borrow(np.zeros((), np.uint8))  # what any program can be given, and none reads
 
 
 class Fresh:
     """A program whose results are always memory of their own."""
 
+    exclusive = None
+
     def replaceable(self, output: int, replaced: int) -> int | None:
         """No memory is taken over."""
         return None
+
+    def begin(self, inputs: list[Any], given: Collection[int]) -> Any:
+        """Nothing asks for this where no memory is taken over."""
+        raise AssertionError("this program overwrites no memory")
 
 
 class Brought:
@@ -81,9 +86,20 @@ class Brought:
             found[at] = _reachable(inputs[number], source, self._device)
         return found
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
-        """The results, each in memory that nobody else has; some in the memory given for them."""
-        return self.program.run(self.memory(inputs), reused)
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results, each in memory that nobody else has."""
+        return self.program.run(self.memory(inputs))
+
+    @property
+    def exclusive(self) -> AbstractContextManager[Any] | None:
+        """What is held from the beginning of a run that overwrites memory to its end."""
+        return self.program.exclusive
+
+    def begin(self, inputs: list[Any], given: Collection[int]) -> Any:
+        """A run that will be given memory to overwrite."""
+        memory = self.memory(inputs)
+        inputs.clear()
+        return self.program.begin(memory, given)
 
     def replaceable(self, output: int, replaced: int) -> int | None:
         """As the program says, unless another of its inputs lies in the same memory."""
@@ -110,7 +126,7 @@ class Chain(Fresh):
         self._outputs = [(node, source_of(node, graph)) for node in graph.outputs]
         self._parts = [(part, compile_graph(part.graph)) for part in parts]
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""
         known: dict[Node, Any] = dict(zip(self._inputs, inputs))
         for part, program in self._parts:

@@ -12,6 +12,7 @@ from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
 from ridgeline.tensors.handle import Handle
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.values import read
+from ridgeline.weak import WeakSet
 
 if TYPE_CHECKING:
     from ridgeline.autograd.engine import HookHandle
@@ -41,7 +42,7 @@ class Watch:
 
 
 # Nodes whose `watches` backward() has to look at.
-observed: weakref.WeakSet[Node] = weakref.WeakSet()
+observed: WeakSet[Node] = WeakSet()
 
 
 class Differentiable(Handle):

@@ -12,18 +12,22 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
+from itertools import compress, starmap
+from operator import attrgetter, is_
 from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.atomic import Change, apply, steps
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, BadValueError, DeviceError, DTypeError, RidgelineError
 from ridgeline.functions.operands import defaults, forget_lifted
-from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant, twin
 from ridgeline.graph.origins import Origin, origins_of, user_line
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
@@ -34,7 +38,9 @@ from ridgeline.scalars import Array, cast
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Step, Track, filled_leaf, rare
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tiers import compute
+from ridgeline.tensors.turns import in_turn_of, turn_of
 from ridgeline.tracing.guards import Lifted
+from ridgeline.weak import WeakSet
 
 if TYPE_CHECKING:
     from ridgeline.tensors.tensor import Tensor
@@ -55,7 +61,7 @@ def _after_fork() -> None:
 
 os.register_at_fork(after_in_child=_after_fork)
 # Leaves that stand for tensors whose graph was let go after backward().
-let_go: weakref.WeakSet[Node] = weakref.WeakSet()
+let_go: WeakSet[Node] = WeakSet()
 
 
 class CaptureError(RidgelineError):
@@ -164,24 +170,65 @@ def realize(cells: Sequence[Cell]) -> None:
     waiting = modes.pending
     modes.pending = []
     modes.held_bytes = modes.recorded = 0
+    try:
+        _realize(cells, waiting)
+    except BaseException:
+        modes.pending = waiting + modes.pending  # what is computed by then does no harm there
+        raise
+
+
+def _realize(cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]]) -> None:
     forget_lifted()
     held = [cell for ref in waiting if (cell := ref()) is not None]
     live = {cell: None for cell in held if not isinstance(cell.capture, Donated)}
     live.update(dict.fromkeys(cells))
     with _lock:
-        wanted = {cell: cell.node for cell in live if cell.node.buffer is None}
+        before = {cell: cell.node for cell in live}
+        # a constant is one node for all who use it, and stays structure for them
+        twins = {node: twin(node) for node in before.values() if shows_constant(node)}
+        nodes = {
+            cell: node if cell.mode == GRAPH else twins.get(node, node)
+            for cell, node in before.items()
+        }
+        wanted = {cell: node for cell, node in nodes.items() if node.buffer is None}
         tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH and not _spent(cell)]
         if wanted:
             compute(list(dict.fromkeys(wanted.values())), tracked)
-        for cell in live:  # also those that another thread computed in the meantime
-            if cell.node.buffer is not None and cell.node.op is not LEAF_OP:
-                settle(cell, cell.node)
+        _settle(before, nodes)
         _track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
-        # a constant is one node for all who use it, and stays structure for them
-        kept = {cell.node for cell in live}
-        for node in wanted.values():
-            if node not in kept and shows_constant(node):
-                node.buffer = None
+
+
+def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
+    """Forget how computed values came about, unless gradients may still flow through them.
+
+    A cell that another thread wrote to since it held the node `before` stays as it is.
+    """
+    made = {
+        cell: _computed(node)
+        for cell, node in nodes.items()
+        if node.op is not LEAF_OP and (cell.mode != GRAPH or _spent(cell))
+    }
+    held = map(is_, map(_node_of, made), [before[cell] for cell in made])
+    changes: list[Change] = [(cell, "node", node) for cell, node in made.items()]
+    apply(starmap(setattr, compress(changes, held)))
+    for cell, node in made.items():
+        if cell.node is node:
+            if cell.mode == GRAPH:
+                let_go.add(node)
+            if cell.mode == CUT:
+                cell.mode = PLAIN
+            if cell.rare is not None:
+                cell.rare.key = None
+
+
+_node_of = attrgetter("node")
+
+
+def _computed(node: Node) -> Node:
+    """A leaf with the value of a node."""
+    made = filled_leaf(node.types[0], node.buffer)
+    made.origins = node.origins
+    return made
 
 
 def _spent(cell: Cell) -> bool:
@@ -207,22 +254,7 @@ def spend(nodes: Set[Node], lets_go: Callable[[Node], bool]) -> None:
         if cell is not None and cell.mode == GRAPH and cell.node in nodes and lets_go(cell.node):
             rare(cell).spent = True
             if cell.node.buffer is not None:
-                settle(cell, cell.node)
-
-
-def settle(cell: Cell, node: Node) -> None:
-    """Forget how a computed value came about, unless gradients may still flow through it."""
-    if cell.node is not node or (cell.mode == GRAPH and not _spent(cell)):
-        return
-    made = filled_leaf(node.types[0], node.buffer)
-    made.origins = node.origins
-    cell.node = made
-    if cell.mode == GRAPH:
-        let_go.add(made)
-    if cell.mode == CUT:
-        cell.mode = PLAIN
-    if cell.rare is not None:
-        cell.rare.key = None
+                _settle({cell: cell.node}, {cell: cell.node})
 
 
 # ---- reading values ------------------------------------------------------------------------------
@@ -233,17 +265,22 @@ def read_array(source: Tensor, what: str) -> Array:
     cell = source._resolved()[0]
     if modes.capture is not None:
         return _constant_value(source, what)
-    if cell.rare is not None and cell.rare.shared is not None:
-        refresh(cell)
-    if cell.node.buffer is None:
+    return _show(_array(settled(cell)), source._steps)
+
+
+def settled(cell: Cell) -> Node:
+    """The node of a cell, computed if need be."""
+    node = refresh(cell)
+    while node.buffer is None:  # again where another thread wrote to it in the meantime
         realize([cell])
-    return _show(_array(cell.node), source._steps)
+        node = cell.node
+    return node
 
 
 def memory_and_view(source: Tensor, what: str) -> tuple[Array, Array]:
     """All of the memory of which a tensor shows a part, and that part, both as arrays."""
     shown = read_array(source, what)
-    memory = shown if modes.capture is not None else _array(source._cell.node)
+    memory = shown if modes.capture is not None else _array(settled(source._cell))
     view = _show(memory, source._steps)
     return (memory, view) if np.may_share_memory(memory, view) else (view, view)
 
@@ -334,7 +371,7 @@ class Shared:
         # an export lives as long as somebody outside holds an array made from it
         self.buffer = None if export is None else export.buffer
         self.export = None if export is None else weakref.ref(export)
-        self.leaves: weakref.WeakSet[Node] = weakref.WeakSet()
+        self.leaves: WeakSet[Node] = WeakSet()
 
     def memory(self) -> Array | None:
         """The memory, or None when nobody outside holds it any more."""
@@ -358,14 +395,19 @@ class Shared:
         self.leaves.add(made)
         return made
 
-    def write(self, memory: Array, value: Array) -> None:
-        """Change the memory; graphs that still read it, for gradients, keep what it was."""
+    def write(self, memory: Array, value: Array, changes: list[Change]) -> Callable[[], object]:
+        """The C code that changes the memory to what `value` holds when it runs.
+
+        Graphs that still read the memory, for gradients, keep what it was.
+        """
+        if not memory.flags.writeable:
+            raise RidgelineError("the NumPy array under this tensor is read-only")
         readers = list(self.leaves)
         if readers:
             before = adopt(memory)
             for reader in readers:
-                reader.buffer = before
-        np.copyto(memory, value)
+                changes.append((reader, "buffer", before))
+        return partial(memory.__setitem__, ..., value)
 
 
 def leaf_over(array: Array, dtype: DType) -> Node:
@@ -379,29 +421,63 @@ def share(cell: Cell, shared: Shared) -> None:
     rare(cell).shared = shared
 
 
-def refresh(cell: Cell) -> None:
-    """Give a cell over shared memory a new leaf: its contents may have changed."""
-    details = rare(cell)
-    cell.node = details.shared.leaf()
+def refresh(cell: Cell) -> Node:
+    """The node of a cell; over shared memory a new leaf, since its contents may have changed."""
+    details = cell.rare
+    shared = None if details is None else details.shared
+    if details is None or shared is None:
+        return cell.node
+    made: Node = shared.leaf()
     details.key = None
-    if details.shared.memory() is None:
-        details.shared = None
+    if shared.memory() is None:  # nobody shares it any more
+        turn = turn_of(cell)
+        if turn.lock.acquire(blocking=False):  # else a step is giving the cell another value
+            try:
+                if details.shared is shared and turn_of(cell) is turn:
+                    cell.node = made
+                    details.shared = None
+            finally:
+                turn.lock.release()
+    return made
 
 
 def written(cell: Cell) -> None:
     """A cell was given a new value; where its memory is shared, that memory changes now."""
-    if cell.rare is not None and cell.rare.shared is not None and cell.capture is None:
-        memory = cell.rare.shared.memory()
+    details = cell.rare
+    if details is not None and details.shared is not None and cell.capture is None:
+        memory = details.shared.memory()
         if memory is not None:
-            if not memory.flags.writeable:
-                raise RidgelineError("the NumPy array under this tensor is read-only")
             realize([cell])  # and whatever still reads the memory as it was
-            cell.rare.shared.write(memory, _array(cell.node))
-            refresh(cell)
+            changes: list[Change] = []
+            write = details.shared.write(memory, _array(cell.node), changes)
+            apply(steps((write,), changes))
+            cell.node = details.shared.leaf()
+            details.key = None
             return
-        cell.rare.shared = None
+        details.shared = None
     if cell.capture is None and cell.node.buffer is None:
         record(cell)
+
+
+def note_write(
+    cell: Cell, node: Node, changes: list[Change], calls: list[Callable[[], object]]
+) -> Node:
+    """The node that a cell will hold for a value that calls of C code compute.
+
+    Memory that the cell shares will get the value, too.
+    """
+    details = cell.rare
+    shared = None if details is None else details.shared
+    if shared is None:
+        return node
+    memory = shared.memory()
+    if memory is None:
+        changes.append((details, "shared", None))
+        return node
+    calls.append(shared.write(memory, _array(node), changes))
+    changes.append((details, "key", None))
+    made: Node = shared.leaf()
+    return made
 
 
 def shared_array(source: Tensor) -> Array:
@@ -419,18 +495,28 @@ def shared_array(source: Tensor) -> Array:
     if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
         return array.copy()  # gradients still flow through this node, so it keeps its own memory
     del array  # it would count among those who hold the memory
+    return _show(in_turn_of(cell, lambda: _shared_memory(cell)), source._steps)
+
+
+def _shared_memory(cell: Cell) -> Array:
+    """The memory of a cell, shared from now on; no step gives the cell another value meanwhile."""
     details = rare(cell)
-    if details.shared is None:
-        buffer = cell.node.buffer
-        # memory that is not ours, or that another tensor sees too, is not given away
-        if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
-            buffer = adopt(_array(cell.node))
-        export = Export(buffer)
-        details.shared = Shared(cell.node.types[0], export=export)
-        cell.node = details.shared.leaf()
-    memory = details.shared.memory()
+    while details.shared is not None:
+        memory: Array | None = details.shared.memory()
+        if memory is not None:
+            return memory
+        refresh(cell)
+    buffer = settled(cell).buffer
+    # memory that is not ours, or that another tensor sees too, is not given away
+    if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
+        buffer = adopt(_array(cell.node))
+    export = Export(buffer)
+    shared = Shared(cell.node.types[0], export=export)
+    made = shared.leaf()
+    apply(starmap(setattr, ((cell, "node", made), (details, "shared", shared))))
+    memory = shared.memory()
     assert memory is not None
-    return _show(memory, source._steps)
+    return memory
 
 
 def adopt(array: Array, place: str = CPU) -> Any:

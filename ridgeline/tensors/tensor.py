@@ -339,8 +339,13 @@ def wrap(node: Node, mode: int) -> Tensor:
 
 def filled(type: TensorType, buffer: Any) -> Tensor:
     """A new tensor over memory that nobody else has, outside of captures."""
+    return holding(filled_leaf(type, buffer), PLAIN)
+
+
+def holding(node: Node, mode: int) -> Tensor:
+    """A new tensor over a node that has its value or is about to get it, outside of captures."""
     made = object.__new__(Tensor)
-    made._cell = made._track = Cell(filled_leaf(type, buffer), PLAIN, None)
+    made._cell = made._track = Cell(node, mode, None)
     made._steps = ()
     made._seen = made._extra = None
     return made

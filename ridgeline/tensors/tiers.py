@@ -9,9 +9,9 @@ interpreter unless `config.tier` pins it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from ridgeline.compiler.passes import Observer
@@ -41,7 +41,6 @@ from ridgeline.tensors.modes import modes
 from ridgeline.tensors.structures import Structure, Table
 
 MOST_STRUCTURES = 4096
-_NOTHING: Mapping[int, Any] = MappingProxyType({})
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
 _PER_NODE, _PER_ELEMENT, _PER_PRODUCT = 4e-6, 5e-9, 4e-9
 _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
@@ -53,7 +52,12 @@ _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is com
 class Runnable(Protocol):
     """A graph ready to run: one call from input buffers to result buffers."""
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = ...) -> list[Any]: ...
+    @property
+    def exclusive(self) -> AbstractContextManager[Any] | None: ...
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]: ...
+
+    def begin(self, inputs: list[Any], given: Collection[int]) -> Any: ...
 
     def replaceable(self, output: int, replaced: int) -> int | None: ...
 
@@ -68,7 +72,7 @@ class Interpreted(Fresh):
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""
         graph = self._graph
         given = {

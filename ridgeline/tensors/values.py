@@ -59,23 +59,25 @@ def read(source: Handle) -> Node:
 
 def special(cell: Cell, track: Track) -> Node:
     """The base node of a variable, or of memory that others may write to."""
-    if cell.rare is not None and cell.rare.shared is not None:
-        execute.refresh(cell)
+    node = execute.refresh(cell)
     if track.mode != LEAF:
-        return cell.node
+        return node
     details = rare(track)
-    if details.key is None or details.key_version != cell.version:
-        value = apply_steps(cell.node, details.steps)
+    key = details.key
+    if key is None or details.key_version != cell.version:
+        value = apply_steps(node, details.steps)
         if value.buffer is not None:
-            details.key = filled_leaf(value.types[0], value.buffer)
-            if cell.rare is not None and cell.rare.shared is not None:
-                cell.rare.shared.leaves.add(details.key)
+            key = filled_leaf(value.types[0], value.buffer)
+            shared = None if cell.rare is None else cell.rare.shared
+            if shared is not None:
+                shared.leaves.add(key)
         else:
-            details.key = variable(value)
+            key = variable(value)
+        key.origins = value.origins
+        key.owner = details.owner  # backward() finds the leaves of a graph by this
         details.key_version = cell.version
-        details.key.origins = value.origins
-        details.key.owner = details.owner  # backward() finds the leaves of a graph by this
-    return details.key
+        details.key = key
+    return key
 
 
 def result_mode(highest: int) -> int:
@@ -87,10 +89,11 @@ def result_mode(highest: int) -> int:
 
 def owned(node: Node) -> Node:
     """A node for a cell of its own: memory that another cell or NumPy sees is copied."""
-    if node.buffer is None or modes.capture is not None:
+    buffer = node.buffer  # one read: a constant's goes again
+    if buffer is None or modes.capture is not None:
         return node
-    made = filled_leaf(node.types[0], space(node.types[0].device).copy(node.buffer))
-    execute.hold(node.buffer.nbytes)
+    made = filled_leaf(node.types[0], space(node.types[0].device).copy(buffer))
+    execute.hold(buffer.nbytes)
     made.origins = node.origins
     return made
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
+from ridgeline.atomic import Change
 from ridgeline.errors import ArgumentError
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.tensors.execute import Donated
@@ -70,10 +71,11 @@ def donated_pairs(
     return found
 
 
-def give_away(tensors: Iterable[Tensor], function: str, line: str) -> None:
-    """From now on these tensors, and all that share their memory, have no value."""
+def give_away(tensors: Iterable[Tensor], function: str, line: str, changes: list[Change]) -> None:
+    """From these changes on the tensors, and all that share their memory, have no value."""
     for tensor in tensors:
         cell = tensor._cell
-        cell.set(leaf(cell.node.types[0]))
-        cell.rare = None
-        cell.capture = Donated(function, line)
+        changes.append((cell, "node", leaf(cell.node.types[0])))
+        changes.append((cell, "version", cell.version + 1))
+        changes.append((cell, "rare", None))
+        changes.append((cell, "capture", Donated(function, line)))

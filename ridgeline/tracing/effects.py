@@ -16,7 +16,7 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.scalars import cast
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
-from ridgeline.tensors.tensor import Tensor, alias, wrap
+from ridgeline.tensors.tensor import Tensor, alias, holding
 from ridgeline.tensors.values import read
 from ridgeline.tracing.capture import (
     ArgumentInput,
@@ -96,7 +96,7 @@ class Effects:
 
 
 def fresh(spec: Fresh, nodes: Sequence[Node]) -> Tensor:
-    made = wrap(nodes[spec.output], GRAPH if spec.mode == GRAPH else PLAIN)
+    made = holding(nodes[spec.output], GRAPH if spec.mode == GRAPH else PLAIN)
     if spec.spent:
         rare(made._cell).spent = True
     return made
@@ -155,16 +155,10 @@ def live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
 
 def settled(cell: Cell) -> Buffer:
     """The buffer of a cell's value, computed if need be."""
-    if cell.rare is not None and cell.rare.shared is not None:
-        execute.refresh(cell)
-    buffer = cell.node.buffer
-    if buffer is None:
-        if cell.capture is not None:
-            execute.foreign(cell, cell, None)
-        execute.realize([cell])
-        buffer = cell.node.buffer
-    result: Buffer = buffer
-    return result
+    if cell.capture is not None and cell.node.buffer is None:
+        execute.foreign(cell, cell, None)
+    found: Buffer = execute.settled(cell).buffer
+    return found
 
 
 def live_node(source: Source, leaves: Sequence[Any]) -> Node:

@@ -64,9 +64,7 @@ class Enclosure(Capture):
         shadow = self.shadows.get(cell)
         if shadow is None:
             source = self._outside(cell)
-            if source.rare is not None and source.rare.shared is not None:
-                execute.refresh(source)
-            shadow = Cell(source.node, source.mode, self)
+            shadow = Cell(execute.refresh(source), source.mode, self)
             shadow.version = source.version
             shadow.rare = _copied(source.rare)
             self._start(cell, shadow, source.version)

@@ -1,20 +1,26 @@
 """State that a call replaces is overwritten in its own memory, where nobody else can see it.
 
 A training step gives parameters, moments and gradients new values. While the program runs, their
-old memory is handed to it for the new ones. That is right only if the old value has no other
-holder: no second tensor with the same buffer, no graph that will go backward through it, no array
-of NumPy over it. All of these hold references, so they are counted, after the buffer was put out
-of reach: a thread that asks for it from then on waits for the new value (see `Moving`).
+old memory is lent to it for the new ones. That is right only if the old value has no other holder:
+no second tensor with the same buffer, no graph that will go backward through it, no array of NumPy
+over it. All of these hold references, so they are counted, after the buffer was put out of reach: a
+thread that asks for it from then on waits for the new value (see `Moving`).
+
+From there to the last change that the call makes, nothing may come between: not an interrupt, which
+would leave half a step, and not a reader. So all of it is C code (see `atomic`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat, starmap
+from operator import call, eq
 from sys import getrefcount
 from threading import Lock
 from typing import Any
 
+from ridgeline.atomic import Change, apply
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.runtime.moving import Moving
 from ridgeline.tensors.cells import GRAPH, PLAIN, Cell, Rare
@@ -32,6 +38,9 @@ def _uncounted() -> int:
 
 
 _LOCAL = _uncounted()
+_LISTED = next(map(getrefcount, [object()]))  # the same of one that nothing but a list holds
+# Who else holds a node when references are counted: its cell, and what stands for its memory.
+_NODE_HELD = _LISTED + 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class _State:
     output: int
     number: int
     reads: int  # how often it is an input of the program
+    stays: bool = True  # the cell goes on to hold the output
 
 
 def place_key(source: Source) -> Hashable:
@@ -86,12 +96,13 @@ class Handover:
         self._cells: list[tuple[Cell, _State]] = []  # where the cell is known beforehand
         self._states: list[_State] = []
         self._gradients: list[tuple[int, GradientWrite]] = []
-        for output, source in (*_states(effects), *given):
+        written = [(output, source, True) for output, source in _states(effects)]
+        for output, source, stays in (*written, *((*pair, False) for pair in given)):
             slot = slots.get(place_key(source), -1)
             number = replaceable(output, slot)
             if number is None:
                 continue
-            state = _State(source, output, number, int(slot >= 0))
+            state = _State(source, output, number, int(slot >= 0), stays)
             if isinstance(source, CellInput):
                 self._cells.append((source.cell, state))
             else:
@@ -105,26 +116,25 @@ class Handover:
     def __bool__(self) -> bool:
         return bool(self._cells or self._states or self._gradients)
 
-    def take(self, leaves: Sequence[Any], buffers: list[Any]) -> Taken:
-        """Put the memory that a run may overwrite out of everybody's reach."""
-        # another thread's call: nothing is taken yet, so waiting for it cannot block that one
+    def lend(self, leaves: Sequence[Any], buffers: list[Any]) -> Loan:
+        """The memory that a run over these inputs may overwrite, as far as is known by now."""
+        # another thread's run: nothing is lent yet, so waiting for it cannot block that one
         for place in [n for n, buffer in enumerate(buffers) if type(buffer) is Moving]:
             buffers[place] = buffers[place].settled()
-        taken, types = Taken(), self._types
+        loan = Loan(self._types)
         for cell, state in self._cells:
-            taken.add(cell, state.output, types[state.output], state.number, state.reads)
+            loan.add(cell, state.output, state.number, state.reads)
         for state in self._states:
             cell = live_cell(state.source, leaves)
-            taken.add(cell, state.output, types[state.output], state.number, state.reads)
+            loan.add(cell, state.output, state.number, state.reads, state.stays)
         for number, change in self._gradients:
             owned = _gradient(change.owner if change.place is None else leaves[change.place])
             if owned is not None and isinstance(change.value, Fresh):
                 output = change.value.output
-                taken.add(owned, output, types[output], number, 0)
                 plain = change.value.mode != GRAPH and owned.mode == PLAIN and owned.rare is None
-                if plain and output in taken.nodes:
-                    taken.gradients[output] = owned
-        return taken
+                if loan.add(owned, output, number, 0, plain) and plain:
+                    loan.gradients[output] = owned
+        return loan
 
 
 def _gradient(owner: Tensor) -> Cell | None:
@@ -137,70 +147,104 @@ def _gradient(owner: Tensor) -> Cell | None:
     return cell if alone else None
 
 
-class Taken:
+class Loan:
     """Memory on loan to one run of a program.
 
-    Nobody else can see the nodes that stood for the old values, so they stand for the new ones; the
-    same is true of gradients, which stay the tensors that they are.
+    Nobody else can see the nodes and buffers that stand for the old values, so they will stand for
+    the new ones; the same is true of gradients, which stay the tensors that they are.
     """
 
-    __slots__ = ("_running", "_taken", "gradients", "nodes", "reused")
+    __slots__ = ("_buffers", "_held", "_lent", "_nodes", "_types", "done", "gradients", "numbers")
 
-    def __init__(self) -> None:
-        self.reused: dict[int, Any] = {}  # by the number of the new value's memory
-        self.nodes: dict[int, Node] = {}  # of new values, by output
+    def __init__(self, types: Sequence[TensorType] = ()) -> None:
+        self._types = types  # of the outputs
         self.gradients: dict[int, Cell] = {}  # of tensors that stay in `.grad`, by output
-        self._taken: list[tuple[Node, Any, Moving, int]] = []  # with the output
-        self._running = Lock()
-        self._running.acquire()
+        self._nodes: list[Node] = []
+        self._buffers: list[Any] = []
+        self._lent: list[tuple[int, int, int, bool]] = []  # output, number, reads, node stays
+        self.numbers: set[int] = set()  # by which the program knows what is lent
+        self._held: list[int] = []  # how many references to nodes and buffers are known
+        self.done = False
 
-    def add(self, cell: Cell, output: int, kind: TensorType, number: int, reads: int) -> None:
-        """Take the memory of a cell, which the program reads so many times, if it may be taken.
+    def add(self, cell: Cell, output: int, number: int, reads: int, stays: bool = True) -> bool:
+        """Lend the memory of a cell, which the program reads so many times, if it may be lent.
 
         It fits a new value of its own type only: a gradient may still be that of a parameter which
         was smaller, or on another device.
 
         Two states that get the same value are one value of the program, which lies in one memory.
         """
-        if number in self.reused:
-            return
         node = cell.node
         buffer = node.buffer
-        if buffer is None or type(buffer) is Moving or buffer.borrowed:
-            return
-        held = node.types[0]
+        if buffer is None or number in self.numbers or type(buffer) is Moving or buffer.borrowed:
+            return False
+        held, kind = node.types[0], self._types[output]
         if held is not kind and held != kind:
-            return
+            return False
         if cell.rare is not None:
             _forget_key(cell.rare)
-        node.buffer = moving = Moving(self._running)
-        if getrefcount(node) - _LOCAL == 1 and getrefcount(buffer) - _LOCAL == reads:
-            self.reused[number] = moving.target = buffer
-            self._taken.append((node, buffer, moving, output))
-            if cell.mode != GRAPH:  # what went through backward() is marked
-                self.nodes[output] = node
-        else:
-            node.buffer = moving.target = buffer
+        if getrefcount(node) - _LOCAL != 1 or getrefcount(buffer) - _LOCAL != reads + 1:
+            return False
+        self.numbers.add(number)
+        self._nodes.append(node)
+        self._buffers.append(buffer)
+        stays = stays and cell.mode != GRAPH  # what went through backward() is marked
+        self._lent.append((output, number, reads, stays))
+        return True
 
-    def give_back(self) -> None:
-        """The run failed before it wrote anything: all is as it was."""
-        for node, buffer, moving, _ in self._taken:
-            node.buffer = moving.target = buffer
-        self._running.release()
+    @property
+    def memory(self) -> dict[int, Any]:
+        """The memory, by number."""
+        return {lent[1]: buffer for lent, buffer in zip(self._lent, self._buffers)}
 
-    def settle(self, results: list[Any]) -> None:
-        """The run is over: the memory holds new values, in buffers that replace the old ones.
+    def stay(self, results: Sequence[Any], changes: list[Change]) -> dict[int, Node]:
+        """The nodes that will stand for results, by output."""
+        stay: dict[int, Node] = {}
+        nodes_held: list[int] = []
+        buffers_held: list[int] = []
+        for node, buffer, (output, _, reads, stays) in zip(self._nodes, self._buffers, self._lent):
+            if results[output] is buffer:
+                nodes_held.append(_NODE_HELD)
+                # the run holds it, and so does a new node that stands for the result
+                buffers_held.append(_LISTED + reads + (1 if stays else 2))
+            else:  # the memory is left alone, or is another result's, of the same value
+                changes.append((node, "buffer", results[output]))
+                nodes_held.append(_NODE_HELD + 1)
+                taken = any(result is buffer for result in results)
+                buffers_held.append(_LISTED + reads + taken)
+            if stays:
+                stay[output] = node
+        self._held = nodes_held + buffers_held
+        return stay
 
-        A run may have left some memory alone: that of another stream, or of a value that is also
-        another result.
+    def run(self, changes: list[Change], calls: Sequence[Callable[[], object]]) -> bool:
+        """Make the calls, which overwrite the memory, and then the changes.
+
+        False where somebody has come to hold some of it: nothing has happened then.
         """
-        old = {id(buffer): buffer for _, buffer, _, _ in self._taken}
-        for place, buffer in enumerate(results):
-            if id(buffer) in old:
-                results[place] = buffer.moved()
-        for node, _, moving, output in self._taken:
-            node.buffer = moving.target = results[output]
-        self._running.release()
+        nodes, buffers = self._nodes, self._buffers
+        running = Lock()
+        running.acquire()
+        moving = [Moving(node, running) for node in nodes]
+        hidden: Iterator[Any] = map(setattr, nodes, repeat("buffer"), moving)
+        alone = map(eq, map(getrefcount, chain(nodes, buffers)), self._held)
+        back = map(setattr, nodes, repeat("buffer"), buffers)
+        changes.append((self, "done", True))
+        release = map(call, (running.release,))
+        undo = chain(back, release)
+        work = chain(map(call, calls), back, starmap(setattr, changes), release)
+        try:
+            # `in` walks both iterators to their end or to the first holder too many, by C code; no
+            # call returns before `apply`, so no handler runs once the memory is out of reach
+            if True in hidden or False in alone:
+                apply(undo)
+            else:
+                apply(work)
+        except BaseException:
+            if not self.done:
+                apply(undo)
+            raise
+        return self.done
 
 
 def _forget_key(rare: Rare) -> None:

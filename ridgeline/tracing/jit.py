@@ -17,8 +17,10 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import update_wrapper
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from ridgeline.atomic import Change, apply
 from ridgeline.config import config
 from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.graph.origins import user_line
@@ -27,6 +29,7 @@ from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tiers import Interpreted
+from ridgeline.tensors.turns import AGAIN
 from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.donation import Donate, Donation, give_away
@@ -97,22 +100,29 @@ class JitFunction:
         if traces and not kwargs and not self._check and not config.audit:
             latest = traces[0]
             if latest.simple and latest.accepts(args):
-                return latest.replay(args)
+                result = latest.replay(args)
+                if result is not AGAIN:
+                    return result
         if not traces and not self._templates and self._opening.runs_python():
             return self._run_python(args, kwargs)
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
-        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
-        trace = self._find(signature, leaves)
-        if trace is None:
-            if traces and self._opening.runs_python():
-                return self._run_python(args, kwargs)
-            trace = self._trace(signature, leaves, args, kwargs)
-        elif config.audit and trace.is_due():
-            trace = self._audited(trace, signature, leaves, args, kwargs)
-        if self._check and not trace.open:
-            return checked_call(self.function, trace, leaves, args, kwargs)
-        return trace.replay(leaves)
+        while True:
+            signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
+            trace = self._find(signature, leaves)
+            traced = trace is None
+            if trace is None:
+                if traces and self._opening.runs_python():
+                    return self._run_python(args, kwargs)
+                trace = self._trace(signature, leaves, args, kwargs)
+            elif config.audit and trace.is_due():
+                traced = True
+                trace = self._audited(trace, signature, leaves, args, kwargs)
+            if self._check and not trace.open:
+                return checked_call(self.function, trace, leaves, args, kwargs)
+            result = trace.replay(leaves, traced)
+            if result is not AGAIN:
+                return result
 
     def _run_python(self, args: Any, kwargs: Any) -> Any:
         """A call that no trace can stand for: undecorated code, as it would run by itself."""
@@ -122,7 +132,9 @@ class JitFunction:
             flatten((args, kwargs), leaves)
             places = self._donation.places(leaves, args, kwargs)
             name = getattr(self.function, "__qualname__", repr(self.function))
-            give_away([leaves[place] for place in places], name, user_line())
+            changes: list[Change] = []
+            give_away([leaves[place] for place in places], name, user_line(), changes)
+            apply(starmap(setattr, changes))
         return result
 
     def _audited(

@@ -2,8 +2,8 @@
 
 In inference the weights stay what they are from call to call, and so does all that depends on
 nothing else: a scale from running statistics, a cast, a normalised or joined weight. These values
-are a program of their own, which runs again only when one of the tensors has other memory: every
-write gives a tensor a new buffer, and memory shared with NumPy counts as new in every call.
+are a program of their own, which runs again only when one of the tensors has other memory or was
+written to; memory shared with NumPy counts as new in every call.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ class Steady:
         self.values = tuple(values)
         self._sources: list[SteadySource | Buffer] = [sources.get(n, n.buffer) for n in used]
         self._program = program_for(Graph(values, used))
-        self._kept: tuple[list[Any], list[Buffer]] | None = None
+        self._cells = [s.cell for s in self._sources if isinstance(s, CellInput)]
+        self._kept: tuple[list[Any], list[Buffer], list[int]] | None = None
 
     def buffers(self) -> list[Buffer]:
         """The memory of the values as the sources are now."""
+        versions = [cell.version for cell in self._cells]
         given = [_current(source) for source in self._sources]
         kept = self._kept  # one read: another thread may set it
-        if kept is None or not all(map(_same, kept[0], given)):
+        if kept is None or kept[2] != versions or not all(map(_same, kept[0], given)):
             buffers = [
                 live_buffer(source, ()) if isinstance(source, NumberInput) else now
                 for source, now in zip(self._sources, given)
@@ -49,7 +51,7 @@ class Steady:
                 now if isinstance(source, NumberInput) else ref(now)
                 for source, now in zip(self._sources, given)
             ]
-            kept = self._kept = known, self._program.run(buffers)
+            kept = self._kept = known, self._program.run(buffers), versions
         return kept[1]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import nullcontext
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from ridgeline.atomic import Change, apply, steps
 from ridgeline.collector import paused
 from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import prepare
@@ -28,6 +30,7 @@ from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, filled
 from ridgeline.tensors.tiers import Runnable, computes, program_for
+from ridgeline.tensors.turns import AGAIN, Turn, in_turn
 from ridgeline.tensors.values import special
 from ridgeline.tracing import guards
 from ridgeline.tracing.capture import (
@@ -56,7 +59,7 @@ from ridgeline.tracing.effects import (
     track_source,
 )
 from ridgeline.tracing.guards import Lifted
-from ridgeline.tracing.handover import Handover, Taken, pairs, place_key
+from ridgeline.tracing.handover import Handover, Loan, pairs, place_key
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
@@ -68,6 +71,10 @@ from ridgeline.tracing.signatures import (
     signature_of,
 )
 from ridgeline.tracing.steady import Steady, SteadySource, steady_sizes
+from ridgeline.tracing.turns import turns_for, turns_of
+
+if TYPE_CHECKING:
+    from ridgeline.compiler.backend import Run
 
 
 def _settings() -> dict[str, Any]:
@@ -75,7 +82,7 @@ def _settings() -> dict[str, Any]:
 
 
 _NOTHING: dict[int, Node] = {}
-_NONE = Taken()
+_NOBODYS: dict[int, Cell] = {}
 
 
 def _is_unchanged(structure: Hashable, leaves: Sequence[Any], arguments: Any, lifted: bool) -> bool:
@@ -86,6 +93,13 @@ def _is_unchanged(structure: Hashable, leaves: Sequence[Any], arguments: Any, li
         a is b or (lifted and isinstance(b, Lifted)) for a, b in zip(leaves, after, strict=False)
     )
     return nested == structure and kept
+
+
+_CLAIMED: Any = object()  # stands for the result of a step that holds other turns than its own
+
+
+def _unchanged(leaves: Sequence[Any]) -> str | None:
+    return None
 
 
 class Trace:
@@ -137,6 +151,7 @@ class Trace:
             else:
                 recorder.found(leaf)
         outputs: list[Node] = []
+        gradients, narrow = modes.gradients, modes.autocast
         modes.capture = capture
         try:
             result = self._run_python(recorder, function, args, kwargs)
@@ -152,6 +167,8 @@ class Trace:
             self.tracked = self._track(capture, outputs, leaves)
         finally:
             modes.capture = None
+            # an interrupt may end a block of the function before it has set these back
+            modes.gradients, modes.autocast = gradients, narrow
             capture.close()
         self.watched = list(capture.watched.values())
         self.requirements = capture.requirements
@@ -165,6 +182,7 @@ class Trace:
         else:  # for a template to compile
             self.recorded = capture.inputs, outputs
         self.only_returns = self._only_returns()
+        self.turns, self.turned = turns_for(self.effects, self.donated)
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
         self.born = self.epoch
@@ -465,46 +483,113 @@ class Trace:
         buffers = self.fixed.copy()
         for slot, place in self.arguments:
             cell = leaves[place]._cell
-            ready = cell.rare is None and cell.node.buffer is not None
-            buffers[slot] = cell.node.buffer if ready else settled(cell)
+            buffer = cell.node.buffer  # one read: another thread may write to the cell
+            buffers[slot] = settled(cell) if buffer is None or cell.rare is not None else buffer
         for slot, cell in self.cells:
-            ready = cell.rare is None and cell.node.buffer is not None
-            buffers[slot] = cell.node.buffer if ready else settled(cell)
+            buffer = cell.node.buffer
+            buffers[slot] = settled(cell) if buffer is None or cell.rare is not None else buffer
         for slot, source in self.others:
             buffers[slot] = live_buffer(source, leaves)
         if self.steady is not None:
             buffers += self.steady.buffers()
         return buffers
 
-    def replay(self, leaves: Sequence[Any]) -> Any:
-        """Run the program on the live values, set what it changes, and return its results."""
-        buffers = self.live_buffers(leaves)
+    def replay(self, leaves: Sequence[Any], made_for_it: bool = False) -> Any:
+        """Run the program on the live values, set what it changes, and return its results.
+
+        What writes to state waits for its turn. `AGAIN` where another thread's step meanwhile
+        changed what this trace was chosen by; one that was made for this call, by running Python,
+        is never tried again.
+        """
         if self.only_returns:
-            (buffer,) = self.program.run(buffers)
+            (buffer,) = self.program.run(self.live_buffers(leaves))
             return filled(self.output_types[0], buffer)
+        changed = _unchanged if made_for_it else self._changed
+        while self.turned is not None:
+            turns = turns_of(self.turns, self.turned, leaves)
+            step = partial(self._step_of, leaves, turns)
+            result = in_turn(turns, step, partial(changed, leaves))
+            if result is not _CLAIMED:
+                return result
+        turns = self.turns
+        if len(turns) == 1:  # the common case, without another call
+            turn = turns[0]
+            with turn.lock:
+                if turn.passed_to_me() and changed(leaves) is not None:
+                    return AGAIN
+                return self._step(leaves)
+        return in_turn(turns, partial(self._step, leaves), partial(changed, leaves))
+
+    def _step_of(self, leaves: Sequence[Any], turns: tuple[Turn, ...]) -> Any:
+        """A step that holds these turns, unless some of its state was claimed in the meantime."""
+        assert self.turned is not None
+        mine = turns == turns_of(self.turns, self.turned, leaves)
+        return self._step(leaves) if mine else _CLAIMED
+
+    def _step(self, leaves: Sequence[Any]) -> Any:
+        """Run the program and make all changes, or none."""
+        buffers = self.live_buffers(leaves)
         live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
-        taken = _NONE
-        if self.handover:
-            results, taken = self._run(buffers, leaves)
-            live = taken.nodes | live
-        else:
-            results = self.program.run(buffers)
-        if self.effects.drawn:
-            for generator, count in self.effects.drawn:
-                generator.skip(count)
-        nodes = self._output_nodes(results, live)
-        self._write(nodes, leaves)
+        if not self.handover:
+            changes, calls = list[Change](), list[Callable[[], object]]()
+            nodes = self._output_nodes(self.program.run(buffers), live, changes)
+            value = self._note(nodes, leaves, changes, calls, _NOBODYS)
+            apply(steps(calls, changes))
+            return value
+        loan = self.handover.lend(leaves, buffers)
+        if self.program.exclusive is None:
+            return self._overwrite(loan, self.program.begin(buffers, loan.numbers), live, leaves)
+        with self.program.exclusive:
+            return self._overwrite(loan, self.program.begin(buffers, loan.numbers), live, leaves)
+
+    def _overwrite(self, loan: Loan, run: Run, live: dict[int, Node], leaves: Sequence[Any]) -> Any:
+        """Run the program over the memory of what it replaces."""
+        while True:
+            changes: list[Change] = []
+            results, calls = run.finish(loan.memory)
+            nodes = self._output_nodes(results, loan.stay(results, changes) | live, changes)
+            value = self._note(nodes, leaves, changes, calls, loan.gradients)
+            del results, nodes  # references are counted
+            try:
+                if loan.run(changes, calls):
+                    break
+            except BaseException as error:
+                run.explain(error)
+                raise
+            loan = Loan()  # somebody came to hold some of the memory: all of it is left to them
+        run.ended()
+        return value
+
+    def _note(
+        self,
+        nodes: Sequence[Node],
+        leaves: Sequence[Any],
+        changes: list[Change],
+        calls: list[Callable[[], object]],
+        kept: Mapping[int, Cell],
+    ) -> Any:
+        """Note what a call sets besides the values of nodes; what it returns.
+
+        `kept` are the cells of gradients that stay the tensors that they are, by output.
+        """
+        for generator, count in self.effects.drawn:
+            changes.append((generator, "_offset", generator._offset + count))
+        self._note_writes(nodes, leaves, changes, calls)
         for track, mode in self.effects.modes:
-            track.mode = mode
+            changes.append((track, "mode", mode))
         for change in self.effects.gradients:
             owner = change.owner if change.place is None else leaves[change.place]
             value = change.value
-            if isinstance(value, Fresh) and value.output in taken.gradients:
-                taken.gradients[value.output].set(nodes[value.output])
+            if isinstance(value, Fresh) and value.output in kept:
+                cell = kept[value.output]
+                changes.append((cell, "version", cell.version + 1))
                 continue
-            owner.grad = fresh(value, nodes) if isinstance(value, Fresh) else value
+            gradient = fresh(value, nodes) if isinstance(value, Fresh) else value
+            if gradient is not None or owner._extra is not None:
+                changes.append((owner._details(), "grad", gradient))
         if self.donated:
-            give_away([leaves[place] for place in self.donated], self.name, user_line())
+            given = [leaves[place] for place in self.donated]
+            give_away(given, self.name, user_line(), changes)
         if len(self.returns) == 1 and self.result_structure is None:
             return result_of(self.returns[0], nodes, leaves)
         values: list[Any] = []
@@ -515,18 +600,9 @@ class Trace:
             values.append(shared[id(spec)])
         return unflatten(self.result_structure, values)
 
-    def _run(self, buffers: list[Buffer], leaves: Sequence[Any]) -> tuple[list[Buffer], Taken]:
-        """Run the program over the memory of what it replaces."""
-        taken = self.handover.take(leaves, buffers)
-        try:
-            results = self.program.run(buffers, taken.reused)
-        except BaseException:
-            taken.give_back()
-            raise
-        taken.settle(results)
-        return results, taken
-
-    def _output_nodes(self, results: Sequence[Buffer], live: dict[int, Node]) -> list[Node]:
+    def _output_nodes(
+        self, results: Sequence[Buffer], live: dict[int, Node], changes: list[Change]
+    ) -> list[Node]:
         nodes = []
         for number, (type, buffer) in enumerate(zip(self.output_types, results)):
             if buffer.borrowed:  # an input handed through: results never lie in foreign memory
@@ -536,7 +612,7 @@ class Trace:
                 nodes.append(filled_leaf(type, buffer))
             else:
                 if node.buffer is None:
-                    node.buffer = buffer
+                    changes.append((node, "buffer", buffer))
                 nodes.append(node)
         return nodes
 
@@ -555,8 +631,14 @@ class Trace:
         graphs = [*tracked.outputs.values(), *tracked.saved.values()]
         return dict(zip(numbers, substitute(graphs, replacements)))
 
-    def _write(self, nodes: Sequence[Node], leaves: Sequence[Any]) -> None:
-        """Give the cells that the call writes to their new values."""
+    def _note_writes(
+        self,
+        nodes: Sequence[Node],
+        leaves: Sequence[Any],
+        changes: list[Change],
+        calls: list[Callable[[], object]],
+    ) -> None:
+        """Note the new values of the cells that the call writes to."""
         for write in self.effects.writes:
             source, node = write.source, nodes[write.output]
             if type(source) is CellInput:
@@ -568,9 +650,12 @@ class Trace:
                 if found is None:
                     continue
                 cell = found
-                cell.capture = None
-            cell.set(node)
-            if cell.mode < LEAF:
-                cell.mode = GRAPH if write.mode == GRAPH else PLAIN
-            if cell.rare is not None or node.buffer is None:
-                execute.written(cell)
+                changes.append((cell, "capture", None))
+            if cell.rare is not None:
+                node = execute.note_write(cell, node, changes, calls)
+            if node is not cell.node:
+                changes.append((cell, "node", node))
+            changes.append((cell, "version", cell.version + 1))
+            mode = GRAPH if write.mode == GRAPH else PLAIN
+            if cell.mode != mode and cell.mode < LEAF:
+                changes.append((cell, "mode", mode))

@@ -63,7 +63,7 @@ def test_programs_of_the_host_refuse_memory_of_a_device() -> None:
         with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
             use([There()])
     with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
-        program.run([Buffer.borrow(np.ones(3, np.float32))], {0: There()})
+        program.begin([Buffer.borrow(np.ones(3, np.float32))], {0}).finish({0: There()})
 
 
 def test_a_copy_that_has_a_value_is_where_a_graph_begins() -> None:

@@ -52,6 +52,7 @@ def test_memory_used_by_another_stream_waits_for_it(fake: FakeDriver) -> None:
     buffer.used_on(other)
     assert [stream for stream, _ in fake.waits] == [other.handle]
     del buffer
+    allocate(chosen.stream, 100)  # before the memory is handed out again
     assert [stream for stream, _ in fake.waits] == [other.handle, chosen.stream.handle]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.far import emit_far, library_call
@@ -21,6 +20,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, logical_and
 from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Stmt, Store, Var
 from ridgeline.loops.math import OUTLINED
+from ridgeline.weak import WeakMap
 
 
 @dataclass(slots=True)
@@ -254,7 +254,7 @@ def _written(body: Stmt) -> list[Buffer]:
     return found
 
 
-_READS: WeakKeyDictionary[Expr, bool] = WeakKeyDictionary()
+_READS: WeakMap[Expr, bool] = WeakMap()
 
 
 def _reads(expr: Expr) -> bool:

@@ -8,7 +8,6 @@ be put off like that. It cannot where a rule may refuse, since the error belongs
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from ridgeline.graph.origins import Mark, inherit
 from ridgeline.graph.passes.differentiate import ends, leading_to, reverse
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.scalars import Array
+from ridgeline.weak import WeakSet
 
 _PLAIN = ("pointwise", "movement", "reduce", "contract", "gather")  # rules that never refuse
 
@@ -40,8 +40,8 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 GRADIENTS = Op("gradients", "opaque", _infer, _value, mixes_devices=True)
 # Passes that are not computed yet, and those whose forward pass was computed without them.
-waiting: weakref.WeakSet[Node] = weakref.WeakSet()
-_passed: weakref.WeakSet[Node] = weakref.WeakSet()
+waiting: WeakSet[Node] = WeakSet()
+_passed: WeakSet[Node] = WeakSet()
 
 
 def awaited(

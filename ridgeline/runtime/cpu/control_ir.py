@@ -2,7 +2,8 @@
 
 Every table of a control step (see `control_words`) is walked by one function of the same form; the
 row's words are %w0, %w1 and so on. What is carried alternates between its result's memory and a
-spare piece; %current holds where each carried value is now.
+spare piece; %current holds where each carried value is now. A negative time says that a signal's
+handler raised: see `steps`.
 """
 
 from __future__ import annotations
@@ -207,6 +208,9 @@ ask:
   %time.asked = phi i64 [ 0, %given ], [ %time.asked.next, %asked ]
   {_table("show", "%shown", "%test.sub", current="%current")}
   %test.time = call i64 @steps(ptr %test, ptr %test.sub, ptr %pool, i32 %mode, ptr null)
+  %test.broken = icmp slt i64 %test.time, 0
+  br i1 %test.broken, label %broken, label %answered
+answered:
   %time.tested = add i64 %time.asked, %test.time
   %byte.at = load ptr, ptr %answer.at
   %byte = load i8, ptr %byte.at
@@ -216,7 +220,8 @@ asked:
   %asked.time = call i64 {_iterate("%i.asked")}
   %time.asked.next = add i64 %time.tested, %asked.time
   %i.asked.next = add i64 %i.asked, 1
-  br label %ask
+  %asked.broken = icmp slt i64 %asked.time, 0
+  br i1 %asked.broken, label %broken, label %ask
 counted:
   %i = phi i64 [ 0, %entry ], [ %i.next, %run ]
   %time = phi i64 [ 0, %entry ], [ %time.next, %run ]
@@ -226,11 +231,14 @@ run:
   %run.time = call i64 {_iterate("%i")}
   %time.next = add i64 %time, %run.time
   %i.next = add i64 %i, 1
-  br label %counted
+  %run.broken = icmp slt i64 %run.time, 0
+  br i1 %run.broken, label %broken, label %counted
 done:
-  %total = phi i64 [ %time.tested, %ask ], [ %time, %counted ]
+  %total = phi i64 [ %time.tested, %answered ], [ %time, %counted ]
   {_table("close_carried", "%carried", "%body.sub", current="%current")}
   ret i64 %total
+broken:
+  ret i64 -1
 }}
 """
 

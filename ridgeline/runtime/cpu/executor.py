@@ -4,6 +4,9 @@ A kernel is `void kernel(ptr args, i64 begin, i64 end)`: `args` points to one po
 its parameters, and it runs tasks `begin` to `end` of its parallel loop (a serial one has the
 single task 0). A plan names pointers by slot: first the addresses given to `run`, then temporaries,
 which lie in an arena that the call has for itself, so that calls may overlap.
+
+In the main thread a plan that is not known to be quick runs *watched*: signals are handled between
+its steps, and what a handler raises ends it. A quick one is over before anybody notices.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from time import perf_counter_ns
 
 from ridgeline.codegen.llvm.native import Library, compile_cached
 from ridgeline.config import config
@@ -44,13 +48,14 @@ class _Scratch(threading.local):
 
 
 SCRATCH_BYTES = 1 << 18
+QUICK_NS = 5_000_000  # a plan that took less has no need to be interrupted
 _scratch = _Scratch()
 
 
 class Plan:
     """Steps over slots, ready to run. `run` may be called by several threads at once."""
 
-    __slots__ = ("_words", "address", "arena_bytes", "slots", "steps", "takes")
+    __slots__ = ("_words", "address", "arena_bytes", "lasting", "quick", "slots", "steps", "takes")
 
     def __init__(
         self,
@@ -66,16 +71,42 @@ class Plan:
         _check(self.steps, slots, arena, arena_bytes)
         self._words = _encode(self.steps, slots, arena)
         self.address: int = self._words.buffer_info()[0]
+        self.lasting = any(map(_lasting, self.steps))  # how long it takes depends on the data
+        self.quick = False
 
     def run(self, addresses: Sequence[int]) -> None:
         """Run all steps over these addresses: one native call."""
         if config.epoch != _epoch:
             follow_settings()
-        if self.arena_bytes <= SCRATCH_BYTES:
+        if not self.quick:
+            self.run_watched(addresses, self.arena())
+        elif self.arena_bytes <= SCRATCH_BYTES:
             _run(self.address, _scratch.address, *addresses)
         else:
             arena = Buffer.allocate(self.arena_bytes)
             _run(self.address, arena.address, *addresses)
+
+    def arena(self) -> Buffer:
+        """Memory for the temporaries of a run; a handler's own plans use the thread's."""
+        return Buffer.allocate(self.arena_bytes)
+
+    def run_watched(self, addresses: Sequence[int], arena: Buffer) -> None:
+        """Run all steps; in the main thread signals are handled between them."""
+        follow_settings()
+        run = _watched if threading.get_ident() == threading.main_thread().ident else _run
+        begin = perf_counter_ns()
+        run(self.address, arena.address, *addresses)
+        self.took(perf_counter_ns() - begin)
+
+    def took(self, nanoseconds: int) -> None:
+        """A run of all steps took so long."""
+        self.quick = nanoseconds < QUICK_NS and not self.lasting
+
+    def prepared(self, addresses: Sequence[int], arena: Buffer | None) -> Callable[[], None]:
+        """A run as one call of C code, which no signal interrupts."""
+        follow_settings()
+        memory = _scratch.address if arena is None else arena.address
+        return partial(_run, self.address, memory, *addresses)
 
     def profile(self, addresses: Sequence[int]) -> list[float]:
         """Run all steps, and return the seconds that each one took."""
@@ -152,6 +183,14 @@ def _parallel(step: Step | Loop | Branch | Stop) -> int:
     return sum(plan.parallel for plan in step.plans)
 
 
+def _lasting(step: Step | Loop | Branch | Stop) -> bool:
+    """True where a test, not a count, ends a loop of the step."""
+    if isinstance(step, Step):
+        return False
+    tested = isinstance(step, Loop) and step.test is not None
+    return tested or any(plan.lasting for plan in step.plans)
+
+
 @lru_cache(maxsize=1)
 def machine_code() -> Library:
     """The executor's own code, compiled once on a machine."""
@@ -160,17 +199,19 @@ def machine_code() -> Library:
 
 _epoch = -1  # the settings that the native side follows; none before the first run
 _run: Callable[..., None]
+_watched: Callable[..., None]
 _profile: Callable[..., None]
 
 
 def follow_settings() -> None:
     """Load the native code if this is the first run, and give the pool its number of threads."""
-    global _epoch, _run, _profile
+    global _epoch, _run, _watched, _profile
     epoch = config.epoch
     if epoch == _epoch:
         return
     if _epoch < 0:
         _run = python_function("run", machine_code().address("ridgeline_run"))
+        _watched = python_function("watched", machine_code().address("ridgeline_watched"))
         _profile = python_function("profile", machine_code().address("ridgeline_profile"))
     pool.set_limit(pool.threads(), machine_code().address("ridgeline_pool_wake"))
     _epoch = epoch

@@ -1,6 +1,7 @@
 """The plan executor as LLVM IR: `execute` runs a plan's `steps`, two Python functions call it.
 
-The words that it reads are described in `plan_words`.
+The words that it reads are described in `plan_words`. A *watched* run looks between steps, now and
+then, whether Python has a signal to handle, and ends early if its handler raises.
 """
 
 from __future__ import annotations
@@ -8,32 +9,73 @@ from __future__ import annotations
 from ridgeline.runtime.cpu.control_ir import control_ir
 from ridgeline.runtime.cpu.control_words import LOOP, STOP
 from ridgeline.runtime.cpu.plan_words import Head, load_head
-from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, pool_ir
+from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir
 from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
 from ridgeline.runtime.cpu.region_ir import region_ir
+
+LOOK_NS = 50_000_000  # between two looks for signals
+MEASURED, POOLED, WATCHED = 1, 2, 4  # the bits of a mode
 
 
 def executor_ir() -> str:
     """The whole module: pool, executor, and the functions Python calls."""
-    stack = "alloca i64, i64 %size"
-    run = python_entry("run", 2, stack, "%times = inttoptr i64 0 to ptr" + _RUN)
-    profile = python_entry("profile", 3, stack, "%times = inttoptr i64 %fixed.2 to ptr" + _RUN)
-    steps = _PLACE + _STEPS + control_ir() + _EXECUTE
-    return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + run + profile
+    run = _entry("run", 2, "0", 0)
+    watched = _entry("watched", 2, "0", WATCHED)
+    profile = _entry("profile", 3, "%fixed.2", 0)
+    steps = _PLACE + _INTERRUPTED + _STEPS + control_ir() + _EXECUTE
+    return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + run + watched + profile
 
 
-# Slots are on the stack; the GIL is released for the whole run.
-_RUN = """
+def _entry(name: str, fixed: int, times: str, watched: int) -> str:
+    """A function of Python's. Slots are on the stack; the GIL is released for the whole run."""
+    action = f"""%times = inttoptr i64 {times} to ptr
   %thread = call ptr @PyEval_SaveThread()
-  call void @ridgeline_execute(ptr %plan, ptr %slots, i64 %fixed.1, ptr %times)
+  %broken = call i1 @execute(ptr %plan, ptr %slots, i64 %fixed.1, ptr %times, i32 {watched})
   call void @PyEval_RestoreThread(ptr %thread)
+  br i1 %broken, label %error, label %ran
+ran:
   call void @Py_IncRef(ptr @_Py_NoneStruct)
   ret ptr @_Py_NoneStruct
 """
+    return python_entry(name, fixed, "alloca i64, i64 %size", action)
 
-# %slots has its first words filled in; %times is null, or receives nanoseconds for each step.
+
+# True where a handler raised; its exception is set then. Only Python's main thread handles signals
+# and runs watched, so there is one time of the next look.
+_INTERRUPTED = f"""
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare i32 @PyErr_CheckSignals()
+
+define internal i1 @interrupted(ptr %pool) {{
+entry:
+  %look = getelementptr i8, ptr %pool, i64 {LOOK}
+  %next = load i64, ptr %look
+  %time = call i64 @now()
+  %due = icmp sge i64 %time, %next
+  br i1 %due, label %check, label %go
+check:
+  %later = add i64 %time, {LOOK_NS}
+  store i64 %later, ptr %look
+  %held = call i32 @PyGILState_Ensure()
+  %status = call i32 @PyErr_CheckSignals()
+  call void @PyGILState_Release(i32 %held)
+  %raised = icmp ne i32 %status, 0
+  ret i1 %raised
+go:
+  ret i1 false
+}}
+"""
+
+# %slots has its first words filled in; %times is null, or receives nanoseconds for each step. True
+# where a watched run was interrupted.
 _EXECUTE = f"""
 define void @ridgeline_execute(ptr %plan, ptr %slots, i64 %arena, ptr %times) {{
+  %broken = call i1 @execute(ptr %plan, ptr %slots, i64 %arena, ptr %times, i32 0)
+  ret void
+}}
+
+define internal i1 @execute(ptr %plan, ptr %slots, i64 %arena, ptr %times, i32 %watched) {{
 entry:
   {load_head("pool.word", Head.POOL)}
   %pool = inttoptr i64 %pool.word to ptr
@@ -49,16 +91,20 @@ ask:
   %answer = call i32 @enter(ptr %pool, i64 %estimate.old, i64 %call)
   br label %begin
 begin:
-  %mode = phi i32 [ 0, %entry ], [ %answer, %ask ]
+  %asked = phi i32 [ 0, %entry ], [ %answer, %ask ]
+  %mode = or i32 %asked, %watched
   %estimate = call i64 @steps(ptr %plan, ptr %slots, ptr %pool, i32 %mode, ptr %times)
-  %measure.bit = and i32 %mode, 1
-  %measure = icmp ne i32 %measure.bit, 0
+  %broken = icmp slt i64 %estimate, 0
+  %measure.bit = and i32 %mode, {MEASURED}
+  %measuring = icmp ne i32 %measure.bit, 0
+  %whole = xor i1 %broken, true
+  %measure = and i1 %measuring, %whole
   br i1 %measure, label %learn, label %leave
 learn:
   store atomic i64 %estimate, ptr %estimate.at monotonic, align 8
   br label %leave
 leave:
-  %pool.bit = and i32 %mode, 2
+  %pool.bit = and i32 %mode, {POOLED}
   %pooled = icmp ne i32 %pool.bit, 0
   br i1 %pooled, label %cool, label %done
 cool:
@@ -66,7 +112,7 @@ cool:
   atomicrmw sub ptr %hot, i32 1 monotonic
   br label %done
 done:
-  ret void
+  ret i1 %broken
 }}
 """
 
@@ -98,7 +144,8 @@ placed:
 """
 
 # The steps of a plan whose slots are filled in; the nanoseconds that parallel ones take one thread
-# where the mode asks to measure (1); a mode with 2 in it may use the pool.
+# where the mode asks to measure, and -1 where a signal's handler raised. What the mode asks for are
+# the bits above.
 _STEPS = f"""
 define internal i64 @steps(ptr %plan, ptr %slots, ptr %pool, i32 %mode, ptr %times) {{
 entry:
@@ -109,17 +156,19 @@ entry:
   %pairs.words = mul i64 %pairs, 2
   %head.words = add i64 %pairs.words, {int(Head.WORDS)}
   %first = getelementptr i64, ptr %plan, i64 %head.words
-  %pool.bit = and i32 %mode, 2
+  %pool.bit = and i32 %mode, {POOLED}
   %pooled = icmp ne i32 %pool.bit, 0
-  %measure.bit = and i32 %mode, 1
+  %measure.bit = and i32 %mode, {MEASURED}
   %measure = icmp ne i32 %measure.bit, 0
+  %watch.bit = and i32 %mode, {WATCHED}
+  %watched = icmp ne i32 %watch.bit, 0
   %timed = icmp ne ptr %times, null
   %clocked = or i1 %timed, %measure
   br label %head
 head:
-  %index = phi i64 [ 0, %entry ], [ %index.next, %next ]
-  %step = phi ptr [ %first, %entry ], [ %step.next, %next ]
-  %estimate = phi i64 [ 0, %entry ], [ %estimate.next, %next ]
+  %index = phi i64 [ 0, %entry ], [ %index.next, %next ], [ %index.next, %watch ]
+  %step = phi ptr [ %first, %entry ], [ %step.next, %next ], [ %step.next, %watch ]
+  %estimate = phi i64 [ 0, %entry ], [ %estimate.next, %next ], [ %estimate.next, %watch ]
   %more = icmp slt i64 %index, %steps
   br i1 %more, label %look, label %finish
 look:
@@ -157,6 +206,9 @@ controlled:
   %control.end = call i64 @now()
   %control.elapsed = sub i64 %control.end, %control.begin
   %estimate.inner = add i64 %estimate, %inner.time
+  %inner.broken = icmp slt i64 %inner.time, 0
+  br i1 %inner.broken, label %broken, label %whole
+whole:
   br i1 %timed, label %write, label %next
 read:
   %count.at = getelementptr i64, ptr %step, i64 3
@@ -206,19 +258,24 @@ clock.again:
   %estimate.more = add i64 %estimate, %counted
   br i1 %timed, label %write, label %next
 write:
-  %written = phi i64 [ %elapsed, %clock.again ], [ %control.elapsed, %controlled ]
-  %written.next = phi ptr [ %read.next, %clock.again ], [ %control.next, %controlled ]
-  %written.sum = phi i64 [ %estimate.more, %clock.again ], [ %estimate.inner, %controlled ]
+  %written = phi i64 [ %elapsed, %clock.again ], [ %control.elapsed, %whole ]
+  %written.next = phi ptr [ %read.next, %clock.again ], [ %control.next, %whole ]
+  %written.sum = phi i64 [ %estimate.more, %clock.again ], [ %estimate.inner, %whole ]
   %time.at = getelementptr i64, ptr %times, i64 %index
   store i64 %written, ptr %time.at
   br label %next
 next:
   %step.next = phi ptr [ %read.next, %ran ], [ %read.next, %clock.again ],
-    [ %written.next, %write ], [ %control.next, %controlled ], [ %control.next, %stop ]
+    [ %written.next, %write ], [ %control.next, %whole ], [ %control.next, %stop ]
   %estimate.next = phi i64 [ %estimate, %ran ], [ %estimate.more, %clock.again ],
-    [ %written.sum, %write ], [ %estimate.inner, %controlled ], [ %estimate, %stop ]
+    [ %written.sum, %write ], [ %estimate.inner, %whole ], [ %estimate, %stop ]
   %index.next = add i64 %index, 1
-  br label %head
+  br i1 %watched, label %watch, label %head
+watch:
+  %raised.now = call i1 @interrupted(ptr %pool)
+  br i1 %raised.now, label %broken, label %head
+broken:
+  ret i64 -1
 finish:
   ret i64 %estimate
 }}

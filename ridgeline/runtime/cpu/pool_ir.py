@@ -26,7 +26,7 @@ RANGES = 64  # the most there are; one number each, from NEXT on: the first task
 # What threads need to know of a region, from REGION on.
 FUNCTION, ARGS, GRAIN, PARTS, SHARE, LARGER = range(REGION, REGION + 6 * 8, 8)
 # The second page is kept over a fork.
-LIMIT, CALLS = mmap.PAGESIZE, mmap.PAGESIZE + 64
+LIMIT, CALLS, LOOK = range(mmap.PAGESIZE, mmap.PAGESIZE + 3 * 64, 64)
 STATE_BYTES = 2 * mmap.PAGESIZE
 
 SPIN_NS = 50_000  # an idle worker polls this long before it sleeps

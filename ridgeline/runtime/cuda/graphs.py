@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import bindings, call, failure, function
@@ -50,6 +51,10 @@ class Graph:
         (status,) = self._launch(self._executable, stream.handle)
         if status:
             raise failure("a graph launch", status)
+
+    def launching(self, stream: Stream) -> Callable[[], Any]:
+        """The call of the driver that puts all steps onto a stream."""
+        return partial(self._launch, self._executable, stream.handle)
 
     def changes(self, slots: set[int]) -> list[int] | None:
         """The steps that new addresses of some slots change; None if a library call is among."""

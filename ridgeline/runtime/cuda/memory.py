@@ -7,8 +7,9 @@ too makes its own stream wait for that one first.
 
 from __future__ import annotations
 
-import sys
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -34,7 +35,18 @@ class DevicePool:
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self.blocks = Pool(self._map, self._unmap, limit=_EVERYTHING)
+        # blocks that came back, with the other streams that used them
+        self._shared: deque[tuple[tuple[int, int], set[Stream]]] = deque()
+        self.returned_shared = self._shared.append  # what a finalizer calls
         _keep_all(stream)
+
+    def collect(self) -> None:
+        """Take in what came back; this stream waits for the others that used it."""
+        while self._shared:
+            block, users = self._shared.popleft()
+            for other in users:
+                self.stream.wait_stream(other)
+            self.blocks.returned(block)
 
     def _map(self, size: int) -> int:
         try:
@@ -49,12 +61,14 @@ class DevicePool:
 
     def trim(self) -> None:
         """Give what is kept for reuse back to the device."""
+        self.collect()
         self.blocks.trim()
         self.stream.synchronize()
         call("cuMemPoolTrimTo", _driver_pool(self.stream), 0)
 
     def take(self, nbytes: int) -> tuple[int, int]:
         """A block, from the cache if there is one; an error that says who holds what if not."""
+        self.collect()
         try:
             return self.blocks.take(nbytes)
         except MemoryError:
@@ -106,16 +120,19 @@ class DeviceBuffer:
     """A piece of a device's memory; give it back by letting go of it.
 
     It has no `address`, which is the host's word: code for the CPU cannot take one for the other.
+    As with the host's memory, what gives it back is C code in a slot.
     """
 
     __slots__ = (
-        "__weakref__", "_block_bytes", "_owner", "_pool", "_users", "device", "device_address",
+        "__del__", "__weakref__", "_block", "_owner", "_pool", "_users", "device", "device_address",
         "nbytes", "stream",
     )  # fmt: skip
+    __del__: Callable[[], object]
 
     def __init__(self, pool: DevicePool, nbytes: int) -> None:
-        self._block_bytes = 0  # so that __del__ is harmless if taking a block fails
-        self.device_address, self._block_bytes = pool.take(nbytes)
+        self._block = pool.take(nbytes)
+        self.__del__ = partial(pool.blocks.returned, self._block)
+        self.device_address = self._block[0]
         self.nbytes = nbytes
         self.device = pool.stream.device.name
         self.stream = pool.stream  # in whose order the memory is reused
@@ -134,7 +151,7 @@ class DeviceBuffer:
         made.device_address, made.nbytes = self.device_address + offset, nbytes
         made.device = self.device
         made.stream, made._pool, made._users = self.stream, self._pool, None
-        made._block_bytes, made._owner = 0, self
+        made._owner = self
         if made.device_address % _ALIGNED == 0:
             return made
         from ridgeline.runtime.cuda.transfer import copy_within
@@ -143,16 +160,6 @@ class DeviceBuffer:
         copied = allocate(stream, nbytes)
         copy_within(made, copied, stream)
         return copied
-
-    def moved(self) -> DeviceBuffer:
-        """The same memory as a new buffer, which holds another value; this one is empty then."""
-        made = DeviceBuffer.__new__(DeviceBuffer)
-        made.device_address, made.nbytes = self.device_address, self.nbytes
-        made.device = self.device
-        made.stream, made._pool, made._users = self.stream, self._pool, self._users
-        made._block_bytes, self._block_bytes = self._block_bytes, 0
-        made._owner = None
-        return made
 
     def writable_on(self, stream: Stream) -> bool:
         """True where work on a stream may overwrite it, if nobody else holds it."""
@@ -165,6 +172,7 @@ class DeviceBuffer:
         elif stream is not self.stream:
             if self._users is None:
                 self._users = set()
+                self.__del__ = partial(self._pool.returned_shared, (self._block, self._users))
             if stream not in self._users:
                 self._users.add(stream)
                 stream.wait_stream(self.stream)
@@ -179,14 +187,6 @@ class DeviceBuffer:
         download(self, found)
         return found
 
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if self._block_bytes and not ending():
-            if self._users is not None:
-                with self._pool.stream.device.visit():
-                    for stream in self._users:
-                        self._pool.stream.wait_stream(stream)
-            self._pool.blocks.give_back(self.device_address, self._block_bytes)
-
     def __repr__(self) -> str:
         place = f"{self.device} at {self.device_address:#x}"
         return f"DeviceBuffer({self.nbytes} bytes of {place})"
@@ -199,6 +199,8 @@ def allocate(stream: Stream, nbytes: int) -> DeviceBuffer:
 
 def statistics(number: int) -> dict[str, Any]:
     """Bytes of a device in use, at the peak, and kept for reuse."""
+    for held in pools(number):
+        held.collect()
     found = [p.blocks for p in pools(number)]
     return {
         "in_use": sum(p.in_use for p in found),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from ridgeline.errors import OutOfMemoryError
 from ridgeline.runtime.cuda import flags, transfer
 from ridgeline.runtime.cuda.arena import arena
 from ridgeline.runtime.cuda.device import Device
@@ -76,31 +77,20 @@ class Plan:
         # a library's call takes Python longer to start than a graph does
         several = len(self.steps) >= _WORTH_A_GRAPH
         calls = not all(isinstance(step, KernelStep) for step in self.steps)
-        self._captures = (several or calls) and not any(
-            isinstance(step, HostStep) for step in self.steps
-        )
+        self._on_host = any(isinstance(step, HostStep) for step in self.steps)
+        self._captures = (several or calls) and not self._on_host
         self.graphs: dict[int, Graphs] = {}
         self._marks = any(slots.wrong in step.slots for step in self.steps)
         self._sent: dict[int, tuple[bytes, DeviceBuffer]] = {}  # numbers by stream
         self._ran = False
 
-    def run(self, inputs: Sequence[Any], reused: Mapping[int, Any] = _NOTHING) -> list[Any]:
-        """Enqueue all steps; the memory of the inputs and of what was made, on the device.
-
-        `reused` is memory for some of what is made, by number.
-        """
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Enqueue all steps; the memory of the inputs and of what was made, on the device."""
         stream = self.device.stream
         self.device.activate()
         with self.device.enqueuing:
-            held, addresses, scratch = self._bind(inputs, reused, stream)
-            graph = None
-            if self._captures and self._ran:
-                graphs = self._graphs(stream)
-                key = (*addresses, scratch.device_address)
-                graph = graphs.find(key)
-                if graph is None and graphs.worth_making(key):
-                    self._fill(addresses, scratch)
-                    graph = graphs.make(key, self._words.all(), stream)
+            held, addresses, scratch = self._bind(inputs, _NOTHING, stream)
+            graph = self._graph(addresses, scratch, False) if self._captures and self._ran else None
             if graph is not None:
                 graph.launch(stream)
             else:
@@ -113,6 +103,40 @@ class Plan:
                 self._ran = True
         del scratch  # in the stream's order, so no step can miss it
         return held
+
+    def prepare(
+        self, inputs: Sequence[Any], reused: Mapping[int, Any]
+    ) -> tuple[list[Any], list[Callable[[], Any]], DeviceBuffer | None]:
+        """The same over memory for some of what is made, by number, which it overwrites.
+
+        That is done by the launches of one graph, which are still to be made: no signal interrupts
+        them, as it would the steps one by one. Where there is no graph, in a first run and between
+        library calls, all steps are enqueued here, over fresh memory. `enqueuing` is held. Last
+        comes memory to be held until the launches are made.
+        """
+        if self._on_host or not self._ran:
+            try:
+                return self.run(inputs), [], None
+            except OutOfMemoryError:
+                if self._on_host:
+                    raise
+        stream = self.device.stream
+        self.device.activate()
+        held, addresses, scratch = self._bind(inputs, reused, stream)
+        graph = self._graph(addresses, scratch, True)
+        assert graph is not None
+        return held, [graph.launching(stream)], scratch
+
+    def _graph(self, addresses: Sequence[int], scratch: DeviceBuffer, needed: bool) -> Graph | None:
+        """The graph over these addresses, made where that is worth it or there has to be one."""
+        stream = self.device.stream
+        graphs = self._graphs(stream)
+        key = (*addresses, scratch.device_address)
+        graph = graphs.find(key)
+        if graph is None and (needed or graphs.worth_making(key)):
+            self._fill(addresses, scratch)
+            graph = graphs.make(key, self._words.all(), stream)
+        return graph
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once, step by step; the seconds of each on the device.

@@ -42,8 +42,8 @@ def holders(device: str) -> list[tuple[str, int, int]]:
         if type(node) is not Node:
             continue
         buffer = node.buffer
-        if type(buffer) is Moving:  # the run that found no room may hold it: not to be waited for
-            buffer = buffer.target
+        if type(buffer) is Moving:  # another thread's run is overwriting it: not to be waited for
+            continue
         if buffer is not None and buffer.device == device and id(buffer) not in counted:
             counted.add(id(buffer))
             place = describe(node) or "an unknown line"

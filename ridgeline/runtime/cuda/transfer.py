@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.runtime.cuda.driver import bindings, call
+from ridgeline.runtime.cuda.driver import bindings, call, function
 from ridgeline.runtime.cuda.stream import Event, Stream, call_on
 from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
@@ -130,6 +131,13 @@ def copy_within(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> N
         return
     reach(here, there)
     call_on(here, "cuMemcpyPeerAsync", to, here.context, begin, there.context, size, stream.handle)
+
+
+def copying(source: DeviceBuffer, target: DeviceBuffer, stream: Stream) -> Callable[[], Any]:
+    """The call of the driver that copies memory of a stream's device, in its order."""
+    source.used_on(stream)
+    places = target.device_address, source.device_address
+    return partial(function("cuMemcpyAsync"), *places, source.nbytes, stream.handle)
 
 
 @lru_cache(maxsize=4096)

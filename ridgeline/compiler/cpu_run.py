@@ -1,0 +1,253 @@
+"""Programs on the CPU as they run: native plans, with library calls between them.
+
+Without library calls a run is one native call; each library call cuts the plan in two.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from functools import partial
+from operator import getitem
+from time import perf_counter, perf_counter_ns
+
+import numpy as np
+
+from ridgeline.codegen.llvm.loaded import LoadedCode
+from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
+from ridgeline.compiler.library_calls import LibraryCalls, known
+from ridgeline.devices import CPU
+from ridgeline.dtypes import bool_, uint8
+from ridgeline.ops.index_checks import report_index
+from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
+from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, Plan, Step
+from ridgeline.runtime.spaces import misplaced
+
+
+class CpuExecutable:
+    """Runs of kernels as native plans, and library calls in NumPy between them."""
+
+    exclusive = None  # several runs of a plan do not meet
+
+    def __init__(self, layout: Layout, calls: LibraryCalls, code: LoadedCode) -> None:
+        """`code` has the kernels by name."""
+        self.layout, self._calls = layout, calls
+        self.parts = tuple(_parts(layout, code))
+        self.sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
+        self._results = layout.results
+        self.copied = tuple(layout.not_their_own())
+        self._split: tuple[Plan, Plan] | None = None
+
+    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+        """Run on the inputs' buffers; every output is a buffer nobody else has."""
+        layout = self.layout
+        made = [Buffer.allocate(size) for size in layout.made]
+        held = [*inputs, *self.sizes, *made]
+        addresses = _addresses(held)
+        for part in self.parts:
+            if isinstance(part, Plan):
+                part.run(addresses)
+            else:
+                self.call(part, held)
+        if layout.checked and held[layout.returns[-1]].array(bool_, ()):
+            self.report(inputs)
+        results = [held[slot] for slot in self._results]
+        for place in self.copied:
+            results[place] = _copy(results[place])
+        return results
+
+    def begin(self, inputs: list[Buffer], given: Collection[int]) -> CpuRun:
+        """Run what comes before anything given, by number of memory, is overwritten."""
+        return CpuRun(self, inputs, given)
+
+    def report(self, inputs: Sequence[Buffer]) -> None:
+        """Raise the error that names an index out of range."""
+        graph = self._calls.graph
+        shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(graph.inputs, inputs)}
+        report_index(graph.outputs, shown)
+
+    def split(self, last: Plan) -> tuple[Plan, Plan]:
+        """The last plan before it overwrites anything that a run may be given, and from there on.
+
+        The flag of a wrong index is known by then; the second part looks at it once more.
+        """
+        if self._split is None:
+            layout, first = self.layout, self.layout.inputs + len(self.layout.sizes)
+            given = {first + n for n in (*layout.reusable, *(n for n, _ in layout.in_place))}
+            steps = last.steps
+            end = next((i for i, step in enumerate(steps) if _touches(step, given)), len(steps))
+            stop = [step for step in steps[:end] if isinstance(step, Stop)]
+            halves = steps[:end], [*stop, *steps[end:]]
+            early, late = (
+                Plan(part, layout.slots, layout.arena, layout.arena_bytes) for part in halves
+            )
+            self._split = early, late
+        return self._split
+
+    def profile(self, inputs: Sequence[Buffer]) -> list[float]:
+        """Run once and give the seconds of every kernel and library call, in order."""
+        made = [Buffer.allocate(size) for size in self.layout.made]
+        held = [*inputs, *self.sizes, *made]
+        addresses = _addresses(held)
+        seconds: list[float] = []
+        for part in self.parts:
+            if isinstance(part, Plan):
+                times = zip(part.steps, part.profile(addresses))
+                seconds += [time for step, time in times if not isinstance(step, Stop)]
+            else:
+                begin = perf_counter()
+                self.call(part, held)
+                seconds.append(perf_counter() - begin)
+        return seconds
+
+    def call(self, call: HostCall, held: Sequence[Buffer]) -> None:
+        """A library call, in NumPy."""
+        node = self._calls.order[call.node]
+        operands = [
+            held[slot].array(source.dtype, known(source.shape))
+            for slot, source in zip(call.inputs, node.inputs)
+        ]
+        values = self._calls.call(call.node, operands)
+        for slot, value, made in zip(call.outputs, values, node.types):
+            if slot >= 0:
+                held[slot].array(made.dtype, known(made.shape))[...] = value
+
+
+_EMPTY = Buffer.allocate(0)
+
+
+class CpuRun:
+    """A run that overwrites memory it is given: all of that is its last call, which is C code."""
+
+    __slots__ = ("_arena", "_begun", "_count", "_executable", "_given", "_held", "_last", "_plan")
+
+    def __init__(
+        self, executable: CpuExecutable, inputs: list[Buffer], given: Collection[int]
+    ) -> None:
+        self._executable, self._given, self._count = executable, given, len(inputs)
+        layout = executable.layout
+        self._held = inputs
+        self._held += executable.sizes
+        self._held += [
+            _EMPTY if number in given else Buffer.allocate(size)
+            for number, size in enumerate(layout.made)
+        ]
+        *before, last = executable.parts
+        assert isinstance(last, Plan), "what overwrites memory runs after all library calls"
+        self._last = self._plan = last
+        self._arena: Buffer | None = None
+        self._begun = 0
+        if before or not last.quick:
+            self._run_before(before)
+        elif last.arena_bytes > SCRATCH_BYTES:
+            self._arena = last.arena()
+
+    def _run_before(self, parts: Sequence[Plan | HostCall]) -> None:
+        """Run these parts, and as much of the last plan as signals may interrupt."""
+        addresses = _addresses(self._held)
+        for part in parts:
+            if isinstance(part, Plan):
+                part.run(addresses)
+            else:
+                self._executable.call(part, self._held)
+        self._arena = self._plan.arena()
+        if not self._plan.quick:
+            self._begun = perf_counter_ns()
+            early, self._last = self._executable.split(self._plan)
+            early.run_watched(addresses, self._arena)
+
+    def finish(
+        self, reused: Mapping[int, Buffer]
+    ) -> tuple[list[Buffer], list[Callable[[], object]]]:
+        """The memory of the results, and the calls of C code that fill it.
+
+        `reused` is the memory given; where it lacks some, fresh memory takes its place.
+        """
+        layout, held = self._executable.layout, self._held
+        first = layout.inputs + len(layout.sizes)
+        for number in self._given:
+            held[first + number] = reused.get(number) or Buffer.allocate(layout.made[number])
+        addresses = _addresses(held)
+        calls: list[Callable[[], object]] = [self._last.prepared(addresses, self._arena)]
+        if layout.checked:
+            # the flag as an index: 0 is there, 1 is out of range
+            calls.append(partial(getitem, (None,), held[layout.returns[-1]].array(uint8, ())))
+        results = [held[slot] for slot in layout.results]
+        for place in self._executable.copied:
+            source, made = results[place], Buffer.allocate(results[place].nbytes)
+            calls.append(partial(ctypes.memmove, made.address, source.address, source.nbytes))
+            results[place] = made
+        return results, calls
+
+    def ended(self) -> None:
+        """All calls were made: next time it is known how long that takes."""
+        if self._begun:
+            self._plan.took(perf_counter_ns() - self._begun)
+
+    def explain(self, error: BaseException) -> None:
+        """Raise what says more than the error of a call: which index is out of range."""
+        if isinstance(error, IndexError) and self._executable.layout.checked:
+            self._executable.report(self._held[: self._count])
+
+
+def _addresses(held: Sequence[Buffer]) -> list[int]:
+    """Where the memory lies that a plan is given."""
+    try:
+        return [buffer.address for buffer in held]
+    except AttributeError:  # memory of a device has none, and kernels cannot reach it
+        elsewhere = next(memory for memory in held if memory.device != CPU)
+        raise misplaced(elsewhere, CPU) from None
+
+
+def _touches(step: Step | Loop | Branch | Stop, slots: Set[int]) -> bool:
+    """True where a step may write to some slots; of those with bodies that is not asked."""
+    if isinstance(step, Step):
+        return not slots.isdisjoint(step.args)
+    return not isinstance(step, Stop)
+
+
+def _copy(buffer: Buffer) -> Buffer:
+    made = Buffer.allocate(buffer.nbytes)
+    ctypes.memmove(made.address, buffer.address, buffer.nbytes)
+    return made
+
+
+def _parts(layout: Layout, code: LoadedCode) -> Iterator[Plan | HostCall]:
+    """Runs of kernels as plans, with the library calls between them.
+
+    The arena lasts for one plan: what is in use across a library call has a buffer of its own. A
+    flag that is known before a library call stops the plans after it too.
+    """
+    steps: list[Step | Loop | Branch | Stop] = []
+    for number, call in enumerate(layout.calls):
+        if number == layout.check:
+            steps.append(Stop(layout.returns[-1]))
+        if not isinstance(call, HostCall):
+            steps.append(_step(call, code))
+            continue
+        if any(not isinstance(step, Stop) for step in steps):
+            yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
+        steps = [Stop(layout.returns[-1])] if 0 <= layout.check <= number else []
+        yield call
+    if any(not isinstance(step, Stop) for step in steps):
+        yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
+
+
+def _step(call: Call, code: LoadedCode) -> Step | Loop | Branch:
+    if isinstance(call, KernelCall):
+        tasks, grain = call.launch
+        library = code.library(call.symbol)
+        return Step(library.address(call.symbol), call.slots, tasks, grain, library)
+    if isinstance(call, LoopCall):
+        test = None if call.test is None else _plan(call.test, code)
+        return Loop(_plan(call.body, code), call.tables, test, call.test_tables)
+    assert isinstance(call, BranchCall), "bodies with library calls are library calls themselves"
+    first, second = zip([_plan(part, code) for part in call.parts], call.tables)
+    return Branch(call.predicate, (first, second))
+
+
+def _plan(layout: Layout, code: LoadedCode) -> Plan:
+    """A body as a plan; what its caller binds are the addresses that `run` would take."""
+    steps = [_step(call, code) for call in layout.calls]
+    return Plan(steps, layout.slots, layout.arena, layout.arena_bytes)

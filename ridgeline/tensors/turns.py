@@ -1,0 +1,110 @@
+"""Turns: whoever writes to the same state does so one after the other.
+
+State that one trace or one optimizer writes has one lock, a `Turn`, which others that write to some
+of it take too; what they write besides has a turn of its own. Turns are numbered and taken in the
+order of their numbers, so that no two calls wait for each other. What writes to nothing takes none.
+
+State that nobody has claimed, such as a tensor that a jitted function is given and writes to,
+shares one turn.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from ridgeline.weak import WeakMap, WeakSet
+
+T = TypeVar("T")
+AGAIN: Any = object()  # stands for the result of a call that has to be dispatched anew
+
+
+class Turn:
+    """One call at a time; a call may find itself inside another one of its thread."""
+
+    __slots__ = ("__weakref__", "_last", "lock", "number")
+    _numbers = count()
+
+    def __init__(self) -> None:
+        self.number = next(Turn._numbers)
+        self.lock = threading.RLock()
+        self._last = 0  # the thread whose call came last
+        _all.add(self)
+
+    def passed_to_me(self) -> bool:
+        """True where the call before this one was another thread's; the lock is held."""
+        here = threading.get_ident()
+        before, self._last = self._last, here
+        return before != here and before != 0
+
+
+_all: WeakSet[Turn] = WeakSet()
+_turns: WeakMap[Any, Turn] = WeakMap()  # by cell or generator
+_strays = Turn()
+
+
+def turn_of(thing: Any) -> Turn:
+    """The turn of a piece of state."""
+    return _turns.get(thing) or _strays
+
+
+def in_turn_of(thing: Any, step: Callable[[], T]) -> T:
+    """What a step gives that writes to one piece of state."""
+    while True:
+        turn = turn_of(thing)
+        with turn.lock:
+            if turn_of(thing) is turn:  # else somebody claimed it in the meantime
+                return step()
+
+
+def claimed(state: Sequence[Any]) -> tuple[Turn, ...]:
+    """The turns of some state, in order; what has none gets one of its own."""
+    found = [_turns.get(thing) for thing in state]
+    if None in found:
+        with _strays.lock:  # no call is under way that takes some of it for a stray
+            found = [_turns.get(thing) for thing in state]
+            own = Turn() if None in found else None
+            for place, thing in enumerate(state):
+                if found[place] is None and own is not None:
+                    found[place] = _turns[thing] = own
+    return in_order(turn for turn in found if turn is not None)
+
+
+def in_order(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """Turns in the order in which they are taken."""
+    return tuple(sorted(set(turns), key=lambda turn: turn.number))
+
+
+def _unchanged() -> None:
+    return None
+
+
+def in_turn(
+    turns: Sequence[Turn],
+    step: Callable[[], Any],
+    changed: Callable[[], str | None] = _unchanged,
+) -> Any:
+    """What a step gives when it holds all of its turns; `AGAIN` where it must not be made."""
+    if not turns:
+        return step()
+    with turns[0].lock:
+        if turns[0].passed_to_me() and changed() is not None:
+            return AGAIN
+        return in_turn(turns[1:], step, changed)
+
+
+def _before_fork() -> None:
+    """A child gets the state that whole steps left."""
+    for turn in in_order(_all):
+        turn.lock.acquire()
+
+
+def _after_fork() -> None:
+    for turn in _all:
+        turn.lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

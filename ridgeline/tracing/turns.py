@@ -1,0 +1,50 @@
+"""The turns that calls of a trace take: see `tensors/turns.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+from weakref import ref
+
+from ridgeline.tensors.cells import Cell
+from ridgeline.tensors.turns import Turn, claimed, in_order, turn_of
+from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput
+from ridgeline.tracing.effects import Effects, live_cell
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """State whose turn depends on the call: arguments, and gradients by their owners."""
+
+    places: tuple[int, ...]
+    gradients: tuple[GradientInput, ...]
+
+
+def turns_for(effects: Effects, donated: Set[int]) -> tuple[tuple[Turn, ...], Turned | None]:
+    """The turns that every call takes, in order, and where to look for more of them."""
+    state: list[Any] = [generator for generator, _ in effects.drawn]
+    state += [track for track, _ in effects.modes]
+    places, gradients = set(donated), list[GradientInput]()
+    for write in effects.writes:
+        source = write.source() if isinstance(write.source, ref) else write.source
+        if isinstance(source, ArgumentInput):
+            places.add(source.place)
+        elif isinstance(source, GradientInput):
+            gradients.append(source)
+        elif isinstance(source, CellInput | Cell):
+            state.append(source.cell if isinstance(source, CellInput) else source)
+    for change in effects.gradients:
+        if change.place is not None:
+            places.add(change.place)
+        else:
+            state.append(change.owner._cell)
+    more = Turned(tuple(sorted(places)), tuple(gradients)) if places or gradients else None
+    return claimed(state), more
+
+
+def turns_of(fixed: tuple[Turn, ...], more: Turned, leaves: Sequence[Any]) -> tuple[Turn, ...]:
+    """The turns that a call takes, in order."""
+    cells = [leaves[place]._cell for place in more.places]
+    cells += [live_cell(source, leaves) for source in more.gradients]
+    return in_order((*fixed, *map(turn_of, cells)))

@@ -1,0 +1,119 @@
+"""Sets and tables that do not keep their members alive, and forget them by C code alone.
+
+The containers of the standard library forget a member in a function written in Python. CPython runs
+it wherever the last reference happens to go, and swallows the interrupt that comes while it runs.
+Here the callback of every weak reference is C code: `dict.pop` with the id of the member, which no
+two that are alive share, or `deque.append`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from functools import partial
+from threading import RLock
+from typing import Generic, TypeVar
+from weakref import ref
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class WeakSet(Generic[T]):
+    """Objects by identity."""
+
+    __slots__ = ("_members",)
+
+    def __init__(self) -> None:
+        self._members: dict[int, ref[T]] = {}
+
+    def add(self, member: T) -> None:
+        """Take an object in."""
+        key = id(member)
+        self._members[key] = ref(member, partial(self._members.pop, key))
+
+    def discard(self, member: T) -> None:
+        """Leave an object out."""
+        self._members.pop(id(member), None)
+
+    def __contains__(self, member: object) -> bool:
+        return id(member) in self._members
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[T]:
+        found = [reference() for reference in list(self._members.values())]
+        return iter([member for member in found if member is not None])
+
+
+class WeakMap(Generic[T, V]):
+    """Values by the identity of objects."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: dict[int, tuple[ref[T], V]] = {}
+
+    def __setitem__(self, key: T, value: V) -> None:
+        place = id(key)
+        self._values[place] = ref(key, partial(self._values.pop, place)), value
+
+    def __getitem__(self, key: T) -> V:
+        return self._values[id(key)][1]
+
+    def __contains__(self, key: object) -> bool:
+        return id(key) in self._values
+
+    def get(self, key: T) -> V | None:
+        """The value that was kept for an object."""
+        found = self._values.get(id(key))
+        return None if found is None else found[1]
+
+
+class _Entry(ref[T]):
+    """A weak reference that knows its key."""
+
+    __slots__ = ("key",)
+    key: Hashable
+
+
+class WeakTable(Generic[T]):
+    """Objects by key: the first one stays as long as it lives.
+
+    A key may take Python to hash, so callbacks only note which entries are dead; they are forgotten
+    when the next object comes in.
+    """
+
+    __slots__ = ("_dead", "_entries", "_lock")
+
+    def __init__(self) -> None:
+        self._entries: dict[Hashable, _Entry[T]] = {}
+        self._dead: deque[_Entry[T]] = deque()
+        self._lock = RLock()  # a finalizer that a collection runs inside may come back here
+
+    def get(self, key: Hashable) -> T | None:
+        """The object under a key."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry()
+
+    def keep(self, key: Hashable, made: T) -> T:
+        """The object under a key: the one that another thread was faster to keep, or this one."""
+        with self._lock:
+            while self._dead:
+                gone = self._dead.popleft()
+                if self._entries.get(gone.key) is gone:
+                    del self._entries[gone.key]
+            found = self.get(key)
+            if found is not None:
+                return found
+            entry = _Entry(made, self._dead.append)
+            entry.key = key
+            self._entries[key] = entry
+            return made
+
+    def __len__(self) -> int:
+        return len(self._entries) - len(self._dead)
