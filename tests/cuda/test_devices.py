@@ -97,6 +97,7 @@ def test_copies_go_directly_where_devices_are_connected(
     assert rl.cuda.can_device_access_peer(1, 0) is connected
     # what the other device reads is not handed out again before it has
     del there
+    allocate(devices.device(0).main_stream, 1)
     assert (devices.device(0).main_stream.handle, 1) in [
         (stream, event.context.gpu.number) for stream, event in fake.waits
     ]
