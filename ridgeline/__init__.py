@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import ridgeline.loops as _loops
 from ridgeline import autograd as autograd
-from ridgeline.config import config as config
+from ridgeline.config import (
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+    config as config,
+    use_deterministic_algorithms as use_deterministic_algorithms,
+)
 from ridgeline.devices import device as device
 from ridgeline.dtypes import (
     DType as DType,

@@ -44,6 +44,7 @@ class Config:
     tier: Tier = "auto"
     huge_pages: bool = True
     calibrate: bool = True  # measure this CPU's rates once; False: plan for those of a common one
+    deterministic: bool = False  # two runs of a program on one machine are equal to the bit
     isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     audit: bool = False  # jit traces now and then instead of replaying, and compares
@@ -160,6 +161,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "tier": _check_tier,
     "huge_pages": _check_flag,
     "calibrate": _check_flag,
+    "deterministic": _check_flag,
     "isa": _check_isa,
     "allow_tf32": _check_flag,
     "audit": _check_flag,
@@ -169,3 +171,13 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
 }
 
 config = Config.from_environment(os.environ)
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """`config.deterministic` under torch's name; there is nothing here that has to be refused."""
+    config.deterministic = mode
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """True where `config.deterministic` is on."""
+    return config.deterministic

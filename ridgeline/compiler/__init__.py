@@ -37,8 +37,10 @@ __all__ = [
 
 # Kept in the process, the last used ones: a node of a program takes some 5 KB with all that is
 # known of it. The others come back from disk.
-MOST_PROGRAMS, MOST_NODES = 512, 1 << 14
+MOST_PROGRAMS, MOST_NODES = 128, 1 << 14
 _programs: Recent[Hashable, Program] = Recent(MOST_PROGRAMS, MOST_NODES)
+# Those that keep how they were made, which is most of their memory; others make it again if asked.
+_shown: Recent[Hashable, Program] = Recent(32, 1 << 12)
 _lock = threading.RLock()
 
 
@@ -55,6 +57,8 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Progra
             with paused:
                 program = _load_or_compile(key, graph.on_fresh_leaves(), to)
             _programs.keep(key, program, len(graph.order))
+            for old in _shown.keep(key, program, len(graph.order)):
+                old.forget_stages()
     return program
 
 

@@ -37,7 +37,7 @@ from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.sharing import grain
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
-MOST_CODE = 16 << 20  # bytes of machine code that stay mapped besides what programs use
+MOST_CODE = 8 << 20  # bytes of machine code that stay mapped besides what programs use
 machine_code = LoadedCode(MOST_CODE)
 
 
@@ -53,7 +53,8 @@ def machine() -> Machine:
         host.vector_bits // 8, registers, threads, host.l1, host.l2, host.l3, halves,
         tuple(sorted(name for name in dots if pays(name, host.cpu))),
     )  # fmt: skip
-    if not config.calibrate or threads > host.threads:  # more than cores would measure nothing
+    # more threads than cores would measure nothing, and what is measured differs between runs
+    if not config.calibrate or config.deterministic or threads > host.threads:
         return facts
     rates = calibration()
     if rates is None:

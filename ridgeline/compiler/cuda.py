@@ -91,12 +91,12 @@ class CudaBackend:
 
     def facts(self) -> GpuMachine:
         """The facts of the device that schedules use."""
-        return self._facts
+        return replace(self._facts, one_order=config.deterministic)
 
     def key(self) -> Any:
         """The device's facts, and whether float32 products may be shortened."""
         libraries = cublaslt.library() is not None, cudnn_api.version()
-        return self._facts, config.allow_tf32, libraries
+        return self.facts(), config.allow_tf32, libraries
 
     def roofline(self, facts: GpuMachine) -> Roofline:
         """Round figures of a data-centre GPU."""
@@ -141,7 +141,9 @@ class CudaBackend:
     def convolution(self, attrs: ConvolveAttrs, dtype: str) -> CudnnPlan | None:
         """How cuDNN computes a convolution; None where it does not."""
         self.device.activate()
-        return cudnn_convolution.plan(self.device.number, attrs, dtype, config.allow_tf32)
+        return cudnn_convolution.plan(
+            self.device.number, attrs, dtype, config.allow_tf32, config.deterministic
+        )
 
     def _attends(self, node: Node) -> bool:
         """True for an attention that cuDNN has."""
@@ -150,7 +152,8 @@ class CudaBackend:
     def attention(self, kind: str, problem: Attention) -> CudnnPlan | None:
         """How cuDNN computes an attention; None where it does not."""
         self.device.activate()
-        return cudnn_attention.plan(self.device.number, kind, replace(problem, written=()))
+        plain = replace(problem, written=())
+        return cudnn_attention.plan(self.device.number, kind, plain, config.deterministic)
 
     def apart(self, node: Node) -> bool:
         """Contractions that cuBLASLt computes."""

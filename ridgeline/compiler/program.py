@@ -66,6 +66,10 @@ class Program:
         """The nodes of the program, by which library calls are numbered."""
         return self._calls.order
 
+    def forget_stages(self) -> None:
+        """Drop how it was made, which `stages` makes again."""
+        self._stages = None
+
     @property
     def stages(self) -> Stages:
         """Every stage of the compilation; compiled again if the program came from the cache."""

@@ -61,7 +61,7 @@ def operations(values: tuple[Expr, ...]) -> Counter[CostClass]:
     return counts
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def joined(monoid: str, buffers: tuple[Buffer, ...], values: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """A reduction's new accumulators, over holes for the old ones."""
     old = tuple(accumulator(position, buffer) for position, buffer in enumerate(buffers))

@@ -119,7 +119,7 @@ def loads(roots: Sequence[Expr], domain: Domain) -> list[tuple[Load, Domain]]:
     return list(found)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def size(domain: Domain) -> Size:
     """How many iterations a domain has."""
     ranges = domain.ranges

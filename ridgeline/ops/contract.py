@@ -84,7 +84,7 @@ def _infer(types: Sequence[TensorType], attrs: ContractAttrs) -> tuple[TensorTyp
     return _checked(types[0], types[1], attrs)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _checked(left: TensorType, right: TensorType, attrs: ContractAttrs) -> tuple[TensorType, ...]:
     if left.dtype is not right.dtype:
         raise DTypeError(f"cannot multiply {left.dtype.name} by {right.dtype.name}")

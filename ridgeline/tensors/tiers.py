@@ -151,11 +151,11 @@ class _Piece:
 
     def __init__(self) -> None:
         self.spent = 0.0
-        self.programs: dict[tuple[bool, bool, int, bool, str], Runnable] = {}
+        self.programs: dict[tuple[bool, bool, int, bool, bool, str], Runnable] = {}
 
 
 _pieces: Table[_Piece] = Table(MOST_STRUCTURES)
-MOST_COMPILED, MOST_NODES = 512, 1 << 14  # pieces that keep their programs, as the compiler does
+MOST_COMPILED, MOST_NODES = 128, 1 << 14  # pieces that keep their programs, as the compiler does
 _compiled_pieces: Recent[int, _Piece] = Recent(MOST_COMPILED, MOST_NODES)  # by identity
 _lock = threading.Lock()
 _Place = tuple[int, int | None]  # a node of an order, or an output of one
@@ -178,7 +178,8 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
     piece = _piece(order, graph)
     interpreted = config.tier == "interpreter"
     settings = (
-        interpreted, config.allow_tf32, config.threads, config.calibrate, config.passes_until,
+        interpreted, config.allow_tf32, config.threads, config.calibrate, config.deterministic,
+        config.passes_until,
     )  # fmt: skip
     program = piece.programs.get(settings)
     if program is None:

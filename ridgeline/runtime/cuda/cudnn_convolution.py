@@ -20,11 +20,9 @@ from ridgeline.runtime.cuda.cudnn_graph import (
     described,
     operation_descriptor,
 )
-from ridgeline.runtime.cuda.cudnn_plans import Place, Plan, best_plan, graph_of
+from ridgeline.runtime.cuda.cudnn_plans import Note, Place, Plan, best_plan, graph_of
 
 _CROSS_CORRELATION = 1
-_TENSOR_CORE, _DOWN_CONVERT = 0, 1  # notes on how an engine computes
-_NOTES = 16
 _IMAGE, _FILTERS, _RESULT, _BIAS, _PLAIN, _TOTAL = range(6)  # the numbers of tensors
 COMPUTED = ("float32", "float16", "bfloat16")
 
@@ -41,21 +39,18 @@ def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Place]
 
 
 @lru_cache(maxsize=1024)
-def plan(device: int, attrs: ConvolveAttrs, dtype: str, shortened: bool) -> Plan | None:
+def plan(
+    device: int, attrs: ConvolveAttrs, dtype: str, shortened: bool, one_order: bool = False
+) -> Plan | None:
     """The first engine of the library's ranking that computes as precisely as it is asked to.
 
-    None where there is none.
+    `one_order` asks for sums in one order. None where there is no such engine.
     """
-    exact = dtype == "float32" and not shortened
+    refused = {Note.NONDETERMINISTIC} if one_order else set()
+    if dtype == "float32" and not shortened:
+        refused |= {Note.TENSOR_CORE, Note.DOWN_CONVERT}  # fewer bits in products
     graph = graph_of(device, _operations(attrs, dtype))
-    return best_plan(device, graph, lambda config: not (exact and _shortens(config)))
-
-
-def _shortens(config: Descriptor) -> bool:
-    """True for an engine that multiplies float32 with fewer bits."""
-    (engine,) = config.parts(Attribute.CONFIG_ENGINE, Kind.ENGINE, 1)
-    notes = engine.get(Attribute.ENGINE_NOTES, Type.NUMERICAL_NOTE, _NOTES)
-    return _TENSOR_CORE in notes or _DOWN_CONVERT in notes
+    return best_plan(device, graph, refused)
 
 
 def _operations(attrs: ConvolveAttrs, dtype: str) -> list[Descriptor]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from ctypes import addressof, c_float, c_void_p
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from ridgeline.runtime.cuda.cudnn_api import (
@@ -21,8 +22,17 @@ from ridgeline.runtime.cuda.steps import Words
 
 _BEST_FIRST, _LAST_RESORT = 3, 2  # heuristics: those that rank engines, those that always have one
 _MOST_ENGINES = 16
+_MOST_NOTES = 16
 _MOST_WORKSPACE = 1 << 30
 _executing = threading.Lock()  # a handle serves one thread at a time
+
+
+class Note(IntEnum):
+    """What the library says of how an engine computes."""
+
+    TENSOR_CORE = 0
+    DOWN_CONVERT = 1
+    NONDETERMINISTIC = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +94,10 @@ class GraphStep:
         return pack
 
 
-def best_plan(
-    device: int, graph: Descriptor, takes: Callable[[Descriptor], bool] = lambda config: True
-) -> Plan | None:
-    """The first engine of the library's ranking that `takes` accepts; None where there is none."""
+def best_plan(device: int, graph: Descriptor, refused: Set[Note] = frozenset()) -> Plan | None:
+    """The first engine of the library's ranking of which none of these is noted, if any."""
     for config in _configurations(graph):
-        if not takes(config):
+        if refused and not refused.isdisjoint(_notes(config)):
             continue
         made = Descriptor(Kind.PLAN)
         made.set(Attribute.PLAN_HANDLE, Type.HANDLE, [handle(device)])
@@ -100,6 +108,11 @@ def best_plan(
         if workspace <= _MOST_WORKSPACE:
             return Plan(made, workspace)
     return None
+
+
+def _notes(config: Descriptor) -> list[int]:
+    (engine,) = config.parts(Attribute.CONFIG_ENGINE, Kind.ENGINE, 1)
+    return engine.get(Attribute.ENGINE_NOTES, Type.NUMERICAL_NOTE, _MOST_NOTES)
 
 
 def graph_of(device: int, operations: Sequence[Descriptor]) -> Descriptor:

@@ -19,6 +19,9 @@ class GpuMachine:
     # accesses of a row that a block reads sooner than a second launch begins
     block_accesses: int = 4096
 
+    # sums into shared places are added in one order, not as threads come
+    one_order: bool = False
+
     @property
     def capability(self) -> int:
         """The compute capability times ten."""

@@ -36,7 +36,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     rows = [axis.name for axis in lowered.rows]
     names = [s.name for s in ir.statements(draft.kernel.body) if isinstance(s, For)]
     inner = [n for n in dict.fromkeys(names) if n not in rows]
-    joins = any(isinstance(s, Reduce) for s in ir.statements(draft.kernel.body))
+    joins = any(_joins(s, gpu) for s in ir.statements(draft.kernel.body))
     if lowered.anchor is SCATTER and joins:
         _scatter(draft, rows, inner, rows_inside=True)
     elif lowered.anchor is SCATTER and (not rows or _few_or_aside(draft, rows)):
@@ -51,6 +51,14 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
     elif rows:
         _to_threads(draft, rows)
     return draft.steps
+
+
+def _joins(statement: ir.Stmt, gpu: GpuMachine) -> bool:
+    """True for a join that other threads may make in between: rounded sums depend on the order."""
+    if not isinstance(statement, Reduce):
+        return False
+    rounds = statement.monoid in ("sum", "prod") and statement.buffers[0].dtype.is_differentiable
+    return not (gpu.one_order and rounds)
 
 
 def _tile(draft: Draft, rows: list[str], inner: list[str]) -> None:
