@@ -145,17 +145,17 @@ ATTACK = Attack(
     faults=(
         Fault(
             "schedules go by measured rates",
-            "ridgeline.compiler.cpu",
+            "compiler.cpu",
             "machine",
             "config.deterministic or ",
             "",
         ),
         Fault(
             "updates of floats are threads",
-            "ridgeline.schedules.gpu.ordered",
+            "schedules.gpu.ordered",
             "_joins",
             "not (gpu.one_order and rounds)",
             "True",
         ),
-    ),  # fmt: skip
+    ),
 )

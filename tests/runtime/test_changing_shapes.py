@@ -47,6 +47,7 @@ def alive(kind: type) -> int:
 def few(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Tables of a few programs; gives the machine code that is mapped."""
     monkeypatch.setattr(compiler, "_programs", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(compiler, "_shown", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
     monkeypatch.setattr(cpu, "machine_code", LoadedCode(1))
