@@ -391,9 +391,6 @@ class JitFunction:
             self._latest, self._opening = None, Opening()
 
 
-_LATER = (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)
-
-
 def _require_returns(function: Any) -> None:
     """Refuse what runs after the call that made it, when there is nothing left to capture."""
     if not callable(function):

@@ -15,7 +15,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import dtypes, nn
 from ridgeline.runtime.cuda import device as devices
-from ridgeline.runtime.cuda.driver import call
+from ridgeline.runtime.cuda.driver import bindings, call
 from ridgeline.runtime.cuda.space import DeviceSpace
 from ridgeline.runtime.cuda.stream import Event, Stream
 from ridgeline.runtime.cuda.transfer import let_read
@@ -132,4 +132,10 @@ def test_a_fault_names_its_line_and_its_device_goes_on() -> None:
 
 def test_memory_is_mapped_for_another_device() -> None:
     """The call that lets devices read each other's memory is well formed; there is one to ask."""
-    let_read(devices.device(0), devices.device(0))
+    own, names = devices.device(0), bindings()
+    let_read(own, own)
+    location = names.CUmemLocation()
+    location.type = names.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    location.id = int(own.handle)
+    found = call("cuMemPoolGetAccess", call("cuDeviceGetDefaultMemPool", own.handle), location)
+    assert found == names.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE

@@ -24,12 +24,11 @@ from ridgeline import nn, optim
 from ridgeline.tensors.execute import CaptureError, LeakError
 
 
-@pytest.fixture(autouse=True)
-def _interpreted() -> Iterator[None]:
-    """Tiny programs: the interpreter gives the same answers sooner."""
-    before, rl.config.tier = rl.config.tier, "interpreter"
-    yield
-    rl.config.tier = before
+@pytest.fixture(autouse=True, params=["interpreter", "compiled"])
+def _tier(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both tiers: memory is only handed over, and written to in place, by compiled programs."""
+    with rl.config.override(tier=request.param):
+        yield
 
 
 def values(tensor: Any) -> Any:
