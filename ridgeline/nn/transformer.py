@@ -15,6 +15,7 @@ from ridgeline.nn.dropout import Dropout
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.nn.normalization import LayerNorm
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.public import full, triu
 from ridgeline.tensors.tensor import Tensor
 
@@ -52,7 +53,7 @@ class _Layer(Module):
         self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        widened: Tensor = self.dropout(self.activation(self.linear1(x)))
+        widened: Tensor = self.dropout(called(self.activation)(self.linear1(x)))
         narrowed: Tensor = self.linear2(widened)
         return narrowed
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ridgeline.nn.parameter import Parameter
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -135,5 +136,5 @@ class Tree:
             backwards.append(stack.pop())
             stack.extend(backwards[-1].children())
         for module in reversed(backwards):
-            fn(module)
+            called(fn)(module)
         return self

@@ -14,7 +14,7 @@ from ridgeline.nn.normalization import _BatchNorm
 from ridgeline.optim.lr_scheduler import LRScheduler
 from ridgeline.optim.optimizer import Optimizer
 from ridgeline.tensors.making import tensor
-from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.modes import called, no_grad
 from ridgeline.tensors.tensor import Tensor
 
 # From averages and new values, and how many came before, the next averages in place.
@@ -94,7 +94,7 @@ class AveragedModel(Module):
             if mixed:
                 averages = [own[name].detach() for name in mixed]
                 values = [new[name].detach().to(own[name].device) for name in mixed]
-                self.multi_avg_fn(averages, values, count)
+                called(self.multi_avg_fn)(averages, values, count)
             if not self.use_buffers:
                 for kept, fresh in zip(self.module.buffers(), model.buffers()):
                     kept.copy_(fresh.detach())

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import contextlib
+import cProfile
 import dataclasses
 import functools
 import types
@@ -266,3 +270,117 @@ def test_slots_strings_defaults_partial_arguments_and_patched_methods():
         assert f.traces == number
     defaulted.__defaults__ = (1.0,)
     defaulted.__kwdefaults__["table"]["a"] = 1.0
+
+
+def test_a_refusal_comes_back_whatever_the_function_does_about_it():
+    def caught(x):
+        try:
+            return x if x.sum() > 0 else -x
+        except Exception:
+            return x * 7
+
+    def suppressed(x):
+        with contextlib.suppress(BaseException):
+            return x * float(x.sum())
+        return x * 7
+
+    def left(x):
+        try:
+            return x * int(x.sum())
+        finally:
+            return x * 7  # noqa: B012, SIM107
+
+    def texts(x):
+        return x * len(str(x))
+
+    def formatted(x):
+        return x * len(f"{x}")
+
+    for function in (caught, suppressed, left, texts, formatted):
+        with pytest.raises(rl.RidgelineError, match=r"test_jit_guards\.py"):
+            rl.jit(function)(rl.ones(3))
+
+
+def test_open_functions_behave_as_undecorated_ones():
+    seen, source = [], iter(range(100))
+
+    def step(x, weight):
+        number = next(source)
+        seen.append(number)
+        weight.sub_(x * number)
+        return (weight * weight).sum()
+
+    f, weight, plain = rl.jit(step), rl.ones(2), rl.ones(2)
+    for number in range(12):
+        plain.sub_(rl.ones(2) * number)
+        close(f(rl.ones(2), weight), (plain * plain).sum())
+    close(weight, plain)
+    assert seen == list(range(12))
+    assert "test_jit_guards.py" in f.history[0] and "every call runs Python" in f.history[0]
+
+
+def test_state_that_settles_is_traced_again_and_kept():
+    state = {"warm": 0}
+
+    @rl.jit
+    def f(x):
+        if state["warm"] < 5:
+            state["warm"] += 1
+        return x * state["warm"]
+
+    got = [f(rl.ones(())).item() for _ in range(80)]
+    assert got == [1, 2, 3, 4] + [5] * 76
+    assert f.traces < 10 and "open" not in f.history[-1] and "alone" not in f.history[-1]
+
+
+def test_arguments_by_content():
+    f = rl.jit(lambda x, c: x * sum(c))
+    for made in (collections.deque, bytearray, lambda v: array.array("i", v), collections.UserList):
+        container = made([1, 2])
+        assert f(rl.ones(()), container).item() == 3
+        container[1] = 5
+        assert f(rl.ones(()), container).item() == 6
+        container.append(1)
+        assert f(rl.ones(()), container).item() == 7
+    g = rl.jit(lambda x, a, b: x if a is b else -x)
+    one, other = [1], [1]
+    for a, b, want in ((one, one, 1), (one, other, -1), (one, one, 1)):
+        assert g(rl.ones(()), a, b).item() == want
+
+
+def test_a_profiler_changes_nothing():
+    box = types.SimpleNamespace(k=1.0)
+    f = rl.jit(lambda x: x * box.k)
+    profile = cProfile.Profile()
+    with profile:
+        assert f(rl.ones(())).item() == 1
+        box.k = 2.0
+        assert f(rl.ones(())).item() == 2
+    assert f.traces == 2
+
+
+def test_an_audit_finds_what_no_guard_sees():
+    library = {"__name__": "numpy.made", "held": [1.0]}
+    exec("def read():\n    return held[0]", library)  # taken at its word, as a library is
+    read = library["read"]
+    f, kept = rl.jit(lambda x: x * read()), rl.jit(lambda x: x * 2)
+    with rl.config.override(audit=True):
+        for _ in range(9):
+            assert kept(rl.ones(())).item() == 2
+        assert kept.traces == 1
+        f(rl.ones(()))
+        library["held"][0] = 3.0
+        with pytest.raises(rl.RidgelineError, match="RL0411"):
+            f(rl.ones(()))
+
+
+def test_containers_that_are_replaced_by_equal_ones_are_not_traced_again():
+    global SETTINGS
+    f = rl.jit(lambda x: x * SETTINGS["shift"] + sum(SETTINGS["flags"]))
+    for _ in range(3):
+        SETTINGS = {"shift": float("2.5"), "flags": [True, False]}
+        assert f(rl.ones(())).item() == 3.5
+    assert f.traces == 1
+    SETTINGS["flags"][1] = True
+    assert f(rl.ones(())).item() == 4.5
+    SETTINGS = {"shift": 1.0, "flags": [True, False]}

@@ -63,7 +63,10 @@ def of_instance(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
     own = _own_table(owner)
     if own is not None and name in own:
         value = own[name]
-        if not recorder.is_given(owner):
+        if is_watched(owner):
+            _by_type(recorder, owner, text)
+            recorder.own_entry(owner, name, value, text)
+        elif not recorder.is_given(owner):
             if stored is not MISSING or not name.isidentifier():
                 _by_type(recorder, owner, text)
             recorder.note(owner, "attribute", name, value, text)

@@ -86,7 +86,16 @@ class Recorder:
         """The numbers and texts of a module, which may also change behind the back of its epoch."""
         for name, value in vars(part).items():
             if type(value) in SCALARS and name[0] != "_":
-                self.note(part, "attribute", name, value, f"{type(part).__name__}.{name}")
+                self.own_entry(part, name, value, f"{type(part).__name__}.{name}")
+
+    def own_entry(self, owner: Any, name: str, value: Any, text: str) -> None:
+        """An attribute of a module's, in its table: a class with `__getattr__` looks slowly.
+
+        Another table would be assigned as any attribute is, which moves the epoch.
+        """
+        table = vars(owner)
+        self.table(table, owner)
+        self.note(table, "key", name, value, text)
 
     def is_given(self, value: Any) -> bool:
         """True for a container among the arguments."""
