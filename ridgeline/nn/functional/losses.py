@@ -11,6 +11,7 @@ from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
 from ridgeline.tensors.dispatch import FUNCTIONS
+from ridgeline.tensors.modes import called
 from ridgeline.tensors.public import (
     arange,
     broadcast_shapes,
@@ -197,7 +198,7 @@ def triplet_margin_with_distance_loss(
 ) -> Tensor:
     """The triplet loss under any distance."""
     _same_rank("triplet_margin_loss", anchor, positive, negative)
-    distance = distance_function or pairwise_distance
+    distance = called(distance_function or pairwise_distance)
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
