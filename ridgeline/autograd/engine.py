@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import count
 from typing import Any
 
 from ridgeline.atomic import apply
 from ridgeline.errors import GradientError
 from ridgeline.functions.operands import stretch
-from ridgeline.graph.node import LEAF as LEAF_OP, Node
+from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.differentiate import Watcher, flowing, leading_to, ones_like, reverse
 from ridgeline.graph.passes.gradients import awaited, gradients
 from ridgeline.graph.passes.kept import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.tensors import execute
-from ridgeline.tensors.cells import CUT, GRAPH, LEAF, rare
+from ridgeline.tensors.cells import CUT, GRAPH, LEAF, Behind, LetGo, rare
 from ridgeline.tensors.differentiable import Extra, Watch, observed
 from ridgeline.tensors.modes import (
     called,
@@ -66,7 +67,7 @@ def _start(root: Tensor, gradient: Tensor | None) -> Node:
     return read(gradient.to(root.dtype))
 
 
-def _check_root(root: Tensor) -> None:
+def _check_root(root: Tensor, wanted: Sequence[Tensor] | None) -> None:
     if not root.dtype.is_differentiable:
         raise GradientError(
             f"{root.dtype.name} tensors have no gradients", help="use a floating tensor"
@@ -79,31 +80,47 @@ def _check_root(root: Tensor) -> None:
             help="set requires_grad=True on the leaves; look for no_grad or detach() on the way",
         )
     track = root._resolved()[1]
-    if track.rare is not None and track.rare.spent:
+    if track.rare is not None and track.rare.spent and _is_behind(wanted, track.rare.behind):
         raise GradientError(
             "backward() ran through this tensor before, and its graph was let go",
             help="pass retain_graph=True to the first call, or compute the tensor again",
         )
 
 
-def _spend(roots: Sequence[Tensor], passed: Set[Node]) -> None:
-    """The graph above these roots, of which a pass went through some nodes, is let go."""
+def _spend(roots: Sequence[Tensor], passed: Set[Node], variables: Iterable[Tensor]) -> None:
+    """A pass to some variables went through nodes of the graph above these roots: let it go."""
     free: set[Node] = set()
+    behind = tuple(weakref.ref(variable) for variable in variables)
     for root in roots:
         track = root._resolved()[1]
         if track.mode == GRAPH and lets_go(read(root), passed, free):
-            rare(track).spent = True
+            details = rare(track)
+            details.spent, details.behind = True, behind
     for node in passed if observed else ():
         if node in observed:  # the same expression recorded again has nothing to do with old hooks
             node.watches = [watch for watch in node.watches if watch.owner() is not None]
     if modes.capture is None:
-        execute.spend(passed, lambda node: lets_go(node, passed, free))
+        execute.spend(passed, lambda node: lets_go(node, passed, free), behind)
 
 
-def _check_history(order: Sequence[Node]) -> None:
-    """Raise where a graph goes through a tensor whose own graph was let go."""
+def _variables(order: Sequence[Node]) -> list[Tensor]:
+    """The variables that a graph leads to."""
+    owners = [node.owner() for node in order if node.owner is not None]
+    return [owner for owner in owners if owner is not None]
+
+
+def _is_behind(wanted: Sequence[Tensor] | None, behind: Behind) -> bool:
+    """True where a way to one of the wanted variables, or to any, was let go."""
+    if wanted is None or behind is None or not all(tensor.is_leaf for tensor in wanted):
+        return True
+    known = [variable() for variable in behind]
+    return any(tensor is variable for tensor in wanted for variable in known)
+
+
+def _check_history(order: Sequence[Node], wanted: Sequence[Tensor] | None) -> None:
+    """Raise where the way to a wanted variable leads through a tensor whose graph was let go."""
     for node in order:
-        if node.op is LEAF_OP and node in execute.let_go:
+        if isinstance(node.attrs, LetGo) and _is_behind(wanted, node.attrs.behind):
             place = describe(node)
             raise GradientError(
                 "the graph behind one of the tensors was let go by an earlier backward()",
@@ -163,8 +180,9 @@ def backward(
     """Add the gradients of `tensors` to the `.grad` of the leaves they depend on."""
     roots = _many(tensors)
     given = _many(grad_tensors) if grad_tensors is not None else [None] * len(roots)
+    wanted = None if inputs is None else _many(inputs)
     for root in roots:
-        _check_root(root)
+        _check_root(root, wanted)
     mark = here()
     _look(roots, "forward")
     outputs = [read(root) for root in roots]
@@ -172,31 +190,32 @@ def backward(
     for cotangent in cotangents:
         stamp(cotangent, mark)
     order = flowing(outputs)
-    _check_history(order)
+    _check_history(order, wanted)
     if modes.capture is not None:
         modes.capture.check_backward(order)
-    owners = _leaves(order, None if inputs is None else _many(inputs))
+    owners = _leaves(order, wanted)
+    active = leading_to(order, owners)
     if modes.capture is not None:
-        totals = _accumulate(order, outputs, cotangents, owners, create_graph)
+        totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
     else:
         before = Snapshot()
         for owner in owners.values():
             before.gradient(owner)
         back, tracking = before.back(), modes.gradients
         try:
-            totals = _accumulate(order, outputs, cotangents, owners, create_graph)
+            totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
         except BaseException:
             apply(back)
             modes.gradients = tracking
             raise
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
-        # without `inputs` every variable is wanted, so the pass goes wherever it can
-        _spend(roots, set(order) if inputs is None else leading_to(order, owners))
+        _spend(roots, active, owners.values())
 
 
 def _accumulate(
     order: Sequence[Node],
+    active: set[Node],
     outputs: Sequence[Node],
     cotangents: Sequence[Node],
     owners: Mapping[Node, Tensor],
@@ -206,9 +225,9 @@ def _accumulate(
     mode = GRAPH if create_graph else CUT
     watchers = _watchers(order, mode)
     made_now = create_graph or watchers or modes.capture is not None or modes.anomaly is not None
-    ready = None if made_now else awaited(order, outputs, list(owners))
+    ready = None if made_now else awaited(order, outputs, list(owners), active)
     if ready is None:
-        parts = reverse(outputs, cotangents, list(owners), watchers, order)
+        parts = reverse(outputs, cotangents, list(owners), watchers, order, active)
     else:
         found = gradients(outputs, cotangents, ready)
         parts = [found.get(target) for target in owners]
@@ -265,7 +284,7 @@ def grad(
     roots, wanted = _many(outputs), _many(inputs)
     given = _many(grad_outputs) if grad_outputs is not None else [None] * len(roots)
     for root in roots:
-        _check_root(root)
+        _check_root(root, wanted)
     for tensor in wanted:
         if not tensor.requires_grad:
             raise GradientError(
@@ -276,18 +295,19 @@ def grad(
     nodes = [read(root) for root in roots]
     cotangents = [_start(root, gradient) for root, gradient in zip(roots, given)]
     order = flowing(nodes)
-    _check_history(order)
+    _check_history(order, wanted)
     mode = GRAPH if create_graph else CUT
     keys = [_keys_of(tensor, order) for tensor in wanted]
     flat = [key for group in keys for key in group]
-    parts = iter(reverse(nodes, cotangents, flat, _watchers(order, mode), order))
+    active = leading_to(order, flat)
+    parts = iter(reverse(nodes, cotangents, flat, _watchers(order, mode), order, active))
     results: list[Tensor | None] = []
     for tensor, group in zip(wanted, keys):
         found = [part for _ in group if (part := next(parts)) is not None]
         results.append(_joined(tensor, found, mode, bool(allow_unused), materialize_grads))
     _look([result for result in results if result is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
-        _spend(roots, leading_to(order, flat))
+        _spend(roots, active, _variables(order))
     return tuple(results)
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.errors import RidgelineError
-from ridgeline.graph.node import Node, Op, TensorType, leaf, node
+from ridgeline.graph.node import LeafAttrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import constant, select
@@ -36,11 +37,21 @@ LEAF = 3  # it is itself a variable
 
 Step: TypeAlias = tuple[Op, Any]
 
+# The variables to which a backward pass went that let a graph go; None where nobody knows.
+Behind: TypeAlias = tuple[weakref.ref[Any], ...] | None
+
+
+@dataclass(slots=True, eq=False)
+class LetGo(LeafAttrs):
+    """Of a leaf that stands for a tensor whose graph was let go after backward()."""
+
+    behind: Behind
+
 
 class Rare:
     """What only few tracks need: a variable's identity, shared memory, a spent graph."""
 
-    __slots__ = ("key", "key_version", "left", "owner", "shared", "spent", "steps")
+    __slots__ = ("behind", "key", "key_version", "left", "owner", "shared", "spent", "steps")
 
     def __init__(self) -> None:
         self.owner: weakref.ref[Any] | None = None  # the tensor that is the variable
@@ -49,6 +60,7 @@ class Rare:
         self.key_version = -1
         self.shared: Any = None  # memory that others may write to, see execute.Shared
         self.spent = False  # backward() ran and did not retain the graph
+        self.behind: Behind = None
         self.left = 0  # the epoch at which a tensor was last given other memory than this
 
 

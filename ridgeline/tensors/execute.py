@@ -35,7 +35,18 @@ from ridgeline.ops.reinterpret import REINTERPRET
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import space
 from ridgeline.scalars import Array, cast
-from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell, Step, Track, filled_leaf, rare
+from ridgeline.tensors.cells import (
+    CUT,
+    GRAPH,
+    PLAIN,
+    Behind,
+    Cell,
+    LetGo,
+    Step,
+    Track,
+    filled_leaf,
+    rare,
+)
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tiers import compute
 from ridgeline.tensors.turns import in_turn_of, turn_of
@@ -60,8 +71,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-# Leaves that stand for tensors whose graph was let go after backward().
-let_go: WeakSet[Node] = WeakSet()
 
 
 class CaptureError(RidgelineError):
@@ -214,7 +223,8 @@ def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
     for cell, node in made.items():
         if cell.node is node:
             if cell.mode == GRAPH:
-                let_go.add(node)
+                behind = cell.rare.behind if cell.rare is not None else None
+                node.attrs = LetGo(node.types[0], behind)
             if cell.mode == CUT:
                 cell.mode = PLAIN
             if cell.rare is not None:
@@ -244,7 +254,7 @@ def _track(cells: Iterable[Cell]) -> None:
         modes.most_tracked = (1 << 8) + 2 * len(modes.tracked)
 
 
-def spend(nodes: Set[Node], lets_go: Callable[[Node], bool]) -> None:
+def spend(nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
     """backward() went through these nodes: tensors among them need no graph any more.
 
     Those stay as they are that another pass could go through without a value of the forward pass.
@@ -252,7 +262,8 @@ def spend(nodes: Set[Node], lets_go: Callable[[Node], bool]) -> None:
     for reference in (*modes.pending, *modes.tracked):
         cell = reference()
         if cell is not None and cell.mode == GRAPH and cell.node in nodes and lets_go(cell.node):
-            rare(cell).spent = True
+            details = rare(cell)
+            details.spent, details.behind = True, behind
             if cell.node.buffer is not None:
                 _settle({cell: cell.node}, {cell: cell.node})
 

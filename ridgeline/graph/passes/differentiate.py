@@ -73,15 +73,18 @@ def reverse(
     targets: Sequence[Node],
     watch: Mapping[Node, Watcher] | None = None,
     order: Sequence[Node] | None = None,
+    active: set[Node] | None = None,
 ) -> list[Node | None]:
     """The cotangents of `targets`; None where no output depends on a target, and zeros where one
     does but its derivative is zero everywhere.
 
-    `watch` maps nodes to functions that see a node's finished cotangent and may replace it.
+    `watch` maps nodes to functions that see a node's finished cotangent and may replace it;
+    `order` and `active` spare a walk where they are known.
     """
     if order is None:
         order = topological(outputs)
-    active = leading_to(order, targets)
+    if active is None:
+        active = leading_to(order, targets)
     wanted = set(targets)
     totals: dict[Node, list[Node | None]] = {}
     reached: set[Node] = set()

@@ -15,7 +15,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import has_value
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.origins import Mark, inherit
-from ridgeline.graph.passes.differentiate import ends, leading_to, reverse
+from ridgeline.graph.passes.differentiate import ends, reverse
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet
@@ -45,14 +45,13 @@ _passed: WeakSet[Node] = WeakSet()
 
 
 def awaited(
-    order: Sequence[Node], outputs: Sequence[Node], targets: Sequence[Node]
+    order: Sequence[Node], outputs: Sequence[Node], targets: Sequence[Node], active: set[Node]
 ) -> dict[Node, tuple[Mark, ...]] | None:
     """The targets that have a gradient, and where the ops that read them were made.
 
-    None where the pass cannot wait.
+    `active` are the nodes that lead to targets. None where the pass cannot wait.
     """
-    active = leading_to(order, targets)
-    reached = active.intersection(outputs)
+    reached = set(outputs) & active
     wanted = set(targets)
     places: dict[Node, tuple[Mark, ...]] = dict.fromkeys(reached & wanted, ())
     for current in reversed(order):

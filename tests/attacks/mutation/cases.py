@@ -226,6 +226,11 @@ _LAYERS = (
     Case("optimizer replaced", _STEP, "optimizer = optim.Adam([weight], lr=0.3)",
          "optimizer = optim.SGD([weight], lr=0.2)", advances=True),
     Case("state of an optimizer", _STEP, "optimizer.state.clear()", advances=True, live=False),
+    Case("hook of a weight", _STEP, "hook = weight.register_hook(lambda g: g * 2)",
+         "hook.remove()", advances=True),
+    Case("hook after a gradient", _STEP,
+         "hook = weight.register_post_accumulate_grad_hook(lambda p: p.grad.mul_(2))",
+         "hook.remove()", advances=True),
     Case("gradient set by hand", _STEP.replace("    optimizer.zero_grad()\n", ""),
          "weight.grad = rl.ones(6)", "weight.grad = None", advances=True),
     Case("gradient mode", "weight = nn.Parameter(rl.ones(6))\ndef f(x):\n"
