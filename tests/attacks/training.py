@@ -22,7 +22,7 @@ ATTACK = Attack(
     "training",
     "a training step gives torch's gradients, however often it goes backward and reads in between",
     trial,
-    short=40,
+    short=60,
     faults=(
         Fault("gradients go on through what was detached", "graph.passes.differentiate", "flowing",
               "if not current.inputs or ends(current):", "if not current.inputs:"),

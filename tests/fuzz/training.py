@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-_SHAPES = ("gan", "recurrent", "accumulated", "mixed", "mixed", "mixed")
+_SHAPES = ("gan", "recurrent", "accumulated", "again", "unseen", "mixed", "mixed", "mixed")
 _READS = (
     "{t}.tolist()", "{t}.sum().item()", "repr({t})", "{t}.detach().cpu().numpy().copy()",
     "float({t}[0])", "seen.append({t}.sum().item())", "str(float({t}.detach().max()))",
@@ -144,9 +144,11 @@ def write(seed: int) -> Training:
     shape = writer.rng.choice(_SHAPES)
     if writer.rng.random() < 0.8:
         writer.lines.append("optimizer.zero_grad()")
-    {"gan": _gan, "recurrent": _recurrent, "accumulated": _accumulated, "mixed": _mixed}[shape](
-        writer
-    )
+    write_shape = {
+        "gan": _gan, "recurrent": _recurrent, "accumulated": _accumulated, "again": _again,
+        "unseen": _unseen, "mixed": _mixed,
+    }[shape]  # fmt: skip
+    write_shape(writer)
     return Training(seed, tuple(writer.lines), writer.rng.choice(_OPTIMIZERS))
 
 
@@ -196,6 +198,36 @@ def _accumulated(writer: _Writer) -> None:
     )))  # fmt: skip
 
 
+_LINEAR = ("{a} + w1", "{a}.cumsum(0)", "{a}.flip(0)", "{a}[1:]", "-{a}", "lib.cat([{a}, w1])")
+
+
+def _again(writer: _Writer) -> None:
+    """A graph that needs no values, gone through more than once."""
+    y = writer.let("w0 - x")
+    for _ in range(writer.rng.randint(1, 3)):
+        y = writer.let(writer.rng.choice(_LINEAR).format(a=y))
+    for loss in writer.rng.choices((f"{y}.sum()", f"{y}.mean()", f"({y} * {y}).sum()"), k=3):
+        writer.backward(loss, retained=0.0)
+        writer.read(0.6)
+    writer.lines.append("optimizer.step()")
+
+
+def _unseen(writer: _Writer) -> None:
+    """Writes behind the back of a graph, before and between the passes through it."""
+    y = writer.let(f"({writer.operand()} + w0 - w1)")
+    for _ in range(writer.rng.randint(1, 3)):
+        writer.lines.append(writer.rng.choice(_UNSEEN).format(t=y))
+        writer.read(0.3)
+        writer.backward(writer.loss(f"({y} * x)", "w1"), retained=1.0)
+    _mixed(writer, 2)
+
+
+_UNSEEN = (
+    "{t}.detach().mul_(3)", "{t}.data.add_(1)", "with lib.no_grad():\n    {t}.mul_(0.5)",
+    "{t}[:2].detach().zero_()", "{t}.data[0] = 2.0", "with lib.no_grad():\n    {t}.copy_(x)",
+)  # fmt: skip
+
+
 def _mixed(writer: _Writer, count: int | None = None) -> None:
     rng = writer.rng
     for _ in range(rng.randint(4, 10) if count is None else count):
@@ -219,11 +251,11 @@ def _inside(writer: _Writer) -> None:
     """A write to a tensor where it lies, seen by gradients or not."""
     rng, t = writer.rng, writer.rng.choice(writer.tensors[-3:])
     b = writer.operand()
-    writer.lines.append(rng.choice((
-        "{t}.mul_(2)", "{t}.add_({b})", "{t}[0] = 0.5", "{t}[1:] = {b}[1:]", "{t}.detach().mul_(3)",
-        "{t}.data.add_(1)", "{t}.detach_()", "with lib.no_grad():\n    {t}.mul_(0.5)",
-        "{t}[:2].detach().zero_()", "{t}.tanh_()", "{t}.copy_({b})", "{t}.requires_grad_(False)",
-    )).format(t=t, b=b))  # fmt: skip
+    seen = (
+        "{t}.mul_(2)", "{t}.add_({b})", "{t}[0] = 0.5", "{t}[1:] = {b}[1:]", "{t}.detach_()",
+        "{t}.tanh_()", "{t}.copy_({b})", "{t}.requires_grad_(False)",
+    )  # fmt: skip
+    writer.lines.append(rng.choice(_UNSEEN if rng.random() < 0.4 else seen).format(t=t, b=b))
 
 
 def _hook(writer: _Writer) -> None:
