@@ -100,6 +100,8 @@ def fits(value: float, dtype: DType) -> bool:
     A negative number wraps round in an unsigned type, infinities and NaN need a floating one, and a
     fraction is cut off.
     """
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+        return False
     if dtype.kind == "bool" or dtype.is_complex:
         return True
     if dtype.is_floating_point:

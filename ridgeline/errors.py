@@ -78,6 +78,14 @@ class AxisError(RidgelineError, IndexError, ValueError):
     code = "RL0103"
 
 
+class AxisKindError(AxisError, TypeError):
+    """Something that is no int where an axis is named."""
+
+
+class SizeKindError(ShapeError, TypeError):
+    """Something that is no int where a size is named."""
+
+
 class IndexRangeError(RidgelineError, IndexError):
     """An index that lies outside the axis it points into."""
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError
+from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -47,6 +47,9 @@ def word(value: int) -> Node:
     made = leaf(_WORD)
     made.buffer = Buffer.borrow(np.array(value & _MASK, np.uint64))
     return made
+
+
+_MOST_BLOCKS = 1 << 48  # no machine holds as many numbers
 
 
 class Generator:
@@ -115,6 +118,8 @@ class Generator:
         capture = modes.capture
         if capture is not None:
             return capture.random_blocks(self, count)
+        if not 0 <= int(count) < _MOST_BLOCKS:  # before the stream moves on
+            raise ShapeError(f"cannot draw so many numbers at once: {count} blocks of four")
         return word(self._seed), word(self.skip(int(count)))
 
 

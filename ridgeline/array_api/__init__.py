@@ -145,9 +145,11 @@ from ridgeline.array_api.statistics import (
 )
 from ridgeline.array_api.types import can_cast, finfo, iinfo, isdtype, result_type
 from ridgeline.dtypes import (
+    bfloat16,
     bool_ as bool,
     complex64,
     complex128,
+    float16,
     float32,
     float64,
     int8,

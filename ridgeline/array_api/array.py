@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.array_api.types import KindError, is_number, promote, require, weak
+from ridgeline.array_api.types import KindError, held_by, is_number, promote, require, weak
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, BadValueError, RidgelineError, ShapeError
 from ridgeline.tensors.dispatch import FUNCTIONS
@@ -67,7 +67,7 @@ def _augmented(name: str) -> Method:
         if not isinstance(other, Tensor) and not is_number(other):
             return NotImplemented
         result = _function(name)(self, other)
-        if result.dtype is not self.dtype or result.shape != self.shape:
+        if not held_by(result.dtype, self.dtype) or result.shape != self.shape:
             raise KindError(
                 f"{name} in place would change {self._type} into {result._type}",
                 help="write the result to a new name",
@@ -128,7 +128,7 @@ class Array(Tensor):
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
         if isinstance(value, Tensor):
-            if promote(self.dtype, value.dtype) is not self.dtype:
+            if not held_by(value.dtype, self.dtype):
                 raise KindError(f"{value.dtype.name} cannot be written into {self.dtype.name}")
         elif weak(value, self.dtype) is not self.dtype:
             raise KindError(f"{value!r} cannot be written into {self.dtype.name}")

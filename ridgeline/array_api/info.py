@@ -23,9 +23,9 @@ class Info:
         """The device of new arrays."""
         return "cpu"
 
-    def devices(self) -> tuple[str, ...]:
+    def devices(self) -> list[str]:
         """All devices."""
-        return ("cpu", *(f"cuda:{number}" for number in range(count())))
+        return ["cpu", *(f"cuda:{number}" for number in range(count()))]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The element types of new arrays, by what they hold."""

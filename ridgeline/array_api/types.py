@@ -52,16 +52,19 @@ class RangeError(DTypeError, OverflowError):
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The type of a result of two types, by the standard's table."""
-    if _FAMILY[a.kind] != _FAMILY[b.kind]:
-        raise KindError(
-            f"the standard does not mix {a.name} with {b.name}",
-            help="convert one of them with astype()",
-        )
+    """The type of a result of two types, by the standard's table.
+
+    Kinds that the table leaves open (integers with floats) mix as in torch, for others rely on it.
+    """
     try:
         return promote_types(a, b)
     except DTypeError as error:
         raise KindError(error.message, help=error.help) from None
+
+
+def held_by(dtype: DType, own: DType) -> bool:
+    """True if values may be written into an array of a type: of its kind, or of a lower one."""
+    return _FAMILY[dtype.kind] <= _FAMILY[own.kind] and not (dtype.is_complex > own.is_complex)
 
 
 def _kind_of(number: complex) -> str:

@@ -244,6 +244,13 @@ def truth(operand: Operand) -> Node:
     return cast(a, dtypes.bool_)
 
 
+def as_mask(operand: Node, what: str) -> Node:
+    """A mask: true or false, or bytes, as in torch."""
+    if operand.dtype not in (dtypes.bool_, dtypes.uint8):
+        raise DTypeError(f"{what} needs a mask of bool, not {operand.dtype.name}")
+    return truth(operand)
+
+
 def _logical(name: str, input: Operand, other: Operand) -> Node:
     a, b = align(truth(input), truth(other))
     return apply(name, a, b)
@@ -352,7 +359,7 @@ def choose(condition: Node, input: Operand, other: Operand) -> Node:
     check_fits(input, dtype)
     check_fits(other, dtype)
     yes, no = pair(input, other)
-    test = truth(condition)
+    test = as_mask(condition, "where")
     if test.shape != yes.shape:
         test, yes, no = _spread_three(test, yes, no)
     return select(test, yes, no)
@@ -369,7 +376,9 @@ def _spread_three(test: Node, yes: Node, no: Node) -> tuple[Node, Node, Node]:
 def masked_fill(input: Node, mask: Node, value: Operand) -> Node:
     """The input with `value` where the mask holds."""
     filled = fitting(value, input.dtype)
-    test, source, other = _spread_three(truth(mask), input, stretch(filled, input.shape))
+    test, source, other = _spread_three(
+        as_mask(mask, "masked_fill"), input, stretch(filled, input.shape)
+    )
     return select(test, other, source)
 
 

@@ -80,6 +80,8 @@ def convolution(
     if any(v < 1 for v in (*steps, *apart)):
         raise BadValueError(f"stride and dilation are positive, got {steps} and {apart}")
     kernel = tuple(known(k) for k in weight.shape[2:])
+    if 0 in kernel:
+        raise ShapeError(f"{what} needs a kernel of at least one element, got {kernel}")
     low, high = _padding(padding, kernel, steps, apart)
     x = pad(input, (0, 0, *low), (0, 0, *high))
     sizes = tuple(

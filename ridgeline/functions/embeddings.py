@@ -17,6 +17,7 @@ from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.checked import labels
 from ridgeline.ops.elementwise import add, apply, cast, full_like, select, stop_gradient
 from ridgeline.ops.reduce import sum_
+from ridgeline.tensors.cells import known
 
 
 @public(method=False, name="_embedding")
@@ -32,6 +33,9 @@ def embedding(
     places = as_index(input, "embedding")
     found = rows.gather(weight, (places,), (0,))
     if padding_idx is not None:
+        count = known(weight.shape[0])
+        if not -count <= padding_idx < count:
+            raise BadValueError(f"padding_idx {padding_idx} is outside of {count} embeddings")
         padding = _is_row(places, padding_idx, weight.shape[0])
         found = select(per_row(padding, found), stop_gradient(found), found)
     return _by_frequency(found, places, weight.shape[0]) if scale_grad_by_freq else found
@@ -128,13 +132,13 @@ def _joined_bags(found: Node, bags: Node, sizes: Node, mode: str) -> Node:
 def one_hot(tensor: Node, num_classes: int = -1) -> Node:
     """1 where the class is, 0 elsewhere, along a new last axis."""
     places = as_index(tensor, "one_hot")
-    if num_classes < 0:
+    if num_classes == -1:
         values = concrete(places, "one_hot without num_classes", "pass num_classes=")
         if not values.size:
             raise BadValueError("one_hot of no elements needs num_classes")
         num_classes = int(values.max()) + 1
-    elif num_classes == 0:
-        raise BadValueError("one_hot needs at least one class")
+    elif num_classes < 1:
+        raise BadValueError(f"one_hot needs at least one class, not {num_classes}")
     shape = (*places.shape, num_classes)
     places = labels(places, num_classes, "one_hot")
     classes = ramp(shape, len(shape) - 1)

@@ -154,6 +154,10 @@ def baddbmm(
 
 def plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
     """beta * input + alpha * product; a beta of 0 keeps NaN and infinities of the input out."""
+    if broadcast_shapes(product.shape, input.shape) != product.shape:
+        raise ShapeError(
+            f"what is added, {list(input.shape)}, does not fit a product {list(product.shape)}"
+        )
     if not product.dtype.is_differentiable:  # torch takes the factors as integers here
         beta, alpha = (b if isinstance(b, Node) else int(b) for b in (beta, alpha))  # type: ignore[arg-type]
         if product.dtype is dtypes.bool_:
@@ -185,6 +189,9 @@ def linear(input: Node, weight: Node, bias: Node | None = None) -> Node:
     attrs = _contraction(extents, tuple(range(k)), (*range(rank - 1), k), right)
     if bias is None:
         return contract(input, weight, attrs)
+    made = extents[:-1]
+    if broadcast_shapes(made, bias.shape) != made:
+        raise ShapeError(f"linear: bias {list(bias.shape)} does not fit results {list(made)}")
     if bias.dtype is not input.dtype or not _is_narrow(input.dtype):
         return add(contract(input, weight, attrs), bias)
     wide, by, shift = (cast(operand, dtypes.float32) for operand in (input, weight, bias))
@@ -315,6 +322,8 @@ def _summed(node: Node, place: int) -> Node:
 def tensordot(a: Node, b: Node, dims: int | Sequence[Sequence[int]] = 2) -> Node:
     """Contraction over some axes of both operands."""
     if isinstance(dims, int):
+        if not 0 <= dims <= min(len(a.shape), len(b.shape)):
+            raise BadValueError(f"tensordot over {dims} axes of {len(a.shape)} and {len(b.shape)}")
         left = list(range(len(a.shape) - dims, len(a.shape)))
         right = list(range(dims))
     else:

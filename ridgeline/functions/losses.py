@@ -159,6 +159,8 @@ def binary_cross_entropy(
     from ridgeline.functions.arithmetic import clamp_min
 
     _same_shape(input, target, "binary_cross_entropy")
+    if target.dtype.is_floating_point:
+        target = within(target, 0, 1, "binary_cross_entropy")
     p, goal = pair(within(input, 0, 1, "binary_cross_entropy"), target)
     yes = clamp_min(apply("log", p), -100)
     no = clamp_min(apply("log", apply("sub", full_like(p, 1), p)), -100)

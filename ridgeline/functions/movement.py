@@ -12,7 +12,7 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import AxisError, BadValueError, ShapeError
+from ridgeline.errors import AxisError, BadValueError, IndexRangeError, ShapeError
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -158,7 +158,10 @@ def squeeze(input: Node, dim: int | Sequence[int] | None = None) -> Node:
     if dim is None:
         named = set(range(rank))
     else:
-        named = {axis_of(d, rank) for d in ([dim] if isinstance(dim, int) else dim)}
+        axes = [axis_of(d, rank) for d in ([dim] if isinstance(dim, int) else dim)]
+        named = set(axes)
+        if len(named) < len(axes):
+            raise AxisError(f"squeeze: axes {tuple(axes)} name the same axis twice")
     shape = tuple(s for axis, s in enumerate(input.shape) if s != 1 or axis not in named)
     return movement.reshape(input, shape)
 
@@ -237,7 +240,9 @@ def narrow(input: Node, dim: int, start: int | Node, length: int) -> Node:
             raise ShapeError(f"narrow needs one integer to start from, got {start.types[0]}")
         start = int(concrete(start, "narrow from a tensor", "start from an int"))
     first = start + size if start < 0 else start
-    if not (first >= 0 and length >= 0 and first + length <= size):
+    if not 0 <= first <= size:
+        raise IndexRangeError(f"narrow: {start} is outside axis {dim} of size {size}")
+    if not (length >= 0 and first + length <= size):
         raise ShapeError(
             f"narrow: {length} elements from {start} do not lie in axis {dim} of size {size}"
         )
@@ -402,6 +407,8 @@ def roll(input: Node, shifts: int | Sequence[int], dims: int | Sequence[int] | N
         return movement.reshape(roll(flat, shifts, 0), input.shape)
     amounts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [dims] if isinstance(dims, int) else list(dims)
+    if len(amounts) != len(axes):
+        raise BadValueError(f"roll: {len(amounts)} shifts for {len(axes)} axes")
     result = input
     for amount, dim in zip(amounts, axes):
         axis = axis_of(dim, len(input.shape))

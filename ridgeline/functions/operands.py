@@ -16,7 +16,15 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import ArgumentError, AxisError, BadValueError, DTypeError, ShapeError
+from ridgeline.errors import (
+    ArgumentError,
+    AxisError,
+    AxisKindError,
+    BadValueError,
+    DTypeError,
+    ShapeError,
+    SizeKindError,
+)
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.elementwise import cast, constant, number_array
@@ -283,7 +291,7 @@ def broadcast_shapes(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
 def _misfit(shapes: Sequence[tuple[Size, ...]], axis: int, left: Size, right: Size) -> ShapeError:
     listed = " and ".join(str(list(shape)) for shape in shapes)
     return ShapeError(
-        f"shapes {listed} do not broadcast together: axis {axis} is {left} in one and {right} "
+        f"shapes {listed} cannot be broadcast together: axis {axis} is {left} in one and {right} "
         "in the other",
         help="sizes must be equal, or one of them 1; unsqueeze() adds an axis of size 1",
     )
@@ -341,7 +349,7 @@ def step_count(count: Any, what: str) -> int:
 def axis_of(dim: Any, rank: int) -> int:
     """A non-negative axis; negative ones count from the end. A 0-d tensor has axis 0 and -1."""
     if isinstance(dim, bool) or not isinstance(dim, int | np.integer):
-        raise AxisError(f"an axis is an int, not {type(dim).__name__}")
+        raise AxisKindError(f"an axis is an int, not {type(dim).__name__}")
     span = max(rank, 1)
     if not -span <= dim < span:
         raise AxisError(
@@ -355,14 +363,15 @@ def axes_of(dim: Any, rank: int) -> tuple[int, ...]:
     """Sorted axes from None (all), an int or a sequence; each at most once."""
     if dim is None:
         return tuple(range(rank))
-    if isinstance(dim, Iterable):
+    if isinstance(dim, Iterable) and not isinstance(dim, str | bytes | dict):
         axes = [axis_of(d, rank) for d in dim]
         if not axes:
             return tuple(range(rank))
         if len(set(axes)) < len(axes):
             raise AxisError(f"axes {tuple(dim)} name the same axis twice")
         return tuple(sorted(a for a in axes if rank))
-    return (axis_of(dim, rank),) if rank else ()
+    axis = axis_of(dim, rank)
+    return (axis,) if rank else ()
 
 
 def require_float(node: Node, what: str) -> None:
@@ -379,5 +388,5 @@ def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
         args = tuple(args[0])
     for size in args:
         if isinstance(size, bool) or not isinstance(size, int | np.integer | SizeExpr):
-            raise ShapeError(f"a size is an int, not {type(size).__name__}: {tuple(args)}")
+            raise SizeKindError(f"a size is an int, not {type(size).__name__}: {tuple(args)}")
     return tuple(size if isinstance(size, SizeExpr) else int(size) for size in args)

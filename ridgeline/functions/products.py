@@ -98,6 +98,10 @@ def _cross(input: Node, other: Node, axis: int) -> Node:
 def cross(input: Node, other: Node, dim: int | None = None) -> Node:
     """The cross product of vectors along an axis of size 3 (the first such, if not given)."""
     rank = len(broadcast_shapes(input.shape, other.shape))
+    if len(input.shape) != len(other.shape):
+        raise ShapeError(
+            f"cross needs as many axes in both, got {list(input.shape)} and {list(other.shape)}"
+        )
     if dim is None:
         shape = broadcast_shapes(input.shape, other.shape)
         found = [axis for axis, size in enumerate(shape) if size == 3]

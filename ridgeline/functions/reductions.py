@@ -351,7 +351,7 @@ def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
 def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """exp(input), divided by its sum along an axis."""
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
-    axes = (_softmax_axis(dim, len(x.shape)),) if x.shape else ()
+    axes = _softmax_axes(dim, len(x.shape))
     grown = apply("exp", _shifted(x, axes)[0])
     total = reduce(grown, "sum", axes)
     return apply("div", grown, expand_back(total, x.shape, axes))
@@ -370,10 +370,16 @@ def _safe_softmax(input: Node, dim: int, dtype: DType | None = None) -> Node:
 def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """The logarithm of the softmax, without overflow."""
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
-    axes = (_softmax_axis(dim, len(x.shape)),) if x.shape else ()
+    axes = _softmax_axes(dim, len(x.shape))
     shifted, _ = _shifted(x, axes)
     total = apply("log", reduce(apply("exp", shifted), "sum", axes))
     return apply("sub", shifted, expand_back(total, x.shape, axes))
+
+
+def _softmax_axes(dim: int | None, rank: int) -> tuple[int, ...]:
+    """The axis to normalise along; a scalar has one of size 1."""
+    axis = _softmax_axis(dim, rank)
+    return (axis,) if rank else ()
 
 
 def _softmax_axis(dim: int | None, rank: int) -> int:

@@ -73,6 +73,42 @@ def explained(
     )
 
 
+def blamed(
+    body: Callable[..., Any],
+    name: str,
+    values: Sequence[Any],
+    named: dict[str, Any],
+    error: RidgelineError,
+) -> RidgelineError:
+    """What to raise for an error of ours: an argument of another kind comes first."""
+    try:
+        check_arguments(body, name, values, named)
+    except DTypeError as found:
+        return found if not isinstance(error, TypeError) else error
+    except TypeError:  # too few or unknown arguments
+        pass
+    return error
+
+
+def flags_of(body: Callable[..., Any]) -> tuple[tuple[int, str], ...]:
+    """The places and names of the parameters that are True or False."""
+    own = inspect.unwrap(body)
+    code, kinds = own.__code__, own.__annotations__
+    order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return tuple((place, n) for place, n in enumerate(order) if kinds.get(n) == "bool")
+
+
+def check_flags(
+    name: str, flags: Sequence[tuple[int, str]], values: Sequence[Any], named: dict[str, Any]
+) -> None:
+    """Raise where something else stands for True or False: it would be taken for one of them."""
+    given = len(values)
+    for place, flag in flags:
+        value = values[place] if place < given else named.get(flag, False)
+        if value is not False and value is not True and not isinstance(value, np.bool_):
+            raise DTypeError(f"{name} needs True or False for {flag!r}, got {_named(value)}")
+
+
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function over tensors that never ends in Python's own error inside its body."""
 

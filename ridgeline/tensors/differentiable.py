@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from ridgeline.errors import GradientError
+from ridgeline.errors import BadTypeError, GradientError
 from ridgeline.graph.node import Node
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
 from ridgeline.tensors.handle import Handle
@@ -79,6 +79,8 @@ class Differentiable(Handle):
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Make this tensor a variable, or stop it from being one."""
+        if not isinstance(requires_grad, bool):
+            raise BadTypeError(f"requires_grad is True or False, not {requires_grad!r:.40}")
         track = self._resolved()[1]
         if not requires_grad:
             if track.mode == GRAPH:

@@ -40,7 +40,7 @@ from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
 from ridgeline.runtime.spaces import check_device
 from ridgeline.tensors import execute
-from ridgeline.tensors.arguments import SLIPS, check_sizes, explained
+from ridgeline.tensors.arguments import SLIPS, blamed, check_flags, check_sizes, explained, flags_of
 from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
 from ridgeline.tensors.modes import modes
@@ -215,6 +215,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
     body, name = entry.body, entry.name
     names = _parameters(body)
     starred = _starred(body)
+    flags = () if _starred(inspect.unwrap(body)) else flags_of(body)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         operands = Operands()
@@ -223,6 +224,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             if starred in kwargs:
                 args = (*args, kwargs.pop(starred))
         values, named = operands.nodes(args, kwargs)
+        if flags:
+            check_flags(name, flags, values, named)
         if modes.autocast:
             values, named = narrowed(name, operands.device, values, named)
         try:
@@ -230,7 +233,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             if operands.device != CPU:
                 result = on_device(result, operands.device)
         except RidgelineError as error:
-            raise annotated(error, name, operands.tensors) from None
+            found = blamed(body, name, values, named, error)
+            raise annotated(found, name, operands.tensors) from None
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
         return finish(result, operands.mode, here(), values, operands.shared)
@@ -262,7 +266,8 @@ def make_creation(entry: Entry) -> Callable[..., Any]:
             place = operands.device if wanted is None else check_device(wanted)
             result = finish(on_device(made, place), PLAIN, here())
         except RidgelineError as error:
-            raise annotated(error, name, operands.tensors) from None
+            found = blamed(body, name, values, named, error)
+            raise annotated(found, name, operands.tensors) from None
         except SLIPS as error:
             raise explained(body, name, values, named, error) from error
         return result.requires_grad_() if requires_grad else result
@@ -317,7 +322,8 @@ def make_view(entry: Entry) -> Callable[..., Any]:
                 return seen_through(input, apply_steps(base, steps), steps)
             return viewed(input, base, body(base, *values, **named))
         except RidgelineError as error:
-            raise annotated(error, name, [input, *others.tensors]) from None
+            found = blamed(body, name, [base, *values], named, error)
+            raise annotated(found, name, [input, *others.tensors]) from None
         except SLIPS as error:
             raise explained(body, name, [base, *values], named, error) from error
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
+from ridgeline.functions.operands import axis_of
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import (
@@ -106,7 +107,7 @@ class Handle:
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one axis."""
-        return self.shape if dim is None else self.shape[dim]
+        return self.shape if dim is None else self.shape[axis_of(dim, len(self.shape))]
 
     def numel(self) -> int:
         """The number of elements."""

@@ -220,6 +220,8 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def copy_(self: T, src: Any, non_blocking: bool = False) -> T:
         """Write other values, broadcast and converted, into this memory."""
+        if not isinstance(non_blocking, bool):
+            raise BadTypeError(f"copy_: non_blocking is True or False, not {non_blocking!r:.40}")
         if not isinstance(src, Tensor):
             from ridgeline.tensors.making import tensor
 

@@ -187,8 +187,8 @@ def test_masks_under_jit() -> None:
     (lambda x: x[0, 0, 0], "3 indices for a tensor with 2 axes"),
     (lambda x: x[rl.tensor([0.5])], "is no index"),
     (lambda x: x[..., ...], "one ellipsis"),
-    (lambda x: x[rl.tensor([0, 1]), rl.tensor([0, 1, 1])], "do not broadcast"),
-    (lambda x: x.__setitem__(rl.tensor([0, 1]), rl.zeros(3)), "do not broadcast"),
+    (lambda x: x[rl.tensor([0, 1]), rl.tensor([0, 1, 1])], "cannot be broadcast"),
+    (lambda x: x.__setitem__(rl.tensor([0, 1]), rl.zeros(3)), "cannot be broadcast"),
     (lambda x: x[7], "outside axis 0 of size 3"),
 ])  # fmt: skip
 def test_wrong_subscripts_are_explained(call: Any, message: str) -> None:

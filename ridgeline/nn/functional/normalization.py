@@ -53,6 +53,11 @@ def batch_norm(
     if rank < 2:
         raise ShapeError(f"batch_norm needs an axis of channels, got shape {list(input.shape)}")
     axes = (0, *range(2, rank))
+    for value in (running_mean, running_var, weight, bias):
+        if value is not None and tuple(value.shape) != (input.shape[1],):
+            raise ShapeError(
+                f"batch_norm of {input.shape[1]} channels: a vector has shape {list(value.shape)}"
+            )
     if not training:
         if running_mean is None or running_var is None:
             raise BadValueError("batch_norm needs running statistics when it is not training")
