@@ -45,7 +45,7 @@ def _range(values: Node, low: float, high: float, widen: float) -> tuple[Node, N
     )
 
 
-@public()
+@public(wide=True)
 def histc(input: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
     """How many elements fall into each of `bins` equal intervals; those outside are left out."""
     if index_of(bins) <= 0:
@@ -124,7 +124,7 @@ def _density(hist: Node, edges: Sequence[Node]) -> Node:
     return div(div(hist, total), volume)
 
 
-@public()
+@public(wide=True)
 def histogram(
     input: Node,
     bins: int | Node,
@@ -140,7 +140,7 @@ def histogram(
     return Histogram(_binned(points, [edges], weight, density), edges)
 
 
-@public(method=False)
+@public(method=False, wide=True)
 def histogramdd(
     input: Node,
     bins: int | Sequence[int | Node],

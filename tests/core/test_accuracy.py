@@ -114,3 +114,18 @@ def test_derivatives_of_the_new_rows() -> None:
     tie = rl.tensor([2.0, -1.0], requires_grad=True)
     rl.logaddexp2(tie, rl.tensor([2.0, -1.0])).sum().backward()
     assert tie.grad is not None and tie.grad.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_histograms_of_narrow_types_are_the_same_in_both_tiers(dtype: dtypes.DType) -> None:
+    values = np.random.default_rng(0).normal(size=400).astype(dtype.numpy)
+    counts = []
+    for tier in TIERS:
+        with rl.config.override(tier=tier):
+            counts.append(rl.histc(rl.tensor(values), 17, -2.3, 2.9).tolist())
+    low, high = np.float32(-2.3), np.float32(2.9)
+    wide = values.astype(np.float32)
+    inside = wide[(wide >= low) & (wide <= high)]
+    places = np.minimum((inside - low) / (high - low) * 17, 16).astype(int)
+    truth = np.bincount(places, minlength=17).astype(dtype.numpy).tolist()
+    assert counts[0] == counts[1] == truth
