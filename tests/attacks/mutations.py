@@ -41,11 +41,15 @@ _TOGETHER = 3  # threads that call at once
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A scenario, what else goes on in the process, and whether its source can be found."""
+    """A scenario, what else goes on in the process, and whether its source can be found.
+
+    Where it is audited, jit traces some calls again and compares, and so must find nothing.
+    """
 
     case: Case
     environment: str
     has_source: bool
+    audited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,8 @@ def drawn(seed: int) -> Trial:
     rng = Random(seed)
     plain = rng.random() < 0.4
     environment = "plain" if plain else rng.choice(ENVIRONMENTS[1:])
-    return Trial(known[seed % len(known)], environment, rng.random() < 0.9)
+    has_source, audited = rng.random() < 0.9, rng.random() < 0.3
+    return Trial(known[seed % len(known)], environment, has_source, audited)
 
 
 def judge(trial: Trial) -> Verdict:
@@ -92,7 +97,7 @@ def _history(trial: Trial, wrap: Callable[[Any], Any]) -> list[Any]:
     """What every call gives, or the error that it raises, in a fresh copy of the module."""
     case, found = trial.case, list[Any]()
     random.seed(1), np.random.seed(1), rl.manual_seed(1)
-    with _loaded(trial) as module, config.override(tier="interpreter"):
+    with _loaded(trial) as module, config.override(tier="interpreter", audit=trial.audited):
         function = wrap(module.f)
         changes = (case.change, case.back or case.change, "")
         with _environment(trial.environment):
