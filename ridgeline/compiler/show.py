@@ -10,8 +10,10 @@ from ridgeline.compiler.passes import Pass
 from ridgeline.compiler.stages import Stages
 from ridgeline.errors import ArgumentError
 from ridgeline.fusion.groups import Group
+from ridgeline.graph.body import bodies
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.printer import format_graph, format_node, numbered
+from ridgeline.graph.node import LEAF
+from ridgeline.graph.printer import format_node, numbered
 from ridgeline.loops.printer import print_kernel
 
 State = Graph | Stages
@@ -20,12 +22,38 @@ State = Graph | Stages
 def show(state: State) -> str:
     """A graph as its nodes; a program as far as it is: values in memory, kernels, schedules."""
     if isinstance(state, Graph):
-        return format_graph(state.outputs, origins=False)
-    if state.kernels:
-        return "\n".join(print_kernel(compiled.kernel) for compiled in state.all_kernels())
-    if state.groups:
-        return "\n".join(map(_group_text, state.groups))
-    return "\n".join(_values_text(state))
+        return _graph_text(state)
+    if state.kernels or state.inner:
+        lines = [print_kernel(compiled.kernel) for compiled in state.all_kernels()]
+    elif state.groups:
+        lines = list(map(_group_text, state.groups))
+    else:
+        lines = list(_values_text(state))
+    return "\n".join([*lines, *_memory_text(state)])
+
+
+def _graph_text(graph: Graph) -> str:
+    """One line a node; of an input that is computed somewhere else only its type."""
+    number = {node: place for place, node in enumerate(graph.order)}
+    lines: list[str] = []
+    for node in graph.order:
+        if graph.is_input(node) and node.op is not LEAF:
+            lines.append(f"%{number[node]} = given : {node.type}")
+            continue
+        lines.append(format_node(node, number, origins=False))
+        for part in bodies(node):
+            lines += ["    " + line for line in _graph_text(part.graph).splitlines()]
+    return "\n".join([*lines, "return " + ", ".join(f"%{number[o]}" for o in graph.outputs)])
+
+
+def _memory_text(stages: Stages) -> Iterable[str]:
+    """What is written over what, and what is started as one."""
+    for result, source in stages.replacing.inputs.items():
+        yield f"{result} may replace {source}"
+    for value, other in stages.over.items():
+        yield f"{value} lies over {other}"
+    for parts in stages.together:
+        yield "started as one: " + ", ".join(part.kernel.name for part in parts)
 
 
 def _group_text(group: Group) -> str:

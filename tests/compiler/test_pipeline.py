@@ -13,6 +13,7 @@ from ridgeline.compiler.pipeline import PIPELINE
 from ridgeline.config import ConfigError
 from ridgeline.errors import ArgumentError
 from ridgeline.loops.printer import print_kernel
+from tests.compiler.pass_examples import EXAMPLES, FILE, printed
 
 RNG = np.random.default_rng(0)
 
@@ -35,6 +36,13 @@ def test_names_are_unique_and_every_pass_says_what_it_does() -> None:
     names = [each.name for each in PIPELINE]
     assert len(set(names)) == len(names)
     assert all(each.doc and "\n" not in each.doc for each in PIPELINE)
+
+
+def test_every_pass_does_what_its_example_shows() -> None:
+    assert set(EXAMPLES) == {each.name for each in PIPELINE}
+    found = printed()
+    assert "(as it is)" not in found
+    assert found == FILE.read_text(), "python -m tests.compiler.pass_examples writes it anew"
 
 
 @pytest.fixture
