@@ -17,6 +17,7 @@ from ridgeline import nn, optim
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.compiler import lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
+from ridgeline.compiler.pipeline import CHECK, LOWER, OPTIMIZE, PREPARE
 from ridgeline.explain import kernel_row, quantity
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.printer import format_graph
@@ -69,6 +70,7 @@ def sections() -> dict[str, str]:
     inner = [line for line in ir.splitlines() if "llvm.fma" in line and "=" in line]
     refused = [f"{r.first} + {r.second}: {r.reason}" for r in stages.fusion.refusals]
     return {
+        "passes": passes(),
         "graph": format_graph(graph.outputs[:1], origins=False, at_most=24),
         "groups": "\n".join(table),
         "refusals": "\n".join(dict.fromkeys(refused[:5])),
@@ -80,6 +82,16 @@ def sections() -> dict[str, str]:
         f"{len(layout.made)} results, arena {layout.arena_bytes} bytes for "
         f"{layout.peak_live} bytes alive at the peak",
     }
+
+
+def passes() -> str:
+    """The compiler's passes in order, under the names of their lists."""
+    lists = {"PREPARE": PREPARE, "CHECK": CHECK, "OPTIMIZE": OPTIMIZE, "LOWER": LOWER}
+    return "\n".join(
+        f"{title:<9} {each.name:<19} {each.doc}"
+        for title, listed in (*lists.items(), ("LEGALIZE", CpuBackend().legalize()))
+        for each in listed
+    )
 
 
 def filled(text: str) -> str:
