@@ -181,6 +181,8 @@ def realize(cells: Sequence[Cell]) -> None:
     modes.held_bytes = modes.recorded = 0
     try:
         _realize(cells, waiting)
+    except RidgelineError:
+        raise  # whoever reads what cannot be computed is told; other work goes on without it
     except BaseException:
         modes.pending = waiting + modes.pending  # what is computed by then does no harm there
         raise

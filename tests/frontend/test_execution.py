@@ -352,3 +352,16 @@ def test_jit_sees_what_numpy_writes_until_the_array_is_gone() -> None:
         array[1] = 6
         del array
         assert double().tolist() == [2.0, 12.0]
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+def test_what_cannot_be_computed_does_not_stop_other_work(tier: str) -> None:
+    """The error comes where the value is read, every time, and nowhere else."""
+    with rl.config.override(tier=tier):
+        wrong = rl.ones(10, 4)[rl.tensor([1, 49]) * 2 + 1]
+        beside = rl.ones(3) * 5
+        for _ in range(2):
+            with pytest.raises(IndexError, match="index 99"):
+                wrong.numpy()
+        assert (rl.ones(3) * 2).sum().item() == 6
+        assert beside.tolist() == [5, 5, 5]
