@@ -155,8 +155,9 @@ class Trace:
         modes.capture = capture
         try:
             result = self._run_python(recorder, function, args, kwargs)
-            self.guards = Guards(recorder.reads())
+            reads = recorder.reads()
             self.open = recorder.open  # why every call has to run Python, if so
+            self.guards = Guards(() if self.open else reads)  # which keep alive what they compare
             if capture.refusal is not None:  # whatever the function did about it
                 raise capture.refusal
             if not _is_unchanged(structure, leaves, (args, kwargs), self.lifts):

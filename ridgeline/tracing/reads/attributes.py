@@ -35,7 +35,7 @@ def attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
     if isinstance(owner, types.ModuleType):
         return of_module(recorder, owner, name)
     if isinstance(owner, super):
-        return _of_super(recorder, owner, name)
+        return _of_super(recorder, call, owner, name)
     if isinstance(owner, np.ndarray):
         recorder.memory(owner, "an array")
         return getattr(owner, name)
@@ -190,12 +190,10 @@ def _of_thread(recorder: Recorder, owner: threading.local, name: str) -> Any:
 
 
 def of_module(recorder: Recorder, owner: types.ModuleType, name: str) -> Any:
-    """An attribute of a module; functions and classes of this package count as fixed."""
+    """An attribute of a module; modules and classes in this package count as fixed."""
     value = getattr(owner, name)
-    table = vars(owner)
-    ours = table.get("__name__", "").partition(".")[0] == "ridgeline"
-    fixed = isinstance(value, type | types.FunctionType | types.BuiltinFunctionType)
-    if not (ours and (fixed or isinstance(value, types.ModuleType))):
+    ours = vars(owner).get("__name__", "").partition(".")[0] == "ridgeline"
+    if not (ours and isinstance(value, type | types.ModuleType)):
         recorder.note(owner, "attribute", name, value, f"{label(owner)}.{name}")
     return value
 
@@ -232,15 +230,20 @@ def of_class(recorder: Recorder, call: Call, owner: type, name: str) -> Any:
     return _bound(recorder, call, stored, None, owner)
 
 
-def _of_super(recorder: Recorder, owner: Any, name: str) -> Any:
+def _of_super(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
     start, kind = owner.__thisclass__, owner.__self_class__
     order = kind.__mro__
     for base in order[order.index(start) + 1 :]:
-        if name in base.__dict__:
-            if base.__module__ != "builtins" and not is_our_type(base):
-                text = f"{base.__qualname__}.{name}"
-                recorder.note(base, "class entry", name, base.__dict__[name], text)
-            break
-        if base.__module__ != "builtins" and not is_our_type(base):
+        stored = base.__dict__.get(name, MISSING)
+        if base.__module__ == "builtins" or is_our_type(base):
+            if stored is not MISSING:
+                break
+        elif stored is MISSING:
             recorder.note(base.__dict__, "key", name, MISSING, f"{base.__qualname__}.{name}")
+        else:
+            recorder.note(base, "class entry", name, stored, f"{base.__qualname__}.{name}")
+            bound = owner.__self__
+            if isinstance(bound, type) or isinstance(stored, _METHODS):
+                break
+            return _bound(recorder, call, stored, bound, kind)
     return getattr(owner, name)

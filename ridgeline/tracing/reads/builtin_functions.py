@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads import attributes
+from ridgeline.tracing.reads import attributes, stores
 from ridgeline.tracing.reads.containers import contains, item, iterate
-from ridgeline.tracing.reads.handlers import called_later, changing_attribute
+from ridgeline.tracing.reads.handlers import called_later
 from ridgeline.tracing.reads.kinds import python_method
 from ridgeline.tracing.reads.operators import compare, converted, length, text, truth
 from ridgeline.tracing.reads.recorder import Recorder
@@ -49,9 +49,19 @@ def _hasattr(recorder: Recorder, call: Call, function: Any, owner: Any, name: st
     return True
 
 
-def _setattr(recorder: Recorder, call: Call, function: Any, owner: Any, *rest: Any) -> None:
-    changing_attribute(recorder, owner, rest[0])
-    function(owner, *rest)
+def _setattr(
+    recorder: Recorder, call: Call, function: Any, owner: Any, name: str, value: Any
+) -> None:
+    stores.set_attribute(recorder, call, owner, name, value)
+
+
+def _delattr(recorder: Recorder, call: Call, function: Any, owner: Any, name: str) -> None:
+    stores.delete_attribute(recorder, call, owner, name)
+
+
+def _callable(recorder: Recorder, call: Call, function: Any, value: Any) -> bool:
+    recorder.special(value, "__call__")
+    return callable(value)
 
 
 def _len(recorder: Recorder, call: Call, function: Any, value: Any) -> int:
@@ -124,7 +134,8 @@ def _type(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: A
 
 HANDLERS: dict[Any, Handler] = {
     builtins.getattr: _getattr, builtins.hasattr: _hasattr, builtins.setattr: _setattr,
-    builtins.delattr: _setattr, builtins.len: _len, builtins.bool: _bool, builtins.str: _text,
+    builtins.delattr: _delattr, builtins.callable: _callable, builtins.len: _len,
+    builtins.bool: _bool, builtins.str: _text,
     builtins.repr: _text, builtins.ascii: _text, builtins.format: _format, builtins.print: _print,
     builtins.iter: _iter, builtins.next: _next, builtins.vars: _vars, builtins.type: _type,
     builtins.locals: _locals,

@@ -210,6 +210,10 @@ def _construct(recorder: Recorder, kind: type, /, *args: Any, **kwargs: Any) -> 
         recorder.note(kind, "class entry", "__new__", entry_of_class(kind, "__new__"), text)
     if type(init) is types.FunctionType:
         recorder.note(kind, "class entry", "__init__", init, text)
+    if entry_of_class(kind, "__del__") is not MISSING:
+        recorder.opens(f"{text}.__del__ runs whenever such an object goes")
+    if new is object.__new__ and init is object.__init__:
+        return kind(*args, **kwargs)
     if type(new) is not types.FunctionType and type(init) is not types.FunctionType:
         return natives.native(recorder, call, kind)(*args, **kwargs)
     if type(new) is types.FunctionType:

@@ -95,7 +95,10 @@ def _by_items(item: Callable[[Any, int], Any], value: Any) -> Iterator[Any]:
 def item(recorder: Recorder, call: Call, owner: Any, key: Any) -> Any:
     """`owner[key]`."""
     kind = type(owner)
-    if kind is Tensor or kind in (tuple, str, bytes, range, type) or is_our_type(kind):
+    if kind in (tuple, str, bytes, range, type):
+        return owner[key]
+    if isinstance(owner, Tensor) or is_our_type(kind):
+        observe(recorder, key, instances=False)  # a list or an array that chooses elements
         return owner[key]
     method = recorder.special(owner, "__getitem__")
     if method is not None:

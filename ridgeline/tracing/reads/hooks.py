@@ -16,8 +16,8 @@ from typing import Any
 
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads import attributes, containers, operators
-from ridgeline.tracing.reads.handlers import changing, changing_attribute, handed
+from ridgeline.tracing.reads import attributes, containers, operators, stores
+from ridgeline.tracing.reads.handlers import changing, handed
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
@@ -64,6 +64,7 @@ class Hooks:
             package = self._namespace.get("__package__") or self._namespace["__name__"]
             module = importlib.util.resolve_name("." * level + module, package)
         found = sys.modules.get(module)
+        recorder.note(sys.modules, "key", module, found, f"the module {module}")
         if isinstance(found, types.ModuleType) and name in vars(found):
             attributes.of_module(recorder, found, name)
 
@@ -97,7 +98,7 @@ class Hooks:
     def item(owner: Any, key: Any) -> Any:
         """`owner[key]`."""
         recorder = modes.recorder
-        if recorder is None or type(owner) is Tensor:
+        if recorder is None:
             return owner[key]
         return containers.item(recorder, _call(), owner, key)
 
@@ -134,23 +135,34 @@ class Hooks:
     # ---- changes --------------------------------------------------------------------------------
 
     @staticmethod
-    def changing(owner: Any, name: str) -> Any:
-        """The owner of an attribute that is assigned, deleted or changed in place."""
-        recorder = modes.recorder
-        if recorder is not None and type(owner) is not Tensor:
-            changing_attribute(recorder, owner, name)
-            held = getattr(owner, "__dict__", {})
-            if isinstance(held, dict) and type(held.get(name)) in (list, dict, set):
-                changing(recorder, held[name])
-        return owner
+    def changing(owner: Any) -> Any:
+        """What stands for the owner of an attribute that is assigned or deleted."""
+        return owner if modes.recorder is None else stores.AttributeTarget(_call(), owner)
 
     @staticmethod
     def changing_item(owner: Any) -> Any:
-        """The owner of an item that is assigned, deleted or changed in place."""
-        recorder = modes.recorder
-        if recorder is not None and type(owner) is not Tensor:
-            changing(recorder, owner)
-        return owner
+        """What stands for the owner of an item that is assigned or deleted."""
+        return owner if modes.recorder is None else stores.ItemTarget(_call(), owner)
+
+    @staticmethod
+    def augmenting(name: str, owner: Any, attribute: str) -> Any:
+        """`owner.attribute += …`, as a function of what stands on the right."""
+        before = Hooks.attribute(owner, attribute)
+
+        def by(value: Any) -> None:
+            setattr(Hooks.changing(owner), attribute, Hooks.inplace(name, before, value))
+
+        return by
+
+    @staticmethod
+    def augmenting_item(name: str, owner: Any, key: Any) -> Any:
+        """`owner[key] += …`, as a function of what stands on the right."""
+        before = Hooks.item(owner, key)
+
+        def by(value: Any) -> None:
+            Hooks.changing_item(owner)[key] = Hooks.inplace(name, before, value)
+
+        return by
 
     # ---- operators, tests, texts ----------------------------------------------------------------
 
@@ -168,8 +180,10 @@ class Hooks:
         recorder = modes.recorder
         function = getattr(operator, f"i{name.strip('_')}")
         if recorder is None or type(left) in SCALARS or isinstance(left, Tensor):
-            if recorder is not None and not operators.is_native(right):
+            if recorder is not None and operators.is_reflected(recorder, name, right):
                 return operators.binary(recorder, _call(), name, left, right)
+            if recorder is not None and not operators.is_native(right):
+                observe(recorder, right, instances=False)
             return function(left, right)
         method = recorder.special(left, f"__i{name.strip('_')}__")
         if method is not None:

@@ -31,14 +31,15 @@ from ridgeline.tracing.reads.handlers import (
     slot,
     unbound,
 )
-from ridgeline.tracing.reads.kinds import FILES, LIBRARIES, is_library
+from ridgeline.tracing.reads.kinds import FILES, HEAP, LIBRARIES, is_library, is_our_type
+from ridgeline.tracing.reads.notes import LOOKS
 from ridgeline.tracing.reads.observing import ARRAYS, observe
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.recorder import Recorder, label
 
 # Called as they are, in the caller's frame: they look at it, or read nothing that can change.
 AS_THEY_ARE = frozenset(
     {
-        builtins.globals, builtins.breakpoint, builtins.callable,
+        builtins.globals, builtins.breakpoint,
         builtins.__build_class__, builtins.__import__,
         builtins.chr, builtins.ord, builtins.bin, builtins.hex, builtins.oct, builtins.property,
         builtins.classmethod, builtins.staticmethod, builtins.super, builtins.slice, builtins.range,
@@ -106,12 +107,18 @@ def _asking(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]
 
     def asked(value: Any, kinds: Any) -> bool:
         type_of(recorder, value)
+        asked_of = value if isinstance(value, type) else type(value)
+        if asked_of.__flags__ & HEAP and not is_our_type(asked_of):
+            text = f"the bases of {asked_of.__qualname__}"
+            recorder.note(asked_of, "attribute", "__mro__", asked_of.__mro__, text)
         for kind in kinds if isinstance(kinds, tuple) else (kinds,):
             own = None if type(kind) is type else recorder.special(kind, special)
             if own is not None and not is_library(own):
                 if call(own)(kind, value):
                     return True
                 continue
+            if getattr(kind, "_is_protocol", False):
+                _members(recorder, kind, value)
             if isinstance(kind, abc.ABCMeta):  # classes may be registered with it
                 text = "the classes that are registered with abstract ones"
                 given: tuple[Any, ...] = ((), ())
@@ -121,6 +128,16 @@ def _asking(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]
         return False
 
     return asked
+
+
+def _members(recorder: Recorder, protocol: type, value: Any) -> None:
+    """Whether a class or an object has the members of a protocol is asked."""
+    look = "class entry" if isinstance(value, type) else "static"
+    tables = [base.__dict__ for base in protocol.__mro__]
+    names = {name for t in tables for name in (*t, *t.get("__annotations__", ()))}
+    for name in sorted(names - set(vars(object))):
+        if not name.startswith("_") or name.endswith("__"):
+            recorder.note(value, look, name, LOOKS[look](value, name), f"{label(value)}.{name}")
 
 
 def _handler(recorder: Recorder, function: Any) -> Handler | None:

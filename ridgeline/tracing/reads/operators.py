@@ -34,6 +34,13 @@ def is_native(value: Any) -> bool:
     return kind in SCALARS or kind is Tensor
 
 
+def is_reflected(recorder: Recorder, name: str, right: Any) -> bool:
+    """True where an operator may run a reflected method of the user's."""
+    if is_native(right) or name not in _REFLECTED:
+        return False
+    return recorder.special(right, _REFLECTED[name]) is not None
+
+
 def binary(recorder: Recorder, call: Call, name: str, left: Any, right: Any) -> Any:
     """An operator between two values."""
     function = getattr(operator, name)

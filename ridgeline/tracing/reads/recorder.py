@@ -56,7 +56,7 @@ class Recorder:
         self._reads[place] = Read(owner, look, key, value, text)
         self._held[id(owner)] = owner
         self._held[id(key)] = key
-        if key == "__dict__" and look == "attribute":
+        if look == "attribute" and key == "__dict__":
             self.table(value, owner)
         self.found(value)
 

@@ -134,6 +134,15 @@ class _Rewriter(ast.NodeTransformer):
         self._scopes.pop()
         return node
 
+    def visit_Import(self, node: ast.Import) -> Any:
+        seen = [
+            self._report(
+                node, "imported", ast.Constant(alias.name), ast.Constant(0), ast.Constant("")
+            )
+            for alias in node.names
+        ]
+        return [node, *(_at(ast.Expr(call), node) for call in seen)]
+
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         seen = [
             self._report(
@@ -155,7 +164,7 @@ class _Rewriter(ast.NodeTransformer):
         value, name = self.visit(node.value), self._text(node.attr)
         if isinstance(node.ctx, ast.Load):
             return self._report(node, "attribute", value, name)
-        owner = self._report(node, "changing", value, name)
+        owner = self._report(node, "changing", value)
         return _at(ast.Attribute(owner, node.attr, node.ctx), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -292,7 +301,14 @@ class _Rewriter(ast.NodeTransformer):
             before = self.visit(_at(ast.Name(node.target.id, ast.Load()), node.target))
             after = self._report(node, "inplace", operator, before, value)
             return _at(ast.Assign([node.target], after), node)
-        return _at(ast.AugAssign(self.visit(node.target), node.op, value), node)
+        owner = self.visit(node.target.value)
+        if isinstance(node.target, ast.Attribute):
+            name = self._text(node.target.attr)
+            by: ast.expr = self._report(node, "augmenting", operator, owner, name)
+        else:
+            key = self._key(node.target.slice)
+            by = self._report(node, "augmenting_item", operator, owner, key)
+        return _at(ast.Expr(_at(ast.Call(by, [value], []), node)), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         parts = [self.visit(part) for part in (node.left, *node.comparators)]
