@@ -27,6 +27,7 @@ from ridgeline.tensors.modes import (
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import owned, read, write
+from ridgeline.tracing import guards
 
 
 class HookHandle:
@@ -37,11 +38,13 @@ class HookHandle:
 
     def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
         self._table, self._number = table, next(self._numbers)
+        guards.bump()
         table[self._number] = hook
         HookHandle.changes += 1
 
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
+        guards.bump()
         self._table.pop(self._number, None)
         HookHandle.changes += 1
 
@@ -67,6 +70,18 @@ class _SameHooks:
             return False
         self._changes = HookHandle.changes
         return True
+
+
+class _Hooks:
+    """The hooks of variables that a traced backward pass goes to, for its capture to watch."""
+
+    def __init__(self, variables: Iterable[Tensor]) -> None:
+        self._variables = list(variables)
+
+    def _guard_state(self) -> dict[str, Any]:
+        extras = [variable._extra for variable in self._variables]
+        tables = [[] if e is None else [*e.hooks.values(), *e.after.values()] for e in extras]
+        return {"hooks of variables": tables}
 
 
 def _many(value: Any) -> list[Any]:
@@ -222,6 +237,7 @@ def backward(
     owners = _leaves(order, wanted)
     active = leading_to(order, owners)
     if modes.capture is not None:
+        guards.watch(_Hooks(owners.values()))
         totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
     else:
         before = Snapshot()

@@ -68,7 +68,7 @@ class Optimizer:
                 raise OptimizerError("an optimizer's step cannot be differentiated")
         # whole numbers too are read lifted, so that lr=1 and lr=0.5 are one captured step
         self.defaults = {k: _plain_number(v) for k, v in defaults.items()}
-        self.param_groups: list[ParamGroup] = []
+        self.param_groups: list[ParamGroup] = guards.Row()
         self.state: dict[Tensor, State] = guards.Table()
         self._step_hooks: tuple[dict[int, StepHook], dict[int, StepHook]] = ({}, {})
         groups = _as_groups(params)
@@ -78,6 +78,13 @@ class Optimizer:
             )
         for group in groups:
             self.add_param_group(group)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "param_groups":  # whoever puts other ones in place changes them later, too
+            value = guards.Row(g if isinstance(g, Group) else Group(g) for g in value)
+        if name in ("param_groups", "state"):
+            guards.bump()
+        object.__setattr__(self, name, value)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Take more parameters, with settings of their own where given."""
@@ -227,7 +234,8 @@ class Optimizer:
         held = [list(state.values()) for state in self.state.values()]
         modes = [trained(group["params"]) for group in self.param_groups]
         hooks = [list(table.values()) for table in self._step_hooks]
-        return {"groups": groups, "state": held, "trained": modes, "hooks": hooks}
+        own = list(map(id, self.param_groups))  # numbers are read from these very groups
+        return {"groups": groups, "own": own, "state": held, "trained": modes, "hooks": hooks}
 
     def state_dict(self) -> dict[str, Any]:
         """State by parameter number and groups, in torch's form."""

@@ -226,7 +226,7 @@ class ParamGroup(dict[str, Any]):
 
     def __setitem__(self, key: str, value: Any) -> None:
         bump()
-        dict.__setitem__(self, key, value)
+        dict.__setitem__(self, key, Row(value) if type(value) is list else value)
 
     def __delitem__(self, key: str) -> None:
         bump()
@@ -249,10 +249,10 @@ class ParamGroup(dict[str, Any]):
         return dict.pop(self, key, *default)
 
 
-def _bumping(name: str) -> Callable[..., Any]:
-    method = getattr(dict, name)
+def _bumping(kind: type, name: str) -> Callable[..., Any]:
+    method = getattr(kind, name)
 
-    def changed(self: dict[Any, Any], *args: Any, **kwargs: Any) -> Any:
+    def changed(self: Any, *args: Any, **kwargs: Any) -> Any:
         bump()
         return method(self, *args, **kwargs)
 
@@ -269,7 +269,20 @@ class Table(dict[Any, Any]):
 for _name in (
     "__setitem__", "__delitem__", "__ior__", "clear", "pop", "popitem", "setdefault", "update",
 ):  # fmt: skip
-    setattr(Table, _name, _bumping(_name))
+    setattr(Table, _name, _bumping(dict, _name))
+
+
+class Row(list[Any]):
+    """A list of an optimizer's: each change of it moves the epoch."""
+
+    __slots__ = ()
+
+
+for _name in (
+    "__setitem__", "__delitem__", "__iadd__", "__imul__", "append", "clear", "extend", "insert",
+    "pop", "remove", "reverse", "sort",
+):  # fmt: skip
+    setattr(Row, _name, _bumping(list, _name))
 
 
 JITTED = "__jit_"  # attributes under which methods keep their jitted forms

@@ -31,8 +31,10 @@ import numpy as np
 
 import ridgeline as rl
 from ridgeline.config import config
+from tests.attacks.attack import Attack
 from tests.attacks.mutation.draw import scenarios
 from tests.attacks.mutation.scenario import Case, source
+from tests.fuzz.faults import Fault
 
 ENVIRONMENTS = ("plain", "setprofile", "cProfile", "settrace", "threads")
 CALLS = 3  # before, between and after the changes
@@ -205,6 +207,24 @@ def trial(seed: int) -> None:
             f"{verdict.word}: {where}\n{verdict.said}\n{chosen.case.text}\n# then: "
             f"{chosen.case.change}\n# then: {chosen.case.back or chosen.case.change}"
         )
+
+
+ATTACK = Attack(
+    "mutations",
+    "a jitted function notices whatever Python state changed that it read, or says why it cannot",
+    trial,
+    short=330,  # every place, kind of value and case once
+    faults=(
+        Fault("what was read is not compared", "tracing.reads.holds", "Guards.broken",
+              "None if self._holds()", "None if True or self._holds()"),
+        Fault("what cannot be guarded is replayed", "tracing.reads.recorder", "Recorder.opens",
+              "if not self.open:", "if False:"),
+        Fault("a refusal that was caught is forgotten", "tracing.capture", "Capture.refuse",
+              "if self.refusal is None:", "if False:"),
+        Fault("hooks of variables come and go unseen", "autograd.engine", "_Hooks._guard_state",
+              "for variable in self._variables", "for variable in ()"),
+    ),
+)  # fmt: skip
 
 
 def main() -> int:

@@ -54,6 +54,8 @@ def call(function: Any) -> Callable[..., Any]:
         return _function(recorder, function)
     if kind is types.MethodType:
         return _method(recorder, function)
+    if kind is types.MethodWrapperType and function.__name__ == "__call__":
+        return call(function.__self__)  # `f.__call__(x)` is `f(x)`
     if isinstance(function, _NATIVES) or kind.__name__ == _CYTHON:
         return natives.native(recorder, call, function)
     if isinstance(function, type):

@@ -223,6 +223,12 @@ _LAYERS = (
          "optimizer =", "more = nn.Parameter(rl.ones(6))\noptimizer ="),
          "optimizer.add_param_group({'params': [more]})", "optimizer.param_groups.pop()",
          advances=True),
+    Case("groups replaced", _STEP, "optimizer.param_groups = [dict(g, lr=0.01) for g in "
+         "optimizer.param_groups]", "optimizer.param_groups[0]['params'] = []", advances=True),
+    Case("parameters of a group", _STEP.replace("weight * x", "weight * x + more").replace(
+         "optimizer =", "more = nn.Parameter(rl.ones(6))\noptimizer ="),
+         "optimizer.param_groups[0]['params'].append(more); optimizer.state[more] = {}",
+         "optimizer.param_groups[0]['params'].pop(0)", advances=True, live=False),
     Case("optimizer replaced", _STEP, "optimizer = optim.Adam([weight], lr=0.3)",
          "optimizer = optim.SGD([weight], lr=0.2)", advances=True),
     Case("state of an optimizer", _STEP, "optimizer.state.clear()", advances=True, live=False),
