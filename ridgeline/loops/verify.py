@@ -117,7 +117,7 @@ class _Check:
         self.element(store.buffer, store.index, domain)
         same = store.value.dtype is store.buffer.dtype
         require(same, "a store is of the memory's type", store.buffer, store.value.dtype)
-        self._single_writer(store.buffer, store.index, domain)
+        self._single_writer(store.buffer, store.index, domain, _CONCURRENT)
         self.written.add(store.buffer.name)
 
     def _reduce(self, join: Reduce, domain: Domain) -> None:
@@ -130,7 +130,8 @@ class _Check:
             self.element(buffer, join.index, domain)
             require(value.dtype is buffer.dtype, "a join is of the memory's type", buffer, value)
             require(buffer.name in self.written, "a join has a start", buffer.name)
-            self._single_writer(buffer, join.index, domain)
+            # a GPU joins into global memory by atomic operations
+            self._single_writer(buffer, join.index, domain, ("parallel",))
 
     def element(self, buffer: Buffer, index: tuple[Expr, ...], domain: Domain) -> None:
         """An element of memory that is there, and that it has."""
@@ -159,13 +160,15 @@ class _Check:
             low, high = low + min(reach, 0), high + max(reach, 0)
         require(low >= 0 and high < length, "an index stays in bounds", buffer, place, low, high)
 
-    def _single_writer(self, buffer: Buffer, index: tuple[Expr, ...], domain: Domain) -> None:
+    def _single_writer(
+        self, buffer: Buffer, index: tuple[Expr, ...], domain: Domain, kinds: tuple[str, ...]
+    ) -> None:
         """Iterations that run at one time write to elements of their own."""
         if any(isinstance(e, Load) for e in ir.subexpressions(*index)):
             return  # where memory says to write: updates, which say of themselves what they join
         named = {name for expr in (*index, *domain.guards) for name in free_vars(expr)}
         for loop in self.loops[self.depth.get(buffer.name, 0) :]:
-            if loop.kind in _CONCURRENT and loop.extent != ir.index(1):
+            if loop.kind in kinds and loop.extent != ir.index(1):
                 require(loop.name in named, "an element has one writer", buffer.name, loop.name)
 
     def expression(self, root: Expr) -> None:
