@@ -34,42 +34,16 @@ class HookHandle:
     """Takes a hook away again."""
 
     _numbers = count()
-    changes = 0  # how often any hook came or went
 
     def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
         self._table, self._number = table, next(self._numbers)
         guards.bump()
         table[self._number] = hook
-        HookHandle.changes += 1
 
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         guards.bump()
         self._table.pop(self._number, None)
-        HookHandle.changes += 1
-
-
-class _SameHooks:
-    """Tells jit whether tensors have the hooks that they had when their gradients were traced."""
-
-    def __init__(self, owners: Sequence[Tensor]) -> None:
-        self._owners, self._changes = owners, HookHandle.changes
-        self._hooks = self._now()
-
-    def _now(self) -> list[Any]:
-        extras = [owner._extra for owner in self._owners]
-        return [
-            None if e is None or not (e.hooks or e.after) else (dict(e.hooks), dict(e.after))
-            for e in extras
-        ]
-
-    def __call__(self) -> bool:
-        if self._changes == HookHandle.changes:
-            return True
-        if self._now() != self._hooks:
-            return False
-        self._changes = HookHandle.changes
-        return True
 
 
 class _Hooks:
@@ -279,9 +253,6 @@ def _accumulate(
             before = totals.get(id(owner))
             totals[id(owner)] = (owner, part if before is None else add_nodes(before[1], part))
         del key
-    if modes.capture is not None:
-        same = _SameHooks([owner for owner, _ in totals.values() if owner.is_leaf])
-        modes.capture.require(same, "the hooks of tensors are those that were called")
     for owner, total in totals.values():
         final = _hooked(owner._extra, total, mode) if owner.is_leaf else total
         _add_gradient(owner, final, create_graph)
