@@ -253,7 +253,7 @@ def std(
     mask: Node | None = None,
 ) -> Node:
     """The standard deviation of the elements that take part."""
-    return apply("sqrt", _variance(input, dim, unbiased, correction, keepdim, dtype, mask))
+    return reductions.root(_variance(input, dim, unbiased, correction, keepdim, dtype, mask))
 
 
 @public(namespace="masked")

@@ -148,7 +148,14 @@ def std(
     correction: float | None = None,
 ) -> Node:
     """The standard deviation over some axes."""
-    return apply("sqrt", var(input, dim, unbiased, keepdim, correction=correction))
+    return root(var(input, dim, unbiased, keepdim, correction=correction))
+
+
+def root(spread: Node) -> Node:
+    """The root of a variance; where that is 0 no gradient flows, in place of NaN."""
+    zero = full_like(spread, 0)
+    flat = apply("eq", spread, zero)
+    return select(flat, zero, apply("sqrt", select(flat, full_like(spread, 1), spread)))
 
 
 class VarMean(NamedTuple):

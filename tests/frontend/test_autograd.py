@@ -429,3 +429,14 @@ def test_a_view_of_a_whole_variable_is_not_the_variable(same):
         return view.is_leaf, by_x.tolist(), by_view, through.tolist()
 
     assert gradients(rl) == gradients(torch)
+
+
+def test_no_gradient_flows_through_a_deviation_that_is_zero() -> None:
+    rows = [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]
+    wanted = torch.tensor(rows, requires_grad=True)
+    wanted.std(1).sum().backward()
+    assert wanted.grad is not None
+    found = rl.tensor(rows, requires_grad=True)
+    found.std(1).sum().backward()
+    assert found.grad is not None
+    assert found.grad.tolist() == wanted.grad.tolist() == [[0, 0, 0], [-0.5, 0, 0.5]]
