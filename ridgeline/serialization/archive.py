@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from ridgeline.dtypes import DType
-from ridgeline.errors import ArgumentError, InputFileError, RidgelineError
+from ridgeline.errors import ArgumentError, InputFileError, RidgelineError, unreadable
 from ridgeline.scalars import Array
 from ridgeline.serialization.names import StorageKind
 from ridgeline.serialization.opcodes import run
@@ -39,7 +39,7 @@ def read_file(f: Any, where: MapLocation, mapped: bool) -> Any:
             try:
                 file: IO[bytes] = stack.enter_context(open(path, "rb"))
             except OSError as error:
-                raise InputFileError(f"cannot read {path}: {error.strerror or error}") from error
+                raise unreadable(path, error) from error
             name = str(path)
         else:
             if not hasattr(f, "read") or not hasattr(f, "seek"):

@@ -161,3 +161,8 @@ def test_mutated_files_are_read_or_refused(tmp_path: Path) -> None:
         except rl.RidgelineError:
             refused += 1
     assert refused > 100
+
+
+def test_a_file_that_is_not_there_is_what_python_calls_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="cannot read"):
+        rl.load(tmp_path / "nothing.pt")
