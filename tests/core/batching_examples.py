@@ -16,6 +16,7 @@ from ridgeline.graph.node import Node, Op, node, proj
 from ridgeline.graph.sizes import symbol
 from ridgeline.ops import (
     attention,
+    checked,
     complex,
     contract,
     decompositions,
@@ -159,6 +160,9 @@ EXAMPLES: dict[str, list[Example]] = {
     "alias": [
         Example(reinterpret.parts_alias, (_complex(2, 3),)),
         Example(reinterpret.whole_alias, (_draw(3, 2),)),
+    ],
+    "checked": [
+        Example(lambda a: checked.within(elementwise.neg(a), -9.0, 9.0, "a test"), (_draw(2, 3),))
     ],
     "cast": [Example(lambda a: elementwise.cast(a, dtypes.float32), (_draw(2, 3),))],
     "constant": [Example(lambda a: elementwise.add(a, elementwise.full_like(a, 2)), (_draw(3),))],
