@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.array_api.array import Array, call, need_array, together
-from ridgeline.array_api.types import FLOATING, NUMERIC, REAL, require
+from ridgeline.array_api.types import FLOATED, NUMERIC, REAL, require
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -29,7 +29,7 @@ def floor_divide(x1: Any, x2: Any, /) -> Array:
 
 def expm1(x: Tensor, /) -> Array:
     """exp(x) - 1, accurate near 0."""
-    require("expm1", need_array("expm1", x).dtype, FLOATING)
+    require("expm1", need_array("expm1", x).dtype, FLOATED)
     result = call("expm1", x)
     if x.dtype.kind != "complex":
         return result
@@ -44,7 +44,7 @@ def expm1(x: Tensor, /) -> Array:
 
 def tanh(x: Tensor, /) -> Array:
     """The hyperbolic tangent; far out a complex one keeps the sign of its imaginary part."""
-    require("tanh", need_array("tanh", x).dtype, FLOATING)
+    require("tanh", need_array("tanh", x).dtype, FLOATED)
     result = call("tanh", x)
     if x.dtype.kind != "complex":
         return result

@@ -10,7 +10,7 @@ from ridgeline.array_api.types import (
     ANY,
     BITS,
     BOOL,
-    FLOATING,
+    FLOATED,
     INTEGER,
     NUMERIC,
     REAL,
@@ -54,36 +54,36 @@ def _binary(name: str, kinds: frozenset[str], source: str = "") -> Binary:
 
 
 abs = _unary("abs", NUMERIC)
-acos = _unary("acos", FLOATING)
-acosh = _unary("acosh", FLOATING)
-asin = _unary("asin", FLOATING)
-asinh = _unary("asinh", FLOATING)
-atan = _unary("atan", FLOATING)
-atanh = _unary("atanh", FLOATING)
+acos = _unary("acos", FLOATED)
+acosh = _unary("acosh", FLOATED)
+asin = _unary("asin", FLOATED)
+asinh = _unary("asinh", FLOATED)
+atan = _unary("atan", FLOATED)
+atanh = _unary("atanh", FLOATED)
 bitwise_invert = _unary("bitwise_invert", BITS, "bitwise_not")
 ceil = _unary("ceil", REAL)
 conj = _unary("conj", NUMERIC)
-cos = _unary("cos", FLOATING)
-cosh = _unary("cosh", FLOATING)
-exp = _unary("exp", FLOATING)
+cos = _unary("cos", FLOATED)
+cosh = _unary("cosh", FLOATED)
+exp = _unary("exp", FLOATED)
 floor = _unary("floor", REAL)
 imag = _unary("imag", frozenset(("complex",)))
 isfinite = _unary("isfinite", NUMERIC)
 isinf = _unary("isinf", NUMERIC)
 isnan = _unary("isnan", NUMERIC)
-log = _unary("log", FLOATING)
-log1p = _unary("log1p", FLOATING)
-log2 = _unary("log2", FLOATING)
-log10 = _unary("log10", FLOATING)
+log = _unary("log", FLOATED)
+log1p = _unary("log1p", FLOATED)
+log2 = _unary("log2", FLOATED)
+log10 = _unary("log10", FLOATED)
 logical_not = _unary("logical_not", BOOL)
 negative = _unary("negative", NUMERIC, "neg")
-reciprocal = _unary("reciprocal", FLOATING)
+reciprocal = _unary("reciprocal", FLOATED)
 signbit = _unary("signbit", REAL_FLOATING)
-sin = _unary("sin", FLOATING)
-sinh = _unary("sinh", FLOATING)
-sqrt = _unary("sqrt", FLOATING)
+sin = _unary("sin", FLOATED)
+sinh = _unary("sinh", FLOATED)
+sqrt = _unary("sqrt", FLOATED)
 square = _unary("square", NUMERIC)
-tan = _unary("tan", FLOATING)
+tan = _unary("tan", FLOATED)
 trunc = _unary("trunc", REAL)
 
 add = _binary("add", NUMERIC)

@@ -30,6 +30,7 @@ REAL_FLOATING = frozenset(("float",))
 FLOATING = frozenset(("float", "complex"))
 REAL = INTEGER | REAL_FLOATING
 NUMERIC = REAL | FLOATING
+FLOATED = NUMERIC  # of functions with floating results: integers are left open, taken as in torch
 ANY = BOOL | NUMERIC
 KINDS: dict[str, frozenset[str]] = {
     "bool": BOOL,

@@ -132,13 +132,27 @@ def test_in_place_keeps_the_type(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("sqrt", "int64"), ("logical_not", "int8"), ("bitwise_invert", "float32"), ("add", "bool"),
+    [("sqrt", "bool"), ("logical_not", "int8"), ("bitwise_invert", "float32"), ("add", "bool"),
      ("floor", "complex64"), ("mean", "int32"), ("max", "complex64"), ("sum", "bool")],
 )  # fmt: skip
 def test_kinds_a_function_does_not_take(name: str, dtype: str) -> None:
     x = xp.ones(2, dtype=typed(dtype))
     with pytest.raises(TypeError, match=name):
         getattr(xp, name)(*(x, x) if name == "add" else (x,))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log",
+     "log10", "log1p", "log2", "reciprocal", "sin", "sinh", "sqrt", "tan", "tanh"],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_floating_functions_of_integers(name: str, dtype: str) -> None:
+    made = getattr(xp, name)(xp.ones(2, dtype=typed(dtype)))
+    with np.errstate(divide="ignore"):
+        expected = getattr(np, name)(np.ones(2))
+    assert made.dtype is xp.float32  # the default
+    np.testing.assert_allclose(np.asarray(made), expected, rtol=1e-6, atol=1e-7)
 
 
 def test_totals_grow() -> None:
