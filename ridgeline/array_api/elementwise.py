@@ -15,6 +15,7 @@ from ridgeline.array_api.types import (
     NUMERIC,
     REAL,
     REAL_FLOATING,
+    held_by,
     require,
     result_type,
 )
@@ -128,7 +129,7 @@ def real(x: Tensor, /) -> Array:
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Array:
-    """Values held between `min` and `max`, in the element type of `x`."""
+    """Values held between `min` and `max`, in the element type of `x` if it can hold the bounds."""
     require("clip", need_array("clip", x).dtype, REAL)
     bounds = [None if b is None else converted(b, result_type(x, b)) for b in (min, max)]
     held = as_array(x.clone())
@@ -136,7 +137,7 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Array:
         held = call("maximum", *_widened(held, bounds[0]))
     if bounds[1] is not None:
         held = call("minimum", *_widened(held, bounds[1]))
-    return as_array(held.to(x.dtype))
+    return as_array(held.to(x.dtype) if held_by(held.dtype, x.dtype) else held)
 
 
 def _widened(x: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,7 @@ def _checked(name: str, x: Tensor, kinds: frozenset[str]) -> Tensor:
 
 
 def total_type(x: Tensor, dtype: DType | None) -> DType:
-    """The type of sums and products: small integers grow to 64 bits."""
+    """The type of sums and products: small integers grow to 64 bits, truths are counted."""
     if dtype is not None:
         return dtypes.as_dtype(dtype)
     if x.dtype.kind == "uint":
@@ -40,7 +40,7 @@ def sum(
     x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False
 ) -> Array:
     """The sum."""
-    wanted = total_type(_checked("sum", x, NUMERIC), dtype)
+    wanted = total_type(_checked("sum", x, ANY), dtype)
     return reduced("sum", x, axis, keepdims, dtype=wanted)
 
 
@@ -48,7 +48,7 @@ def prod(
     x: Tensor, /, *, axis: Axis = None, dtype: DType | None = None, keepdims: bool = False
 ) -> Array:
     """The product."""
-    wanted = total_type(_checked("prod", x, NUMERIC), dtype)
+    wanted = total_type(_checked("prod", x, ANY), dtype)
     return reduced("prod", x, axis, keepdims, dtype=wanted)
 
 
@@ -127,7 +127,7 @@ def cumulative_sum(
     include_initial: bool = False,
 ) -> Array:
     """Running sums along an axis; with `include_initial`, from 0."""
-    _checked("cumulative_sum", x, NUMERIC)
+    _checked("cumulative_sum", x, ANY)
     return _running("cumsum", x, axis, dtype, 0 if include_initial else None)
 
 
@@ -140,7 +140,7 @@ def cumulative_prod(
     include_initial: bool = False,
 ) -> Array:
     """Running products along an axis; with `include_initial`, from 1."""
-    _checked("cumulative_prod", x, NUMERIC)
+    _checked("cumulative_prod", x, ANY)
     return _running("cumprod", x, axis, dtype, 1 if include_initial else None)
 
 

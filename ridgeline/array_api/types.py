@@ -1,7 +1,8 @@
 """The standard's element types: kinds, promotion, and questions about them.
 
-Promotion stays inside a kind: bool with bool, integers with integers, floating with floating and
-complex. Python numbers are weak: they take the type of the array they meet.
+The standard promotes inside a kind: bool with bool, integers with integers, floating with floating
+and complex. What it leaves open, kinds that mix and integers in floating functions, is as in torch.
+Python numbers are weak: they take the type of the array they meet, unless their kind is higher.
 """
 
 from __future__ import annotations
@@ -86,24 +87,18 @@ def is_number(value: Any) -> bool:
 
 
 def weak(number: complex, dtype: DType) -> DType:
-    """The type of a result of an array's type and a Python number."""
-    kind, own = _kind_of(number), dtype.kind
-    allowed = {
-        "bool": BOOL,
-        "int": NUMERIC,
-        "float": FLOATING,
-        "complex": FLOATING,
-    }[kind]
-    if own not in allowed:
-        raise KindError(
-            f"the standard does not mix {dtype.name} with the Python number {number!r}",
-            help="convert the array with astype(), or make the number an array",
-        )
-    if kind == "int" and own in INTEGER:
+    """The type of a result of an array's type and a Python number.
+
+    A number of a higher kind, which the standard leaves open, has the default type of its kind.
+    """
+    kind = _kind_of(number)
+    if kind == "int" and dtype.kind in INTEGER:
         limits = np.iinfo(dtype.numpy)
         if not limits.min <= int(number.real) <= limits.max:
             raise RangeError(f"{number!r} is outside the range of {dtype.name}")
-    return complex_of(dtype) if kind == "complex" and own == "float" else dtype
+    if _FAMILY[kind] > _FAMILY[dtype.kind]:
+        return default_for(number)
+    return complex_of(dtype) if kind == "complex" and dtype.kind == "float" else dtype
 
 
 def default_for(number: complex | Tensor) -> DType:

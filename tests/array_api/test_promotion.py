@@ -1,4 +1,4 @@
-"""The standard's promotion: inside a kind only, 0-d arrays like any other, Python numbers weak."""
+"""The standard's promotion: 0-d arrays like any other, numbers weak, mixed kinds as torch's."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ def test_table(first: str) -> None:
 
 
 def _weak(number: complex, name: str) -> str:
-    if name == "bool" or isinstance(number, bool):
-        return "bool" if name == "bool" and isinstance(number, bool) else "-"
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 2}
+    own = ranks[np.dtype(name).kind]
+    if isinstance(number, bool) or (own >= 2 and not isinstance(number, complex)):
+        return name
     if isinstance(number, int):
-        return name
-    if name not in FLOATING:
-        return "-"
+        return name if own == 1 else "int64"
     if isinstance(number, float):
-        return name
-    return {"float32": "complex64", "float64": "complex128"}.get(name, name)
+        return "float32"
+    return {"float64": "complex128", "complex128": "complex128"}.get(name, "complex64")
 
 
 @pytest.mark.parametrize("number", [True, 1, 1.5, 1 + 2j])
@@ -98,16 +98,27 @@ def test_python_numbers_are_weak(number: complex) -> None:
     for name in EVERY:
         x = xp.ones(2, dtype=typed(name))
         result = _weak(number, name)
-        if result == "-":
-            with pytest.raises(TypeError):
-                xp.equal(x, number)
-            continue
         assert xp.result_type(x, number) is typed(result)
-        if name != "bool":
+        np.testing.assert_array_equal(np.asarray(xp.equal(x, number)), np.ones(2) == number)
+        if result != "bool":
             for made in (x + number, number - x, x * number):
                 assert made.dtype is typed(result)
             expected = np.ones(2, name) + np.asarray(number, result)
             np.testing.assert_array_equal(np.asarray(x + number), expected)
+
+
+def test_a_number_of_a_higher_kind_is_not_written() -> None:
+    x = xp.asarray([4, 5])
+    with pytest.raises(TypeError):
+        x[0] = 2.5
+    with pytest.raises(TypeError):
+        x += 2.5
+
+
+def test_bounds_of_a_higher_kind_are_kept() -> None:
+    held = xp.clip(xp.asarray([1, 2, 3]), 1.5, 2.5)
+    np.testing.assert_array_equal(np.asarray(held), [1.5, 2.0, 2.5])
+    assert xp.clip(xp.asarray([1, 2, 3]), 2, None).dtype is xp.int64
 
 
 def test_numbers_out_of_range_raise() -> None:
@@ -133,7 +144,7 @@ def test_in_place_keeps_the_type(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [("sqrt", "bool"), ("logical_not", "int8"), ("bitwise_invert", "float32"), ("add", "bool"),
-     ("floor", "complex64"), ("mean", "int32"), ("max", "complex64"), ("sum", "bool")],
+     ("floor", "complex64"), ("mean", "int32"), ("max", "complex64"), ("diff", "bool")],
 )  # fmt: skip
 def test_kinds_a_function_does_not_take(name: str, dtype: str) -> None:
     x = xp.ones(2, dtype=typed(dtype))
@@ -161,6 +172,11 @@ def test_totals_grow() -> None:
     for name in UNSIGNED:
         assert xp.prod(xp.ones(2, dtype=typed(name))).dtype is xp.uint64
         assert xp.cumulative_sum(xp.ones(2, dtype=typed(name))).dtype is xp.uint64
+    for name in ("sum", "prod", "cumulative_sum", "cumulative_prod"):  # truths are counted
+        counted = getattr(xp, name)(xp.asarray([True, True, False]))
+        expected = getattr(np, name)([1, 1, 0])
+        assert counted.dtype is xp.int64
+        np.testing.assert_array_equal(np.asarray(counted), expected)
     assert xp.sum(xp.ones(2, dtype=xp.float32)).dtype is xp.float32
     assert xp.sum(xp.ones(2, dtype=xp.int8), dtype=xp.int16).dtype is xp.int16
 
