@@ -122,12 +122,14 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _running(monoid: str, array: Array, axis: int, is_widest: bool) -> Array:
-    """Running values; sums of what has no wider type to be carried in are joined in pairs."""
+    """Running values; what has no wider type to be carried in is joined so that little is lost."""
     is_complex = array.dtype.kind == "c"
     joins = {"sum": np.add, "prod": np.multiply, "logaddexp": np.logaddexp}
     if monoid == "logaddexp" and is_complex:
         return sums.running(_complex_log_add, array, axis)
-    if monoid != "prod" and is_widest and array.dtype.kind in "fc":
+    if is_widest and array.dtype.kind in "fc" and monoid == "sum":
+        return sums.running_sums(array, axis)
+    if is_widest and array.dtype.kind in "fc" and monoid == "logaddexp":
         return sums.running(joins[monoid], array, axis)
     return joins[monoid].accumulate(array, axis=axis, dtype=array.dtype)
 

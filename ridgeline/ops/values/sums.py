@@ -2,7 +2,7 @@
 
 What is narrower than double precision is summed in it, one number after the other, and rounded
 once at the end: millions of roundings that small are nothing. Double precision itself is summed
-in pairs.
+in pairs; running sums of it carry along what each addition lost.
 """
 
 from __future__ import annotations
@@ -40,6 +40,18 @@ def running(join: Callable[[Array, Array], Array], array: Array, axis: int) -> A
     while reach < len(result):
         result = np.concatenate([result[:reach], join(result[:-reach], result[reach:])])
         reach *= 2
+    return np.moveaxis(result, 0, axis)
+
+
+def running_sums(array: Array, axis: int) -> Array:
+    """The sum of each element and those before it, in double precision, nearly rounded once."""
+    values = np.moveaxis(array, axis, 0)
+    result = np.add.accumulate(values, axis=0)
+    before, after = result[:-1], result[1:]
+    added = after - before
+    lost = (before - (after - added)) + (values[1:] - added)  # exactly, where nothing overflowed
+    lost[~np.isfinite(lost)] = 0
+    result[1:] += np.add.accumulate(lost, axis=0)
     return np.moveaxis(result, 0, axis)
 
 
