@@ -180,6 +180,7 @@ def eye(
 ) -> Array:
     """Ones on the diagonal `k` above the main one, zeros elsewhere."""
     columns = n_rows if n_cols is None else n_cols
+    k = max(-(1 << 62), min(k, 1 << 62))  # further off than any matrix reaches
     rows = call("arange", n_rows, device=device).reshape((n_rows, 1))
     ramp = call("arange", columns, device=device).reshape((1, columns))
     return as_array((rows + k == ramp).to(wanted_type(dtype) or defaults.dtype))

@@ -12,6 +12,18 @@ from ridgeline.runtime.cuda.device import count
 from ridgeline.runtime.spaces import check_device
 
 
+class Devices(tuple[str, ...]):
+    """Devices: a tuple since 2025.12; a list before, and still one when it is added to a list."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return [*self, *other] if isinstance(other, list) else super().__add__(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return [*other, *self] if isinstance(other, list) else NotImplemented
+
+
 class Info:
     """The answers of `__array_namespace_info__()`."""
 
@@ -23,9 +35,9 @@ class Info:
         """The device of new arrays."""
         return "cpu"
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """All devices."""
-        return ["cpu", *(f"cuda:{number}" for number in range(count()))]
+        return Devices(("cpu", *(f"cuda:{number}" for number in range(count()))))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The element types of new arrays, by what they hold."""

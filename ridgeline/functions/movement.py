@@ -462,6 +462,8 @@ def _triangle(input: Node, diagonal: int, keep_lower: bool) -> Node:
     row = iota(input.shape, rank - 2, dtypes.int64)
     column = iota(input.shape, rank - 1, dtypes.int64)
     offset = sub(column, row)
+    if isinstance(diagonal, int):
+        diagonal = max(-(1 << 62), min(diagonal, 1 << 62))  # further off than any matrix reaches
     kept = le(offset, diagonal) if keep_lower else le(diagonal, offset)
     zero: Operand = 0
     return select(kept, input, stretch(as_node(zero, input.dtype), input.shape))

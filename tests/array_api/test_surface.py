@@ -6,6 +6,7 @@ import inspect
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ridgeline as rl
@@ -141,3 +142,20 @@ def test_tensors_name_this_namespace() -> None:
     assert x.__array_namespace__(api_version="2024.12") is xp
     with pytest.raises(rl.RidgelineError, match="no version"):
         x.__array_namespace__(api_version="2031.12")
+
+
+def test_devices_are_a_tuple_that_lists_can_be_added_to() -> None:
+    devices = xp.__array_namespace_info__().devices()
+    assert isinstance(devices, tuple) and "cpu" in devices
+    assert [None, *devices] == [None] + devices and [*devices, None] == devices + [None]  # noqa: RUF005
+    assert (*devices, None) == devices + (None,)  # noqa: RUF005
+
+
+@pytest.mark.parametrize("far", [10**19, 10**30, 1 << 63, 3])
+def test_diagonals_far_outside(far: int) -> None:
+    x = xp.reshape(xp.arange(6.0), (2, 3))
+    zeros, kept = np.zeros((2, 3)), np.asarray(x)
+    for k in (far, -far):
+        np.testing.assert_array_equal(np.asarray(xp.eye(2, 3, k=k)), zeros)
+        np.testing.assert_array_equal(np.asarray(xp.tril(x, k=k)), kept if k > 0 else zeros)
+        np.testing.assert_array_equal(np.asarray(xp.triu(x, k=k)), zeros if k > 0 else kept)
