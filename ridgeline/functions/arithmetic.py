@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError
 from ridgeline.functions.operands import (
@@ -17,7 +19,7 @@ from ridgeline.functions.operands import (
     result_type,
     stretch,
 )
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node, node
 from ridgeline.ops import elementwise
 from ridgeline.ops.checked import divisor
@@ -33,11 +35,26 @@ def _scaled(other: Operand, alpha: Operand) -> Operand:
     return other * alpha if not isinstance(alpha, Node) else mul(alpha, other)
 
 
+def _joined(
+    join: Callable[[Operand, Operand], Node], input: Operand, other: Operand, alpha: Operand
+) -> Node:
+    """`input` and `alpha * other` joined; where they are narrow, rounded once."""
+    dtype = result_type(input, other)
+    if not is_narrow(dtype):
+        return join(input, _scaled(other, alpha))
+    input, other, alpha = (grown(v) if isinstance(v, Node) else v for v in (input, other, alpha))
+    return cast(join(input, _scaled(other, alpha)), dtype)
+
+
+def _is_one(alpha: Operand) -> bool:
+    return isinstance(alpha, int) and alpha == 1
+
+
 @public(inplace=True)
 def add(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
     """input + alpha * other."""
-    if not (isinstance(alpha, int) and alpha == 1):
-        other = _scaled(other, alpha)
+    if not _is_one(alpha):
+        return _joined(add, input, other, alpha)
     a, b = pair(input, other)
     if a.types[0].dtype is dtypes.bool_:
         return apply("or", a, b)
@@ -52,8 +69,8 @@ def sub(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
             "subtraction is not defined for bool",
             help="use ~, ^ or logical_xor(), or convert with .int() or .float()",
         )
-    if not (isinstance(alpha, int) and alpha == 1):
-        other = _scaled(other, alpha)
+    if not _is_one(alpha):
+        return _joined(sub, input, other, alpha)
     return node(_SUB, pair(input, other))
 
 
@@ -91,7 +108,8 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         raise BadValueError(f'rounding_mode is None, "floor" or "trunc", not {rounding_mode!r}')
     a, b = align(input, other, dtype=dtype)
     if dtype.is_differentiable:
-        return apply("trunc", node(_DIV, (a, b)))
+        # a quotient that is rounded to a narrow type first may be the next whole number
+        return cast(apply("trunc", node(_DIV, (grown(a), grown(b)))), dtype)
     a, b = _division(a, b, "div")
     quotient = apply("floordiv", a, b)
     if dtype.kind != "int":

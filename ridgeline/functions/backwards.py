@@ -13,7 +13,7 @@ from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
 from ridgeline.functions.pointwise import rsqrt
 from ridgeline.functions.reductions import mean, sum, var
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast, constant
 from ridgeline.ops.movement import broadcast, broadcast_scalar, reshape
@@ -122,10 +122,11 @@ def _native_batch_norm_legit(
     return native_batch_norm(input, weight, bias, *rest)
 
 
-@public(method=False, wide=True)
+@public(method=False)
 def _softmax_backward_data(grad_output: Node, output: Node, dim: int, input_dtype: DType) -> Node:
     """The gradient of softmax, from its output."""
     if not isinstance(input_dtype, DType):
         raise DTypeError(f"input_dtype is an element type, not {input_dtype!r:.40}")
-    product = mul(grad_output, output)
+    output = grown(output)
+    product = mul(grown(grad_output), output)
     return cast(sub(product, mul(output, sum(product, dim, True))), input_dtype)

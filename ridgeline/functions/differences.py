@@ -18,7 +18,7 @@ from ridgeline.functions.operands import (
     stretch,
 )
 from ridgeline.functions.reductions import sum as total
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import grown, public
 from ridgeline.functions.scanning import cumsum
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
@@ -40,13 +40,14 @@ def diff(
     if n and (prepend is not None or append is not None):
         parts = [part for part in (prepend, input, append) if part is not None]
         x = cat(parts, axis)
+    dtype, x = x.dtype, grown(x)
     for _ in range(step_count(n, "diff")):
         size = known(x.shape[axis])
         if size == 0:
             break
         later, earlier = cut(x, axis, 1, size - 1), cut(x, axis, 0, size - 1)
         x = apply("xor", later, earlier) if x.dtype is dtypes.bool_ else sub(later, earlier)
-    return x
+    return cast(x, dtype)
 
 
 def _steps(y: Node, x: Node | None, dx: Operand, axis: int) -> Operand:
@@ -113,8 +114,9 @@ def gradient(
         spacings = [1 if spacing is None else spacing] * len(axes)  # type: ignore[list-item]
     if len(spacings) != len(axes):
         raise BadValueError(f"gradient: {len(spacings)} spacings for {len(axes)} axes")
-    x = cast(input, floating(input.dtype))
-    return tuple(_slope(x, axis, by, edge_order) for axis, by in zip(axes, spacings))
+    dtype = floating(input.dtype)
+    x = grown(cast(input, dtype))
+    return tuple(cast(_slope(x, axis, by, edge_order), dtype) for axis, by in zip(axes, spacings))
 
 
 def _slope(x: Node, axis: int, spacing: Operand, edge_order: int) -> Node:

@@ -16,11 +16,12 @@ from ridgeline.functions.operands import (
     axis_of,
     broadcast_shapes,
     pair,
+    result_type,
     step_count,
     stretch,
 )
 from ridgeline.functions.reductions import mean, sum
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import apply, cast, full_like
@@ -88,10 +89,10 @@ def _cross(input: Node, other: Node, axis: int) -> Node:
         raise ShapeError(f"cross needs axes of size 3, got {list(a.shape)} along axis {axis}")
 
     def turned(node: Node, by: int) -> Node:
-        return roll(node, by, axis)
+        return grown(roll(node, by, axis))
 
     left = apply("mul", turned(a, -1), turned(b, -2))
-    return apply("sub", left, apply("mul", turned(a, -2), turned(b, -1)))
+    return cast(apply("sub", left, apply("mul", turned(a, -2), turned(b, -1))), a.dtype)
 
 
 @public()
@@ -124,7 +125,9 @@ def linalg_cross(input: Node, other: Node, *, dim: int = -1) -> Node:
 @public(namespace="linalg")
 def vecdot(x: Node, y: Node, *, dim: int = -1) -> Node:
     """The inner product along an axis, the first operand conjugated."""
-    return sum(mul(conj(x), y), dim)
+    dtype = result_type(x, y)
+    found = sum(mul(conj(grown(x)), grown(y)), dim)
+    return cast(found, dtype) if is_narrow(dtype) else found
 
 
 @public(namespace="linalg")

@@ -71,7 +71,8 @@ def public(
     return register
 
 
-def _is_narrow(dtype: DType) -> bool:
+def is_narrow(dtype: DType) -> bool:
+    """Whether floats are narrower than float32."""
     return dtype.kind == "float" and dtype.itemsize < 4
 
 
@@ -81,7 +82,7 @@ def widened(body: Body) -> Body:
     @wraps(body)
     def wide(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values())
-        narrow = [v.dtype for v in given if isinstance(v, Node) and _is_narrow(v.dtype)]
+        narrow = [v.dtype for v in given if isinstance(v, Node) and is_narrow(v.dtype)]
         if not narrow or any(isinstance(v, DType) for v in given):  # a type asked for is kept
             return body(*args, **kwargs)
         values = [grown(v) if isinstance(v, Node) else v for v in args]
@@ -93,7 +94,7 @@ def widened(body: Body) -> Body:
 
 def grown(value: Node) -> Node:
     """Narrow floats as float32, other values as they are."""
-    return cast(value, dtypes.float32) if _is_narrow(value.dtype) else value
+    return cast(value, dtypes.float32) if is_narrow(value.dtype) else value
 
 
 def _rounded(result: Any, dtype: DType) -> Any:

@@ -12,7 +12,7 @@ from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.gathering import gather
 from ridgeline.functions.linear import matmul
 from ridgeline.functions.movement import cut, drop
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import (
     add,
@@ -189,15 +189,15 @@ def grid_sample(
         raise BadValueError("grid_sample is bicubic for images of two axes only")
     sizes = tuple(known(s) for s in input.shape[2:])
     align = bool(align_corners)
-    flat = reshape(input, (*input.shape[:2], math.prod(sizes)))
+    flat = reshape(grown(input), (*input.shape[:2], math.prod(sizes)))
     points = math.prod(known(s) for s in grid.shape[1:-1])
-    rows = reshape(grid, (grid.shape[0], points, spatial))
+    rows = reshape(grown(grid), (grid.shape[0], points, spatial))
     places = [
         _pixels(drop(cut(rows, 2, spatial - 1 - i, 1), 2), size, align)
         for i, size in enumerate(sizes)
     ]
     found = _SAMPLE[mode](Sampler(flat, sizes, padding_mode, align), places)
-    return reshape(found, (*input.shape[:2], *grid.shape[1:-1]))
+    return cast(reshape(found, (*input.shape[:2], *grid.shape[1:-1])), input.dtype)
 
 
 def _numbered(

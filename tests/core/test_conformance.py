@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -65,14 +66,20 @@ class Foreign(Exception):
     """A value that means nothing outside torch: a layout, a module, an options object."""
 
 
+def array(value: Any) -> Any:
+    """A tensor of torch's as an array."""
+    value = value.detach().cpu().resolve_conj().resolve_neg()
+    if value.dtype == torch.bfloat16:
+        return value.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return value.numpy()
+
+
 def translated(value: Any, leaves: list[rl.Tensor], place: str = "cpu") -> Any:
     """torch's arguments as ours, on a device; tensors that require gradients are collected."""
     if isinstance(value, torch.Tensor):
         if value.layout != torch.strided:
             raise Foreign
-        made = rl.tensor(
-            value.detach().cpu().numpy(), device=place, requires_grad=value.requires_grad
-        )
+        made = rl.tensor(array(value), device=place, requires_grad=value.requires_grad)
         if value.requires_grad:
             leaves.append(made)
         return made

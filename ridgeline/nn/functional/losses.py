@@ -10,6 +10,7 @@ from typing import Any
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
+from ridgeline.nn.functional.precision import alike_in_float32
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.modes import called
 from ridgeline.tensors.public import (
@@ -38,6 +39,7 @@ def reduced(losses: Tensor, reduction: str) -> Tensor:
     raise BadValueError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
 
 
+@alike_in_float32
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
 ) -> Tensor:
@@ -50,6 +52,7 @@ def huber_loss(
     return reduced(losses, reduction)
 
 
+@alike_in_float32
 def kl_div(
     input: Tensor, target: Tensor, reduction: str = "mean", log_target: bool = False
 ) -> Tensor:
@@ -67,6 +70,7 @@ def kl_div(
     return reduced(losses, reduction)
 
 
+@alike_in_float32
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -87,6 +91,7 @@ def poisson_nll_loss(
     return reduced(losses, reduction)
 
 
+@alike_in_float32
 def gaussian_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -112,6 +117,7 @@ def gaussian_nll_loss(
     return reduced(losses, reduction)
 
 
+@alike_in_float32
 def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-y x)) for y of ±1."""
     if broadcast_shapes(input.shape, target.shape) != tuple(input.shape):
@@ -119,6 +125,7 @@ def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> 
     return reduced(log1p(exp(-target * input)), reduction)
 
 
+@alike_in_float32
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
 ) -> Tensor:
@@ -128,6 +135,7 @@ def hinge_embedding_loss(
     return reduced(far + near, reduction)
 
 
+@alike_in_float32
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -136,6 +144,7 @@ def margin_ranking_loss(
     return reduced(clamp(-target * (input1 - input2) + margin, min=0.0), reduction)
 
 
+@alike_in_float32
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
@@ -151,6 +160,7 @@ def cosine_embedding_loss(
     return reduced(same + other, reduction)
 
 
+@alike_in_float32
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -164,6 +174,7 @@ def p_norm(values: Tensor, p: float, keepdim: bool = False) -> Tensor:
     return found
 
 
+@alike_in_float32
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -241,6 +252,7 @@ def _class_mask(input: Tensor, target: Tensor) -> Tensor:
     return target.unsqueeze(-1) == classes
 
 
+@alike_in_float32
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -266,6 +278,7 @@ def multi_margin_loss(
     return reduced(choose(own, 0.0, losses).sum(-1) / input.shape[-1], reduction)
 
 
+@alike_in_float32
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -276,6 +289,7 @@ def multilabel_soft_margin_loss(
     return reduced(losses.sum(-1) / input.shape[-1], reduction)
 
 
+@alike_in_float32
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The hinge between each listed class and each other one; a list ends at its first -1."""
     if input.shape != target.shape:

@@ -35,3 +35,20 @@ def in_float32(function: Function) -> Function:
         return function(*values, **named).to(input.dtype)
 
     return wide  # type: ignore[return-value]
+
+
+def alike_in_float32(function: Function) -> Function:
+    """As `in_float32`, where operands of different types give the type that they promote to."""
+
+    @wraps(function)
+    def chosen(*args: Any, **kwargs: Any) -> Tensor:
+        given = [v for v in (*args, *kwargs.values()) if isinstance(v, Tensor)]
+        floats = {v.dtype for v in given if v.dtype.is_floating_point}
+        narrow = next(filter(_is_narrow, given), None)
+        if narrow is None or len(floats) > 1:
+            return function(*args, **kwargs)
+        values = [widened(v) if isinstance(v, Tensor) else v for v in args]
+        named = {k: widened(v) if isinstance(v, Tensor) else v for k, v in kwargs.items()}
+        return function(*values, **named).to(narrow.dtype)
+
+    return chosen  # type: ignore[return-value]
