@@ -27,12 +27,13 @@ class Buffer:
     would swallow the interrupt that comes while it runs. A buffer without one owns no memory.
     """
 
-    __slots__ = ("__del__", "__weakref__", "_owner", "_root", "address", "nbytes")
+    __slots__ = ("__del__", "__weakref__", "_owner", "_root", "address", "borrowed", "nbytes")
     device = "cpu"
 
     __del__: Callable[[], object]
     address: int
     nbytes: int
+    borrowed: bool  # the memory belongs to somebody else: an array, or another buffer
     _owner: np.ndarray[Any, Any] | Buffer | None
     _root: Buffer | None  # the buffer that the memory was taken for, where that is another one
 
@@ -45,6 +46,7 @@ class Buffer:
         buffer.address = block[0]
         buffer.nbytes = nbytes
         buffer._owner = buffer._root = None
+        buffer.borrowed = False
         return buffer
 
     @classmethod
@@ -56,12 +58,13 @@ class Buffer:
         buffer.address = array.__array_interface__["data"][0]
         buffer.nbytes = array.nbytes
         buffer._owner, buffer._root = array, None
+        buffer.borrowed = True
         return buffer
 
     def again(self) -> Buffer:
         """The same memory as another object: for a time in which its contents may be other ones."""
         buffer = self._namesake()
-        buffer._owner = self
+        buffer._owner, buffer.borrowed = self, True
         return buffer
 
     def _namesake(self) -> Buffer:
@@ -80,14 +83,9 @@ class Buffer:
     def renewed(self) -> Buffer:
         """As `again`; the new object owns the memory from now on, and this one borrows it."""
         buffer = self._namesake()
-        buffer._owner = self._owner
-        self._owner = _ANOTHER
+        buffer._owner, buffer.borrowed = self._owner, self.borrowed
+        self._owner, self.borrowed = _ANOTHER, True
         return buffer
-
-    @property
-    def borrowed(self) -> bool:
-        """True where the memory belongs to somebody else: an array, or another buffer."""
-        return self._owner is not None
 
     @property
     def writeable(self) -> bool:

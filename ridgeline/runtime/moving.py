@@ -6,31 +6,28 @@ from threading import Lock
 from typing import Any
 
 
-class Moving:
+class Moving(tuple[Any, Lock]):
     """Stands for a node's buffer while its memory gets another value; looks like it otherwise.
 
     The lock is held by whoever runs the program, from before this is seen until after it is gone.
     What is asked of this waits for it, and is then answered by the buffer with the new value (or
-    the old one, if the program failed), which it holds from then on.
+    the old one, if the program failed). No later run overwrites that one: this holds the node, so
+    the node is not alone. A tuple is made by C code alone, and a step makes one for every state.
     """
 
-    __slots__ = ("__weakref__", "_node", "_running", "_settled")
-
-    def __init__(self, node: Any, running: Lock) -> None:
-        self._node, self._running = node, running
-        self._settled: Any = None
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
     def settled(self) -> Any:
         """The buffer, once the program has run."""
-        found = self._settled
-        while found is None:
-            with self._running:  # a signal's handler may end the wait
+        node, running = self
+        while True:
+            with running:  # a signal's handler may end the wait
                 pass
-            found = self._node.buffer
-            if type(found) is Moving:  # of the next run
-                found = found.settled()
-            self._settled = found
-        return found
+            found = node.buffer
+            if found is not self:
+                return found.settled() if type(found) is Moving else found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.settled(), name)

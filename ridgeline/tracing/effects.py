@@ -141,10 +141,38 @@ def live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
     return gradient._cell
 
 
+class LiveNumber:
+    """A number that every call reads anew; its memory is kept for the next call that finds it.
+
+    No program writes to it, since it is an array's.
+    """
+
+    __slots__ = ("_last", "_source")
+
+    def __init__(self, source: NumberInput) -> None:
+        self._source = source
+        self._last: tuple[Any, Buffer] | None = None
+
+    def buffer(self) -> Buffer:
+        """The number as it is now."""
+        value = self._source.getter()
+        last = self._last  # one read: several threads may be here
+        if last is not None and last[0] is value:
+            return last[1]
+        made = _number(value, self._source)
+        if type(value) in (float, int, bool, complex):  # what cannot change
+            self._last = value, made
+        return made
+
+
+def _number(value: Any, source: NumberInput) -> Buffer:
+    return Buffer.borrow(np.array(value, source.dtype.numpy))
+
+
 def live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
     """The value of an input in this call."""
     if isinstance(source, NumberInput):
-        return Buffer.borrow(np.array(source.getter(), source.dtype.numpy))
+        return _number(source.getter(), source)
     if isinstance(source, ArrayInput):
         return Buffer.borrow(np.ascontiguousarray(cast(source.array, source.dtype)))
     if isinstance(source, RandomInput):

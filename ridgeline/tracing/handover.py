@@ -12,13 +12,12 @@ would leave half a step, and not a reader. So all of it is C code (see `atomic`)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat, starmap
 from operator import call, eq
 from sys import getrefcount
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from ridgeline.atomic import Change, apply
 from ridgeline.graph.node import Node, TensorType
@@ -38,20 +37,20 @@ def _uncounted() -> int:
 
 
 _LOCAL = _uncounted()
+_ONCE = _LOCAL + 1  # the same of one that something else holds, too
 _LISTED = next(map(getrefcount, [object()]))  # the same of one that nothing but a list holds
 # Who else holds a node when references are counted: its cell, and what stands for its memory.
 _NODE_HELD = _LISTED + 2
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """A cell that a call writes to: how it is found, its output and the number of that's memory."""
+class _State(NamedTuple):
+    """What a cell that a call writes to is to the program."""
 
-    source: Source
     output: int
-    number: int
+    number: int  # of that output's memory
     reads: int  # how often it is an input of the program
-    stays: bool = True  # the cell goes on to hold the output
+    stays: bool  # the cell goes on to hold the output
+    gradient: bool = False  # of a tensor that stays in `.grad`
 
 
 def place_key(source: Source) -> Hashable:
@@ -92,49 +91,55 @@ class Handover:
 
         `types` are those of all outputs.
         """
-        self._types = types
+        self._types = list(types)
         self._cells: list[tuple[Cell, _State]] = []  # where the cell is known beforehand
-        self._states: list[_State] = []
-        self._gradients: list[tuple[int, GradientWrite]] = []
+        self._sources: list[tuple[Source, _State]] = []
+        self._gradients: list[tuple[GradientWrite, _State]] = []
         written = [(output, source, True) for output, source in _states(effects)]
         for output, source, stays in (*written, *((*pair, False) for pair in given)):
             slot = slots.get(place_key(source), -1)
             number = replaceable(output, slot)
             if number is None:
                 continue
-            state = _State(source, output, number, int(slot >= 0), stays)
+            state = _State(output, number, int(slot >= 0), stays)
             if isinstance(source, CellInput):
                 self._cells.append((source.cell, state))
             else:
-                self._states.append(state)
+                self._sources.append((source, state))
         for change in effects.gradients:
             value = change.value
             number = replaceable(value.output, -1) if isinstance(value, Fresh) else None
-            if number is not None:
-                self._gradients.append((number, change))
+            if isinstance(value, Fresh) and number is not None:
+                plain = value.mode != GRAPH
+                self._gradients.append((change, _State(value.output, number, 0, plain, plain)))
 
     def __bool__(self) -> bool:
-        return bool(self._cells or self._states or self._gradients)
+        return bool(self._cells or self._sources or self._gradients)
 
     def lend(self, leaves: Sequence[Any], buffers: list[Any]) -> Loan:
         """The memory that a run over these inputs may overwrite, as far as is known by now."""
-        # another thread's run: nothing is lent yet, so waiting for it cannot block that one
-        for place in [n for n, buffer in enumerate(buffers) if type(buffer) is Moving]:
-            buffers[place] = buffers[place].settled()
-        loan = Loan(self._types)
-        for cell, state in self._cells:
-            loan.add(cell, state.output, state.number, state.reads)
-        for state in self._states:
-            cell = live_cell(state.source, leaves)
-            loan.add(cell, state.output, state.number, state.reads, state.stays)
-        for number, change in self._gradients:
-            owned = _gradient(change.owner if change.place is None else leaves[change.place])
-            if owned is not None and isinstance(change.value, Fresh):
-                output = change.value.output
-                plain = change.value.mode != GRAPH and owned.mode == PLAIN and owned.rare is None
-                if loan.add(owned, output, number, 0, plain) and plain:
-                    loan.gradients[output] = owned
+        if Moving in map(type, buffers):
+            # another thread's run: nothing is lent yet, so waiting for it cannot block that one
+            buffers[:] = [b.settled() if type(b) is Moving else b for b in buffers]
+        loan = Loan()
+        loan.add(self._cells, self._types)
+        if self._sources:
+            live = [(live_cell(source, leaves), state) for source, state in self._sources]
+            loan.add(live, self._types)
+        if self._gradients:
+            loan.add(self._owned(leaves), self._types)
         return loan
+
+    def _owned(self, leaves: Sequence[Any]) -> list[tuple[Cell, _State]]:
+        """The cells of gradients that nobody but their owners holds."""
+        found = []
+        for change, state in self._gradients:
+            cell = _gradient(change.owner if change.place is None else leaves[change.place])
+            if cell is not None:
+                if cell.mode != PLAIN or cell.rare is not None:
+                    state = state._replace(stays=False, gradient=False)
+                found.append((cell, state))
+        return found
 
 
 def _gradient(owner: Tensor) -> Cell | None:
@@ -154,78 +159,72 @@ class Loan:
     the new ones; the same is true of gradients, which stay the tensors that they are.
     """
 
-    __slots__ = ("_buffers", "_held", "_lent", "_nodes", "_types", "done", "gradients", "numbers")
+    __slots__ = ("_held", "_lent", "_nodes", "done", "gradients", "memory")
 
-    def __init__(self, types: Sequence[TensorType] = ()) -> None:
-        self._types = types  # of the outputs
+    def __init__(self) -> None:
         self.gradients: dict[int, Cell] = {}  # of tensors that stay in `.grad`, by output
+        self.memory: dict[int, Any] = {}  # by the number that the program knows it by
         self._nodes: list[Node] = []
-        self._buffers: list[Any] = []
-        self._lent: list[tuple[int, int, int, bool]] = []  # output, number, reads, node stays
-        self.numbers: set[int] = set()  # by which the program knows what is lent
+        self._lent: list[tuple[int, int, bool]] = []  # output, reads, whether the node stays
         self._held: list[int] = []  # how many references to nodes and buffers are known
         self.done = False
 
-    def add(self, cell: Cell, output: int, number: int, reads: int, stays: bool = True) -> bool:
-        """Lend the memory of a cell, which the program reads so many times, if it may be lent.
+    def add(self, states: Iterable[tuple[Cell, _State]], types: list[TensorType]) -> None:
+        """Lend the memory of cells where it may be lent; `types` are those of all outputs.
 
         It fits a new value of its own type only: a gradient may still be that of a parameter which
         was smaller, or on another device.
 
         Two states that get the same value are one value of the program, which lies in one memory.
         """
-        node = cell.node
-        buffer = node.buffer
-        if buffer is None or number in self.numbers or type(buffer) is Moving or buffer.borrowed:
-            return False
-        held, kind = node.types[0], self._types[output]
-        if held is not kind and held != kind:
-            return False
-        if cell.rare is not None:
-            _forget_key(cell.rare)
-        if getrefcount(node) - _LOCAL != 1 or getrefcount(buffer) - _LOCAL != reads + 1:
-            return False
-        self.numbers.add(number)
-        self._nodes.append(node)
-        self._buffers.append(buffer)
-        stays = stays and cell.mode != GRAPH  # what went through backward() is marked
-        self._lent.append((output, number, reads, stays))
-        return True
+        memory, nodes, lent = self.memory, self._nodes, self._lent
+        for cell, (output, number, reads, stays, gradient) in states:
+            node = cell.node
+            buffer = node.buffer
+            if buffer is None or number in memory or type(buffer) is Moving or buffer.borrowed:
+                continue
+            kind = node.types[0]
+            if kind is not types[output]:
+                if kind != types[output]:
+                    continue
+                types[output] = kind  # an equal one: found sooner the next time
+            if cell.rare is not None:
+                _forget_key(cell.rare)
+            if getrefcount(node) != _ONCE or getrefcount(buffer) != _ONCE + reads:
+                continue
+            memory[number] = buffer
+            nodes.append(node)
+            lent.append((output, reads, stays and cell.mode != GRAPH))  # else backward() marked it
+            if gradient:
+                self.gradients[output] = cell
 
-    @property
-    def memory(self) -> dict[int, Any]:
-        """The memory, by number."""
-        return {lent[1]: buffer for lent, buffer in zip(self._lent, self._buffers)}
-
-    def stay(self, results: Sequence[Any], changes: list[Change]) -> dict[int, Node]:
-        """The nodes that will stand for results, by output."""
-        stay: dict[int, Node] = {}
-        nodes_held: list[int] = []
+    def stand(self, results: Sequence[Any], nodes: list[Node | None], change: list[Change]) -> None:
+        """Put the nodes that will stand for results among those of all outputs."""
+        nodes_held = [_NODE_HELD] * len(self._nodes)
         buffers_held: list[int] = []
-        for node, buffer, (output, _, reads, stays) in zip(self._nodes, self._buffers, self._lent):
+        lent = zip(self._nodes, self.memory.values(), self._lent)
+        for node, buffer, (output, reads, stays) in lent:
             if results[output] is buffer:
-                nodes_held.append(_NODE_HELD)
                 # the run holds it, and so does a new node that stands for the result
                 buffers_held.append(_LISTED + reads + (1 if stays else 2))
             else:  # the memory is left alone, or is another result's, of the same value
-                changes.append((node, "buffer", results[output]))
-                nodes_held.append(_NODE_HELD + 1)
+                change.append((node, "buffer", results[output]))
+                nodes_held[len(buffers_held)] += 1
                 taken = any(result is buffer for result in results)
                 buffers_held.append(_LISTED + reads + taken)
             if stays:
-                stay[output] = node
+                nodes[output] = node
         self._held = nodes_held + buffers_held
-        return stay
 
     def run(self, changes: list[Change], calls: Sequence[Callable[[], object]]) -> bool:
         """Make the calls, which overwrite the memory, and then the changes.
 
         False where somebody has come to hold some of it: nothing has happened then.
         """
-        nodes, buffers = self._nodes, self._buffers
+        nodes, buffers = self._nodes, self.memory.values()
         running = Lock()
         running.acquire()
-        moving = [Moving(node, running) for node in nodes]
+        moving = list(map(Moving, zip(nodes, repeat(running))))
         hidden: Iterator[Any] = map(setattr, nodes, repeat("buffer"), moving)
         alone = map(eq, map(getrefcount, chain(nodes, buffers)), self._held)
         back = map(setattr, nodes, repeat("buffer"), buffers)

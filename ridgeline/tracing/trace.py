@@ -45,6 +45,7 @@ from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.effects import (
     Effects,
     Fresh,
+    LiveNumber,
     Tracked,
     Write,
     fresh,
@@ -316,7 +317,10 @@ class Trace:
         # the common kinds apart, so that a replay finds their buffers without asking what they are
         self.cells = [(n, s.cell) for n, s in self.readers if isinstance(s, CellInput)]
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
-        plain = (CellInput, ArgumentInput)
+        self.numbers = [
+            (n, LiveNumber(s)) for n, s in self.readers if isinstance(s, NumberInput)
+        ]
+        plain = (CellInput, ArgumentInput, NumberInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
         self._places = places = {place_key(source): n for n, source in self.readers}
         taken = pairs(self.effects, places)
@@ -332,6 +336,16 @@ class Trace:
     def run_by(self, program: Runnable) -> None:
         """Use a program, and the memory that it may overwrite."""
         self.program = program
+        self._writes = [
+            # the cell where it is known beforehand, and else how it is found; what it gets
+            (
+                write.source.cell if isinstance(write.source, CellInput) else None,
+                write.source,
+                write.output,
+                GRAPH if write.mode == GRAPH else PLAIN,
+            )
+            for write in self.effects.writes
+        ]
         self.handover = Handover(
             self.effects, self._given, self._places, program.replaceable, self.output_types
         )
@@ -439,9 +453,10 @@ class Trace:
         for track, mode in self.standing:
             if track.mode != mode and max(track.mode, CUT) != mode:
                 return "whether a tensor requires gradients changed"
-        reason = self.guards.broken()
-        if reason is not None:
-            return reason
+        if not self.guards.holds():
+            reason = self.guards.broken()
+            if reason is not None:
+                return reason
         for holds, text in self.requirements:
             if not holds():
                 return f"no longer true: {text}"
@@ -489,6 +504,8 @@ class Trace:
         for slot, cell in self.cells:
             buffer = cell.node.buffer
             buffers[slot] = settled(cell) if buffer is None or cell.rare is not None else buffer
+        for slot, number in self.numbers:
+            buffers[slot] = number.buffer()
         for slot, source in self.others:
             buffers[slot] = live_buffer(source, leaves)
         if self.steady is not None:
@@ -533,22 +550,25 @@ class Trace:
         live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
         if not self.handover:
             changes, calls = list[Change](), list[Callable[[], object]]()
-            nodes = self._output_nodes(self.program.run(buffers), live, changes)
+            results = self.program.run(buffers)
+            nodes = self._output_nodes(results, [None] * len(results), live, changes)
             value = self._note(nodes, leaves, changes, calls, _NOBODYS)
             apply(steps(calls, changes))
             return value
         loan = self.handover.lend(leaves, buffers)
         if self.program.exclusive is None:
-            return self._overwrite(loan, self.program.begin(buffers, loan.numbers), live, leaves)
+            return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, leaves)
         with self.program.exclusive:
-            return self._overwrite(loan, self.program.begin(buffers, loan.numbers), live, leaves)
+            return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, leaves)
 
     def _overwrite(self, loan: Loan, run: Run, live: dict[int, Node], leaves: Sequence[Any]) -> Any:
         """Run the program over the memory of what it replaces."""
         while True:
             changes: list[Change] = []
             results, calls = run.finish(loan.memory)
-            nodes = self._output_nodes(results, loan.stay(results, changes) | live, changes)
+            nodes: list[Any] = [None] * len(results)
+            loan.stand(results, nodes, changes)
+            nodes = self._output_nodes(results, nodes, live, changes)
             value = self._note(nodes, leaves, changes, calls, loan.gradients)
             del results, nodes  # references are counted
             try:
@@ -602,20 +622,30 @@ class Trace:
         return unflatten(self.result_structure, values)
 
     def _output_nodes(
-        self, results: Sequence[Buffer], live: dict[int, Node], changes: list[Change]
+        self,
+        results: list[Buffer],
+        nodes: list[Any],
+        live: Mapping[int, Node],
+        changes: list[Change],
     ) -> list[Node]:
-        nodes = []
-        for number, (type, buffer) in enumerate(zip(self.output_types, results)):
-            if buffer.borrowed:  # an input handed through: results never lie in foreign memory
-                buffer = space(type.device).copy(buffer)
-            node = live.get(number)
-            if node is None:
-                nodes.append(filled_leaf(type, buffer))
-            else:
-                if node.buffer is None:
-                    changes.append((node, "buffer", buffer))
-                nodes.append(node)
+        """The nodes that stand for results; those which are there stay, unless given by number."""
+        for number, node in live.items():
+            nodes[number] = node
+            if node.buffer is None:
+                changes.append((node, "buffer", self._own(results, number)))
+        for number, known in enumerate(nodes):
+            if known is None:
+                buffer = self._own(results, number)
+                nodes[number] = filled_leaf(self.output_types[number], buffer)
         return nodes
+
+    def _own(self, results: list[Buffer], number: int) -> Buffer:
+        """A result that is not an input handed through: none lies in foreign memory."""
+        buffer = results[number]
+        if not buffer.borrowed:
+            return buffer
+        copied: Buffer = space(self.output_types[number].device).copy(buffer)
+        return copied
 
     def _instantiate(self, leaves: Sequence[Any]) -> dict[int, Node]:
         """The graphs of tracked outputs over the live inputs, so that backward can go on."""
@@ -640,23 +670,19 @@ class Trace:
         calls: list[Callable[[], object]],
     ) -> None:
         """Note the new values of the cells that the call writes to."""
-        for write in self.effects.writes:
-            source, node = write.source, nodes[write.output]
-            if type(source) is CellInput:
-                cell = source.cell
-            elif not isinstance(source, ref):
-                cell = live_cell(source, leaves)
-            else:
-                found = source()
-                if found is None:
+        for known, source, output, mode in self._writes:
+            cell = known
+            if cell is None:
+                cell = source() if isinstance(source, ref) else live_cell(source, leaves)
+                if cell is None:  # nobody holds what the call made
                     continue
-                cell = found
-                changes.append((cell, "capture", None))
+                if isinstance(source, ref):
+                    changes.append((cell, "capture", None))
+            node = nodes[output]
             if cell.rare is not None:
                 node = execute.note_write(cell, node, changes, calls)
             if node is not cell.node:
                 changes.append((cell, "node", node))
             changes.append((cell, "version", cell.version + 1))
-            mode = GRAPH if write.mode == GRAPH else PLAIN
             if cell.mode != mode and cell.mode < LEAF:
                 changes.append((cell, "mode", mode))

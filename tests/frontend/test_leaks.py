@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ import ridgeline as rl
 from benchmarks.frontend import trainer
 from ridgeline import compiler
 from ridgeline.graph import node
+from ridgeline.recent import Recent
 from ridgeline.runtime.buffer import pool
 from ridgeline.tensors import tiers
 from ridgeline.tracing.report import MOST_REASONS
@@ -115,8 +115,7 @@ def test_old_traces_go_away() -> None:
 
 
 def test_programs_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "MOST_PROGRAMS", 3)
-    monkeypatch.setattr(compiler, "_programs", OrderedDict())
+    monkeypatch.setattr(compiler, "_programs", Recent(3, 1 << 14))
     for k in range(6):
         assert rl.jit(lambda x, k: x + k)(rl.ones(2), k).tolist() == [1 + k] * 2
         assert len(compiler._programs) <= 3

@@ -42,7 +42,8 @@ class Guards:
             f"    except {_ERRORS}:\n        return False\n"
         )
         exec(compile(source, "<guards>", "exec"), self._names)
-        self._holds: Callable[[], bool] = self._names["holds"]
+        # true while everything is the same; where it is not, `broken` looks closer
+        self.holds: Callable[[], bool] = self._names["holds"]
 
     def __len__(self) -> int:
         return len(self._reads)
@@ -58,7 +59,7 @@ class Guards:
 
     def broken(self) -> str | None:
         """What changed, in words; None while everything is as it was."""
-        return None if self._holds() else self._compared()
+        return None if self.holds() else self._compared()
 
     # ---- the generated expression ---------------------------------------------------------------
 
