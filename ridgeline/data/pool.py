@@ -6,6 +6,8 @@ process to end, so a killed worker is noticed at once and nothing can hang on a 
 
 from __future__ import annotations
 
+import _socket
+import atexit
 import multiprocessing
 import os
 import pickle
@@ -13,16 +15,21 @@ import signal
 import socket
 import sys
 import time
-import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from multiprocessing.connection import wait
+from operator import attrgetter
 from typing import Any, NoReturn
 
+from ridgeline.atomic import apply
 from ridgeline.data import worker
 from ridgeline.data.making import Maker
 from ridgeline.data.transport import Channel, memory_file, pack
 from ridgeline.errors import RidgelineError
+from ridgeline.weak import WeakSet
 
 STARTING = 120.0  # seconds a worker has to start
 GRACE = 2.0  # seconds a worker has to end by itself
@@ -43,7 +50,14 @@ class WorkerTraceback(Exception):
 
 
 class Pool:
-    """Running workers; `close()` ends them, as does the end of the program."""
+    """Running workers; `close()` ends them, as does the end of the program.
+
+    Those of a pool that is let go read the end of their sockets and end by themselves. Finalizers
+    run C code alone: the sockets are closed, and the processes are waited for at the next chance.
+    """
+
+    __slots__ = ("__del__", "__weakref__", "channels", "copies", "processes", "timeout")
+    __del__: Callable[[], object]
 
     def __init__(
         self,
@@ -58,7 +72,12 @@ class Pool:
         self.copies = maker.collate_fn is not None or maker.batch_size is None
         self.processes: list[Any] = []
         self.channels: list[Channel] = []
-        self._close = weakref.finalize(self, _shut_down, self.processes, self.channels)
+        _end_abandoned()
+        sockets = map(attrgetter("socket"), self.channels)  # of those that there are by then
+        closed = map(os.close, map(_socket.socket.detach, sockets))
+        waited_for = map(_abandoned.append, (self.processes,))
+        self.__del__ = partial(apply, chain(closed, waited_for))
+        _running.add(self)
         try:
             descriptor, size = _written((maker, init))
             try:
@@ -140,7 +159,28 @@ class Pool:
 
     def close(self) -> None:
         """End the workers and wait until they are gone."""
-        self._close()
+        _shut_down(self.processes, self.channels)
+
+
+_running: WeakSet[Pool] = WeakSet()
+_abandoned: deque[list[Any]] = deque()  # processes of pools that were let go
+
+
+def _end_abandoned() -> None:
+    """Wait for the workers of pools that were let go."""
+    while _abandoned:
+        try:
+            processes = _abandoned.popleft()
+        except IndexError:  # another thread took it
+            return
+        _shut_down(processes, [])
+
+
+@atexit.register
+def _end_all() -> None:
+    for pool in _running:
+        pool.close()
+    _end_abandoned()
 
 
 def _raise(number: int, error: Exception | None, message: str, text: str) -> NoReturn:

@@ -6,12 +6,12 @@ A graph is right when each of these holds. The first that does not is the messag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakSet
 
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.body import bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, PROJ, Node, TensorType
+from ridgeline.weak import WeakSet
 
 _sound: WeakSet[Node] = WeakSet()  # nodes are immutable, so each is looked at once
 

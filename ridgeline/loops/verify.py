@@ -7,7 +7,6 @@ is what can be seen in the text, in time in proportion to its length.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from weakref import WeakSet
 
 from ridgeline import scalars
 from ridgeline.dtypes import bool_
@@ -34,6 +33,7 @@ from ridgeline.loops.ir import (
     Store,
 )
 from ridgeline.loops.monoids import MONOIDS
+from ridgeline.weak import WeakSet
 
 _CONCURRENT = ("parallel", "grid")  # iterations of which none sees what another one writes
 _PARAMETERS = ("global", "stream")

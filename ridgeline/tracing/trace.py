@@ -317,9 +317,7 @@ class Trace:
         # the common kinds apart, so that a replay finds their buffers without asking what they are
         self.cells = [(n, s.cell) for n, s in self.readers if isinstance(s, CellInput)]
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
-        self.numbers = [
-            (n, LiveNumber(s)) for n, s in self.readers if isinstance(s, NumberInput)
-        ]
+        self.numbers = [(n, LiveNumber(s)) for n, s in self.readers if isinstance(s, NumberInput)]
         plain = (CellInput, ArgumentInput, NumberInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
         self._places = places = {place_key(source): n for n, source in self.readers}

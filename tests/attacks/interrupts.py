@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,13 +158,13 @@ SIGNALS: tuple[tuple[int, Callable[[float], Callable[[], None]]], ...] = (
 
 
 @contextmanager
-def _handled(number: int) -> Iterator[tuple[list[int], list[Any]]]:
-    """The handler raises; how often it ran, and what was raised where nobody could see it."""
-    ran: list[int] = []
+def _handled(number: int) -> Iterator[tuple[list[str], list[Any]]]:
+    """The handler raises; the lines where it ran, and what was raised where nobody could see it."""
+    ran: list[str] = []
     lost: list[Any] = []
 
     def handler(number: int, frame: Any) -> None:
-        ran.append(number)
+        ran.append("".join(traceback.format_stack(frame, 8)))
         raise Interrupt
 
     before, hook = signal.signal(number, handler), sys.unraisablehook
@@ -207,7 +208,7 @@ def trial(seed: int) -> None:
 
 
 def _attack(
-    chosen: random.Random, way: Way, arm: Callable[[float], Callable[[], None]], ran: list[int]
+    chosen: random.Random, way: Way, arm: Callable[[float], Callable[[], None]], ran: list[str]
 ) -> None:
     states, places, seconds = _undisturbed(way)
     world = Training(way.make)
@@ -225,7 +226,7 @@ def _attack(
             raised = True
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        assert raised == bool(ran), f"{way.name}: the handler raised, and no caller saw it"
+        assert raised == bool(ran), f"{way.name}: the handler raised, and no caller saw it:\n{ran}"
         _check_usable(way)
         reached = _whole_steps(way.state(world), states, k, way.name)
         place = rl.get_rng_state()[1]

@@ -61,11 +61,14 @@ def no_devices_yet() -> Iterator[None]:
         programs.clear()
         pieces.clear()
         tiers._pieces.clear()
+        while gc.collect():  # a finalizer may keep others alive for one more round
+            pass
+        for known in device._devices.values():
+            known.destroy_discarded()
         for part, name in _BY_STREAM:
             getattr(part, name).clear()
         _forget()
-        while gc.collect():  # a finalizer may keep others alive for one more round
-            pass
+        gc.collect()  # of what is left, finalizers call nothing: it goes with the contexts
     gc.unfreeze()
 
 

@@ -258,7 +258,7 @@ def test_layers_are_made_where_they_are_asked_for(fake: FakeDriver, name: str) -
 
 def test_the_array_api_names_devices(fake: FakeDriver) -> None:
     xp = rl.array_api
-    assert xp.__array_namespace_info__().devices() == PLACES
+    assert xp.__array_namespace_info__().devices() == list(PLACES)
     with rl.config.override(tier="interpreter"):
         for make in (
             partial(xp.zeros, 3), partial(xp.full, 3, 2.0), partial(xp.arange, 3), xp.eye,
@@ -305,6 +305,8 @@ def test_finalizers_leave_the_device_as_it_is(fake: FakeDriver) -> None:
     held.append(Stream(there).record_event())
     other.start()
     other.join()
+    here.destroy_discarded()
+    there.destroy_discarded()
     assert fake.calls["cuEventDestroy"] >= 2 and not fake.refused
 
 

@@ -260,6 +260,8 @@ def test_events_are_destroyed(fake: FakeDriver) -> None:
     event.record(device.device(0).stream)
     del event
     gc.collect()
+    assert "cuEventDestroy" not in fake.calls, "no finalizer calls the driver"
+    device.device(0).stream.record_event()
     assert fake.calls["cuEventDestroy"] == 1
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from weakref import WeakValueDictionary
 
 from ridgeline.codegen.llvm.native import Library
 from ridgeline.recent import Recent
+from ridgeline.weak import WeakTable
 
 _MANY = 1 << 16
 
@@ -21,7 +21,7 @@ class LoadedCode:
     """Libraries by the functions they define."""
 
     def __init__(self, most_bytes: int) -> None:
-        self._by_symbol: WeakValueDictionary[str, Library] = WeakValueDictionary()
+        self._by_symbol: WeakTable[Library] = WeakTable()
         self._last_used: Recent[int, Library] = Recent(_MANY, most_bytes)  # by identity
         self._lock = threading.RLock()
 
@@ -37,7 +37,7 @@ class LoadedCode:
                 library = Library.load(code, lasting=False)
                 self._use(library)
                 for symbol in missing:
-                    self._by_symbol[symbol] = library
+                    self._by_symbol.keep(symbol, library)
 
     def held(self, symbols: Iterable[str]) -> dict[str, Library]:
         """The libraries of those functions that are there; they were used just now."""
@@ -51,12 +51,15 @@ class LoadedCode:
     def library(self, symbol: str) -> Library:
         """The library that defines a function."""
         with self._lock:
-            return self._by_symbol[symbol]
+            found = self._by_symbol.get(symbol)
+        if found is None:
+            raise KeyError(symbol)
+        return found
 
     def clear(self) -> None:
         """Forget all; plans keep what they call."""
         with self._lock:
-            self._by_symbol.clear()
+            self._by_symbol = WeakTable()
             self._last_used.clear()
 
     def _use(self, library: Library) -> None:

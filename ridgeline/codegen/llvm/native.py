@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from functools import lru_cache
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 from ridgeline.codegen.llvm import elf
 from ridgeline.codegen.llvm.store import ObjectCache
@@ -107,12 +107,28 @@ def compile_cached(text: str) -> bytes:
     return code
 
 
+_discarded: deque[elf.Mapped] = deque()  # code that nothing can call any more
+
+
+def _unmap_discarded() -> None:
+    while _discarded:
+        try:
+            gone = _discarded.popleft()
+        except IndexError:  # another thread took it
+            return
+        elf.unmap(gone.base, gone.size)
+
+
 class Library:
     """Loaded machine code: the addresses of its functions.
 
     A lasting one stays mapped until the process ends; another is unmapped when nothing refers to
-    it, so whoever holds a bare address into it holds the library too, as the steps of plans do.
+    it and the next one is loaded, so whoever holds a bare address into it holds the library too, as
+    the steps of plans do. What a finalizer calls is C code.
     """
+
+    __slots__ = ("__del__", "__weakref__", "_symbols", "nbytes")
+    __del__: Callable[[], object]
 
     def __init__(self, symbols: dict[str, int], nbytes: int = 0) -> None:
         self._symbols, self.nbytes = symbols, nbytes
@@ -122,10 +138,11 @@ class Library:
         """Map object code into the process. Names must be unique among all libraries."""
         if not elf.is_loadable(object_code):
             return _LlvmLibrary.load(object_code)
+        _unmap_discarded()
         mapped = elf.load(object_code)
         library = cls(mapped.symbols, mapped.size)
         if not lasting:
-            finalize(library, elf.unmap, mapped.base, mapped.size).atexit = False
+            library.__del__ = partial(_discarded.append, mapped)
         return library
 
     def address(self, symbol: str) -> int:

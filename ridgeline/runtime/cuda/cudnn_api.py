@@ -6,11 +6,11 @@ Everything in that interface is a descriptor: attributes are set one by one, `fi
 from __future__ import annotations
 
 import ctypes
-import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_bool, c_float, c_int32, c_int64, c_void_p
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import DeviceFailure
@@ -177,14 +177,31 @@ def handle(device: int) -> c_void_p:
     return made
 
 
+_discarded: deque[c_void_p] = deque()  # descriptors that nobody holds any more
+
+
+def _destroy_discarded() -> None:
+    while _discarded:
+        try:
+            raw = _discarded.popleft()
+        except IndexError:  # another thread took it
+            return
+        library().cudnnBackendDestroyDescriptor(raw)
+
+
 class Descriptor:
-    """A descriptor; it is destroyed with this object."""
+    """A descriptor; after this object is let go, the next one that is made destroys it."""
+
+    __slots__ = ("__del__", "_kept", "kind", "raw")
+    __del__: Callable[[], object]
 
     def __init__(self, kind: Kind) -> None:
+        _destroy_discarded()
         self.kind = kind
         self.raw = c_void_p()
         made = library().cudnnBackendCreateDescriptor(c_int32(kind), byref(self.raw))
         check(made, f"a {kind.name.lower()} descriptor")
+        self.__del__ = partial(_discarded.append, self.raw)
         self._kept: list[Any] = []  # descriptors that this one refers to
 
     def set(self, attribute: Attribute, kind: Type, values: Sequence[Any]) -> Descriptor:
@@ -226,7 +243,3 @@ class Descriptor:
         )
         check(status, f"reading {attribute.name}")
         return min(count.value, len(packed))
-
-    def __del__(self, ending: Any = sys.is_finalizing) -> None:
-        if self.raw and not ending():
-            library().cudnnBackendDestroyDescriptor(self.raw)

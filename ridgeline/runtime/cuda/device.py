@@ -2,8 +2,12 @@
 
 Streams, memory, events, modules and graphs belong to the context of one device, and the driver
 takes them only while that context is the calling thread's current one. So whatever is done on a
-device begins with `activate`; a finalizer, which may run between any two calls, uses `visit` and
-leaves everything as it was.
+device begins with `activate`.
+
+What is let go is not destroyed there and then: finalizers run anywhere, and CPython swallows an
+interrupt that comes while one runs in Python. They only append to a deque, which is C code, and
+`destroy_discarded` goes through it when the next such thing is made or memory is taken. What is
+still there when a device is given up goes with its context.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeline.errors import DeviceError
-from ridgeline.runtime.cuda.driver import bindings, call, missing
+from ridgeline.runtime.cuda.driver import bindings, call, function, missing
 from ridgeline.runtime.cuda.faults import MOST_PROGRAMS, Results
 from ridgeline.runtime.cuda.stream import Stream, call_on
 
@@ -99,6 +103,8 @@ class Device:
         # a plan is enqueued whole before the next: they use the same scratch memory in turn
         self.enqueuing = threading.RLock()
         self.recent: deque[Results] = deque(maxlen=MOST_PROGRAMS)
+        # handles that nobody holds any more, with the functions of the driver that destroy them
+        self.discarded: deque[tuple[str, Any]] = deque()
         self.main_stream = Stream(self)
         self.side_streams: dict[int, deque[Any]] = {}  # that programs asked for, by priority
 
@@ -111,6 +117,18 @@ class Device:
     def visit(self) -> AbstractContextManager[None]:
         """Make the calls of a block go to this device, and later ones where they went before."""
         return _STAYING if self._is_current() else _visiting(self)
+
+    def destroy_discarded(self) -> None:
+        """Destroy the streams, events and graphs that were let go."""
+        if not self.discarded:
+            return
+        with self.visit():
+            while self.discarded:
+                try:
+                    name, handle = self.discarded.popleft()
+                except IndexError:  # another thread took it
+                    return
+                function(name)(handle)
 
     def _is_current(self) -> bool:
         return self._only and _here.device is self

@@ -7,7 +7,6 @@ changed where only kernels are concerned, and captured again where a library cal
 
 from __future__ import annotations
 
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,15 +23,15 @@ MOST_GRAPHS = 6
 class Graph:
     """A captured plan."""
 
-    _graph: Any = None
-    _executable: Any = None  # stays none if there is no room for it
+    __slots__ = ("__del__", "_executable", "_launch", "_nodes", "_steps")
+    __del__: Callable[[], object]
 
     def __init__(self, steps: Sequence[Step], stream: Stream) -> None:
         names = bindings()
-        self._device = stream.device
+        device = stream.device
         self._steps = steps
         self._nodes: list[Any] = []
-        capturing = Stream(stream.device)
+        capturing = Stream(device)
         mode = names.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         call("cuStreamBeginCapture", capturing.handle, mode)
         try:
@@ -40,10 +39,12 @@ class Graph:
                 step.enqueue(capturing.handle)
                 self._nodes.append(_last_node(capturing))
         finally:
-            self._graph = call("cuStreamEndCapture", capturing.handle)
-        self._executable = with_room(
-            stream.device, lambda: call("cuGraphInstantiate", self._graph, 0)
-        )
+            graph = call("cuStreamEndCapture", capturing.handle)
+            discarded = ("cuGraphDestroy", graph)
+            self.__del__ = partial(device.discarded.append, discarded)
+        self._executable = with_room(device, lambda: call("cuGraphInstantiate", graph, 0))
+        both = ("cuGraphExecDestroy", self._executable), discarded
+        self.__del__ = partial(device.discarded.extend, both)
         self._launch = function("cuGraphLaunch")
 
     def launch(self, stream: Stream) -> None:
@@ -68,17 +69,6 @@ class Graph:
             assert isinstance(step, KernelStep)
             node = self._nodes[number]
             call("cuGraphExecKernelNodeSetParams", self._executable, node, step.node_parameters())
-
-    def __del__(
-        self,
-        destroy: Callable[[str], Any] = function,
-        ending: Callable[[], bool] = sys.is_finalizing,
-    ) -> None:
-        if self._graph is not None and not ending():
-            with self._device.visit():
-                if self._executable is not None:
-                    destroy("cuGraphExecDestroy")(self._executable)
-                destroy("cuGraphDestroy")(self._graph)
 
 
 def _last_node(stream: Stream) -> Any:

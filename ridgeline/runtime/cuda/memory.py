@@ -42,6 +42,7 @@ class DevicePool:
 
     def collect(self) -> None:
         """Take in what came back; this stream waits for the others that used it."""
+        self.stream.device.destroy_discarded()
         while self._shared:
             block, users = self._shared.popleft()
             for other in users:

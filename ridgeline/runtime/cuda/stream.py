@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import DeviceError
@@ -21,10 +21,15 @@ _NOT_READY = 600
 class Stream:
     """A queue of work on one device."""
 
+    __slots__ = ("__del__", "__weakref__", "device", "handle")
+    __del__: Callable[[], object]
+
     def __init__(self, device: Device, priority: int = 0) -> None:
         device.activate()
+        device.destroy_discarded()
         self.device = device
         self.handle: Any = call("cuStreamCreateWithPriority", _NON_BLOCKING, priority)
+        self.__del__ = partial(device.discarded.append, ("cuStreamDestroy", self.handle))
 
     @property
     def address(self) -> int:
@@ -54,21 +59,15 @@ class Stream:
         """Let later work of this stream wait for what another has now."""
         self.wait_event(other.record_event())
 
-    def __del__(
-        self,
-        destroy: Callable[[str], Any] = function,
-        ending: Callable[[], bool] = sys.is_finalizing,
-    ) -> None:
-        if hasattr(self, "handle") and not ending():
-            with self.device.visit():
-                destroy("cuStreamDestroy")(self.handle)
-
     def __repr__(self) -> str:
         return f"<Stream of {self.device.name} at {self.address:#x}>"
 
 
 class Event:
     """A point in a stream; it belongs to the device of the stream that it was recorded on."""
+
+    __slots__ = ("__del__", "__weakref__", "_flags", "device", "handle")
+    __del__: Callable[[], object]
 
     def __init__(self, enable_timing: bool = False) -> None:
         self._flags = 0 if enable_timing else _NO_TIMING
@@ -78,10 +77,16 @@ class Event:
     def record(self, stream: Stream) -> None:
         """Put the event behind what the stream has now."""
         if self.device is not stream.device:
-            self._let_go()
-            self.handle = call_on(stream.device, "cuEventCreate", self._flags)
-            self.device = stream.device
-        call_on(self.device, "cuEventRecord", self.handle, stream.handle)
+            if self.device is not None:
+                self.__del__()
+            self._make(stream.device)
+        call_on(stream.device, "cuEventRecord", self.handle, stream.handle)
+
+    def _make(self, device: Device) -> None:
+        device.destroy_discarded()
+        self.handle = call_on(device, "cuEventCreate", self._flags)
+        self.__del__ = partial(device.discarded.append, ("cuEventDestroy", self.handle))
+        self.device = device
 
     def query(self) -> bool:
         """True if the event has happened, or was never recorded."""
@@ -102,16 +107,6 @@ class Event:
             raise DeviceError("time passes between two events recorded on one device")
         self.device.activate()
         return float(call("cuEventElapsedTime", self.handle, end.handle))
-
-    def _let_go(self, destroy: Callable[[str], Any] = function) -> None:
-        if self.device is not None:
-            with self.device.visit():
-                destroy("cuEventDestroy")(self.handle)
-            self.device = None
-
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():
-            self._let_go()
 
 
 def call_on(device: Device, name: str, *arguments: Any) -> Any:

@@ -65,7 +65,7 @@ class Staging:
         return int(call("cuMemHostAlloc", size, 0))
 
     def _unmap(self, address: int, size: int) -> None:
-        with self._device.visit():  # a finalizer may be what gave the block back
+        with self._device.visit():
             call("cuMemFreeHost", address)
 
 
@@ -170,15 +170,15 @@ def pinned_array(nbytes: int, device: Device) -> Any:
 class _Pinned:
     """A pinned block behind a NumPy array."""
 
+    __slots__ = ("__array_interface__", "__del__")
+    __del__: Callable[[], object]
+
     def __init__(self, nbytes: int, pinned: Staging) -> None:
-        self._pool = pinned.pool
-        self._address, self._block = pinned.take(nbytes)
+        block = pinned.take(nbytes)
+        self.__del__ = partial(pinned.pool.returned, block)
         self.__array_interface__ = {
             "version": 3,
             "typestr": "|u1",
             "shape": (nbytes,),
-            "data": (self._address, False),
+            "data": (block[0], False),
         }
-
-    def __del__(self) -> None:
-        self._pool.give_back(self._address, self._block)
