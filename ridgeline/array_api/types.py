@@ -2,7 +2,7 @@
 
 The standard promotes inside a kind: bool with bool, integers with integers, floating with floating
 and complex. What it leaves open, kinds that mix and integers in floating functions, is as in torch.
-Python numbers are weak: they take the type of the array they meet, unless their kind is higher.
+Python numbers are weak: they take the type of the array they meet.
 """
 
 from __future__ import annotations
@@ -89,9 +89,15 @@ def is_number(value: Any) -> bool:
 def weak(number: complex, dtype: DType) -> DType:
     """The type of a result of an array's type and a Python number.
 
-    A number of a higher kind, which the standard leaves open, has the default type of its kind.
+    Truths count as 0 and 1. Integers with floats are refused: the standard leaves them open, and
+    others then convert to the type they want.
     """
     kind = _kind_of(number)
+    if dtype.kind in INTEGER and _FAMILY[kind] > _FAMILY[dtype.kind]:
+        raise KindError(
+            f"the standard does not mix {dtype.name} with the Python number {number!r}",
+            help="convert the array with astype(), or make the number an array",
+        )
     if kind == "int" and dtype.kind in INTEGER:
         limits = np.iinfo(dtype.numpy)
         if not limits.min <= int(number.real) <= limits.max:

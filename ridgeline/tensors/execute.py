@@ -541,6 +541,10 @@ def adopt(array: Array, place: str = CPU) -> Any:
 # ---- values from Python --------------------------------------------------------------------------
 
 
+_PYTHON_NUMBERS = {bool, int, float, complex}
+_DOUBLES = (dtypes.float64, dtypes.complex128, np.float64, np.complex128)
+
+
 def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
     """Python values as an array of the wanted type, or of the type torch would choose."""
     if isinstance(data, np.ndarray | np.generic):
@@ -550,7 +554,7 @@ def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
     found = dtypes.from_numpy(array.dtype)
     if found is None:
         raise DTypeError(f"values of {array.dtype} have no element type here")
-    if not isinstance(data, np.ndarray | np.generic):
+    if not isinstance(data, np.ndarray | np.generic) and not _has_doubles(data):
         if found is dtypes.float64:
             found = defaults.dtype
         elif found is dtypes.complex128:
@@ -605,10 +609,19 @@ def _holds(data: Any, kind: type | UnionType) -> bool:
     )
 
 
+def _has_doubles(data: Any) -> bool:
+    """True for nested lists with a scalar, an array or a tensor of double precision in them."""
+    if not isinstance(data, list | tuple):
+        return getattr(data, "dtype", None) in _DOUBLES
+    if set(map(type, data)) <= _PYTHON_NUMBERS:  # most lists, and long ones
+        return False
+    return any(map(_has_doubles, data))
+
+
 def _may_be_wide(array: Array) -> bool:
     """True for what NumPy makes of integers beyond 64 bits, and of some other values."""
     return array.dtype == object or (
-        array.dtype.kind == "f" and bool(array.size) and bool(np.abs(array).max() >= 1 << 63)
+        array.dtype.kind == "f" and bool(array.size) and float(np.abs(array).max()) >= 1 << 63
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ridgeline as rl
@@ -83,3 +84,14 @@ def test_as_in_torch(case: str, tier: str) -> None:
 def test_allclose_has_no_bool_inside_jit() -> None:
     with pytest.raises(rl.RidgelineError, match=r"isclose\(...\).all\(\)"):
         rl.jit(lambda x: rl.allclose(x, x))(rl.ones(2))
+
+
+@pytest.mark.parametrize("precise", [np.float64(1 / 3), np.complex128(1 / 3)])
+def test_lists_keep_double_precision(precise: np.float64 | np.complex128) -> None:
+    held = rl.tensor(precise)
+    for data in ([precise], (1.0, precise), [[1, 2.0], [precise, 3]], [held], [[held], [1.0]]):
+        made = rl.tensor(data)
+        assert made.dtype is held.dtype
+        assert precise.item() in made.reshape(-1).tolist()
+    assert rl.tensor([1 / 3, 2]).dtype is rl.float32  # Python's numbers have the default type
+    assert rl.tensor([np.float32(1), 2.0]).dtype is rl.float32
