@@ -636,7 +636,8 @@ def _as_lists(data: Any) -> Any:
     from ridgeline.tensors.tensor import Tensor
 
     if isinstance(data, Tensor):
-        return data.tolist()
+        values = data.tolist()
+        return np.array(values, data.dtype.numpy) if data.dtype.is_integer else values
     if isinstance(data, Lifted):
         return float(data)
     return [_as_lists(item) for item in data] if isinstance(data, list | tuple) else data

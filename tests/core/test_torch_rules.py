@@ -95,3 +95,12 @@ def test_lists_keep_double_precision(precise: np.float64 | np.complex128) -> Non
         assert precise.item() in made.reshape(-1).tolist()
     assert rl.tensor([1 / 3, 2]).dtype is rl.float32  # Python's numbers have the default type
     assert rl.tensor([np.float32(1), 2.0]).dtype is rl.float32
+
+
+@pytest.mark.parametrize("name", ["int8", "int32", "int64", "uint8"])
+def test_lists_of_integer_tensors_keep_their_type(name: str) -> None:
+    held = rl.tensor([1, 2], dtype=getattr(rl, name))
+    for data, expected in (([held[0], held[1]], [1, 2]), ([held, held], [[1, 2], [1, 2]])):
+        made = rl.tensor(data)
+        assert made.dtype is held.dtype and made.tolist() == expected
+    assert rl.tensor([held[0], 300]).dtype is rl.int64
