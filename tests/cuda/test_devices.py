@@ -258,7 +258,7 @@ def test_layers_are_made_where_they_are_asked_for(fake: FakeDriver, name: str) -
 
 def test_the_array_api_names_devices(fake: FakeDriver) -> None:
     xp = rl.array_api
-    assert xp.__array_namespace_info__().devices() == list(PLACES)
+    assert xp.__array_namespace_info__().devices() == PLACES
     with rl.config.override(tier="interpreter"):
         for make in (
             partial(xp.zeros, 3), partial(xp.full, 3, 2.0), partial(xp.arange, 3), xp.eye,
