@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 from ridgeline.atomic import apply
 from ridgeline.errors import GradientError
@@ -26,8 +27,11 @@ from ridgeline.tensors.modes import (
 )
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tensors.turns import claimed, in_turn
 from ridgeline.tensors.values import owned, read, write
 from ridgeline.tracing import guards
+
+T = TypeVar("T")
 
 
 class HookHandle:
@@ -214,19 +218,26 @@ def backward(
         guards.watch(_Hooks(owners.values()))
         totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
     else:
-        before = Snapshot()
-        for owner in owners.values():
-            before.gradient(owner)
-        back, tracking = before.back(), modes.gradients
-        try:
-            totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
-        except BaseException:
-            apply(back)
-            modes.gradients = tracking
-            raise
+        turns = claimed([owner._cell for owner in owners.values()])
+        what = partial(_accumulate, order, active, outputs, cotangents, owners, create_graph)
+        totals = in_turn(turns, partial(_whole, what, owners.values()))
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
         _spend(roots, active, owners.values())
+
+
+def _whole(change: Callable[[], T], owners: Iterable[Tensor]) -> T:
+    """Add to the gradients of some tensors, or to none if that does not succeed."""
+    before = Snapshot()
+    for owner in owners:
+        before.gradient(owner)
+    back, tracking = before.back(), modes.gradients
+    try:
+        return change()
+    except BaseException:
+        apply(back)
+        modes.gradients = tracking
+        raise
 
 
 def _accumulate(
