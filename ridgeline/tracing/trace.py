@@ -158,6 +158,7 @@ class Trace:
             result = self._run_python(recorder, function, args, kwargs)
             reads = recorder.reads()
             self.open = recorder.open  # why every call has to run Python, if so
+            del recorder  # which held what the function made, such as the tensors of a list
             self.guards = Guards(() if self.open else reads)  # which keep alive what they compare
             if capture.refusal is not None:  # whatever the function did about it
                 raise capture.refusal

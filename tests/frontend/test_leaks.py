@@ -119,3 +119,17 @@ def test_programs_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> No
     for k in range(6):
         assert rl.jit(lambda x, k: x + k)(rl.ones(2), k).tolist() == [1 + k] * 2
         assert len(compiler._programs) <= 3
+
+
+def test_what_a_traced_function_drops_is_no_result_of_its_program() -> None:
+    def pair(x: rl.Tensor) -> list[rl.Tensor]:
+        return [x + 1, (x * 2).exp()]
+
+    @rl.jit
+    def first(x: rl.Tensor) -> rl.Tensor:
+        left, _ = pair(x)
+        return left + pair(x)[0]
+
+    assert first(rl.ones(3)).tolist() == [4.0] * 3
+    (trace,) = first._traces
+    assert not trace.leaked and len(trace.output_types) == 1
