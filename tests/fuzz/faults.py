@@ -57,7 +57,7 @@ FAULTS = (
     Fault("programs are known without their attributes", "compiler", "structure",
           "(node.op.name, node.attrs, tuple", "(node.op.name, tuple"),
     Fault("a changed global goes unnoticed", "tracing.reads.holds", "Guards.broken",
-          "None if self._holds()", "None if True or self._holds()"),
+          "None if self.holds()", "None if True or self.holds()"),
     Fault("jit forgets what it drew", "tracing.trace", "Trace._note",
           "generator._offset + count", "generator._offset"),
     Fault("every scatter adds", "loops.ordered", "_scatter", "_JOINS[node.attrs.mode]", '"sum"'),
