@@ -267,7 +267,7 @@ ATTACK = Attack(
     faults=(
         Fault("an interrupted update stays half made", "optim.optimizer", "Optimizer._whole",
               "apply(back)", "pass"),
-        Fault("an interrupted pass leaves half of the gradients", "autograd.engine", "backward",
+        Fault("an interrupted pass leaves half of the gradients", "autograd.engine", "_whole",
               "apply(back)", "pass"),
     ),
 )  # fmt: skip
