@@ -70,7 +70,7 @@ def results(
     with rl.config.override(tier=tier):
         try:
             return [t.numpy() for t in tensors(function(*values, **named), rl.Tensor)]
-        except RidgelineError as error:
+        except (RidgelineError, TypeError) as error:
             return type(error).__name__
 
 
