@@ -102,43 +102,46 @@ class Distribution:
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density, or of the probability, at a value."""
-        raise NotImplementedError(f"{type(self).__name__}.log_prob")
+        raise self._without("log_prob")
 
     def cdf(self, value: Tensor) -> Tensor:
         """The probability of values up to this one."""
-        raise NotImplementedError(f"{type(self).__name__}.cdf")
+        raise self._without("cdf")
 
     def icdf(self, value: Tensor) -> Tensor:
         """The value up to which the probability is this."""
-        raise NotImplementedError(f"{type(self).__name__}.icdf")
+        raise self._without("icdf")
 
     def entropy(self) -> Tensor:
         """The entropy in nats."""
-        raise NotImplementedError(f"{type(self).__name__}.entropy")
+        raise self._without("entropy")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All values, along a new first axis."""
-        raise NotImplementedError(f"{type(self).__name__}.enumerate_support")
+        raise self._without("enumerate_support")
 
     @property
     def mean(self) -> Tensor:
         """The mean."""
-        raise NotImplementedError(f"{type(self).__name__}.mean")
+        raise self._without("mean")
 
     @property
     def mode(self) -> Tensor:
         """The most likely value."""
-        raise NotImplementedError(f"{type(self).__name__}.mode")
+        raise self._without("mode")
 
     @property
     def variance(self) -> Tensor:
         """The variance."""
-        raise NotImplementedError(f"{type(self).__name__}.variance")
+        raise self._without("variance")
 
     @property
     def stddev(self) -> Tensor:
         """The root of the variance."""
         return self.variance.sqrt()
+
+    def _without(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} has no {what} in closed form here")
 
     def perplexity(self) -> Tensor:
         """The exponential of the entropy."""

@@ -276,31 +276,43 @@ class MixtureSameFamily(Distribution):
         return within + (self._weights() * away**2).sum(self._axis)
 
 
-class RelaxedBernoulli(Distribution):
-    """Numbers between 0 and 1 that come near to draws of ones and zeros as they cool."""
+class _Relaxed(Distribution):
+    """Draws that come near to those of a discrete law as their temperature falls."""
 
     has_rsample = True
-    support: Any = constraints.unit_interval
 
-    def __init__(
-        self,
-        temperature: float,
-        probs: Any = None,
-        logits: Any = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        self.temperature, self._hard = temperature, Bernoulli(probs, logits, validate_args)
-        super().__init__(self._hard.batch_shape, validate_args=False)
+    def __init__(self, temperature: Tensor | float, hard: Bernoulli | OneHotCategorical) -> None:
+        self.temperature, self._hard = temperature, hard
+        super().__init__(hard.batch_shape, hard.event_shape, validate_args=False)
 
     @property
     def logits(self) -> Tensor:
-        """The logits."""
+        """The logits of the discrete law."""
         return self._hard.logits
 
     @property
     def probs(self) -> Tensor:
-        """The probabilities."""
+        """The probabilities of the discrete law."""
         return self._hard.probs
+
+    def _log_temperature(self) -> Tensor | float:
+        given = self.temperature
+        return given.log() if isinstance(given, Tensor) else math.log(given)
+
+
+class RelaxedBernoulli(_Relaxed):
+    """Numbers between 0 and 1 that come near to draws of ones and zeros as they cool."""
+
+    support: Any = constraints.unit_interval
+
+    def __init__(
+        self,
+        temperature: Tensor | float,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        super().__init__(temperature, Bernoulli(probs, logits, validate_args))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws, through which gradients flow to the parameters."""
@@ -312,35 +324,23 @@ class RelaxedBernoulli(Distribution):
         """The logarithm of the density."""
         level = value.log() - (-value).log1p()
         away = self.logits - level * self.temperature
-        inner = away + math.log(self.temperature) - 2 * softplus(away)
+        inner = away + self._log_temperature() - 2 * softplus(away)
         return inner - value.log() - (-value).log1p()
 
 
-class RelaxedOneHotCategorical(Distribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """Shares that come near to one-hot draws as they cool."""
 
-    has_rsample = True
     support: Any = constraints.simplex
 
     def __init__(
         self,
-        temperature: float,
+        temperature: Tensor | float,
         probs: Tensor | None = None,
         logits: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        self.temperature, self._hard = temperature, OneHotCategorical(probs, logits, validate_args)
-        super().__init__(self._hard.batch_shape, self._hard.event_shape, validate_args=False)
-
-    @property
-    def logits(self) -> Tensor:
-        """The logarithms of the probabilities."""
-        return self._hard.logits
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self._hard.probs
+        super().__init__(temperature, OneHotCategorical(probs, logits, validate_args))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws, through which gradients flow to the parameters."""
@@ -349,7 +349,7 @@ class RelaxedOneHotCategorical(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density."""
-        count, t = self.event_shape[0], self.temperature
-        scores = self.logits - t * value.log()
-        norm = math.lgamma(count) + (count - 1) * math.log(t)
+        count = self.event_shape[0]
+        scores = self.logits - self.temperature * value.log()
+        norm = math.lgamma(count) + (count - 1) * self._log_temperature()
         return norm + (scores - scores.logsumexp(-1, keepdim=True)).sum(-1) - value.log().sum(-1)

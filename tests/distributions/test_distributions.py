@@ -212,3 +212,26 @@ def test_wrong_parameters_are_named() -> None:
         rl.distributions.Bernoulli(probs=rl.tensor(0.5), logits=rl.tensor(0.0))
     with pytest.raises(NotImplementedError, match="sample"):
         rl.distributions.Poisson(rl.ones(2)).rsample()
+
+
+def test_a_temperature_that_is_a_tensor_is_learned() -> None:
+    """The density's derivative by the temperature is torch's; jit takes it too."""
+
+    def slopes(lib: Any) -> list[Any]:
+        warm = lib.tensor(0.7, dtype=lib.float64, requires_grad=True)
+        logits = lib.tensor(LOGITS, dtype=lib.float64)
+        shares = lib.tensor([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]], dtype=lib.float64)
+        laws = lib.distributions
+        hot = laws.RelaxedOneHotCategorical(warm, logits=logits).log_prob(shares).sum()
+        bits = laws.RelaxedBernoulli(warm, logits=logits).log_prob(shares).sum()
+        return [lib.autograd.grad(value, [warm])[0] for value in (hot, bits)]
+
+    for ours, theirs in zip(slopes(rl), slopes(torch)):
+        close(ours, theirs)
+    law = rl.jit(lambda t, x: rl.distributions.RelaxedBernoulli(t, probs=x).log_prob(x))
+    assert np.isfinite(law(rl.tensor(0.5), rl.tensor([0.2, 0.7])).numpy()).all()
+
+
+def test_what_a_law_does_not_have_is_named() -> None:
+    with pytest.raises(NotImplementedError, match="Beta has no cdf"):
+        rl.distributions.Beta(rl.ones(1), rl.ones(1)).cdf(rl.tensor([0.5]))
