@@ -14,9 +14,9 @@ from ridgeline.compiler.joining import Joiner, kept, most_bytes, temporaries
 from ridgeline.compiler.overlaid import overlay
 from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.fusion.again import compute_again
 from ridgeline.fusion.groups import Fuser, Group
 from ridgeline.fusion.late import compute_late
+from ridgeline.fusion.recompute_in_readers import compute_again
 from ridgeline.fusion.replacing import Replacing
 from ridgeline.fusion.values import Values, choose_values
 from ridgeline.graph.node import Node, Op

@@ -1,0 +1,1 @@
+"""Differentiation and batching of graphs, and which values the backward pass keeps."""

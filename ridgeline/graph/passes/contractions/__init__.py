@@ -1,0 +1,1 @@
+"""Rewrites of contractions and reductions: Winograd, polyphase, batch norms, moments."""

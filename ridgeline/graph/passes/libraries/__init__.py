@@ -1,0 +1,1 @@
+"""What the libraries of a device compute is recognised in the graph, with their epilogues."""

@@ -1,0 +1,1 @@
+"""The loop IR run by NumPy: the reference that generated code is compared with."""

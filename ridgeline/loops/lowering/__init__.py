@@ -1,0 +1,1 @@
+"""From a group of graph nodes to loops."""
