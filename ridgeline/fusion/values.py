@@ -15,8 +15,8 @@ from types import MappingProxyType
 
 from ridgeline import scalars
 from ridgeline.fusion.cuts import cuts
-from ridgeline.fusion.recompute import recomputed
 from ridgeline.fusion.sizes import elements, is_costly, nbytes, work_bytes
+from ridgeline.fusion.store_fewer import recomputed
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
