@@ -15,8 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ridgeline.compiler.layout import HostCall, JoinedCall, KernelCall, whole_name
+from ridgeline.fusion.materialize import on_host
 from ridgeline.fusion.sizes import nbytes
-from ridgeline.fusion.values import on_host
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, outputs_of
 from ridgeline.graph.origins import origins_of

@@ -19,7 +19,7 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.dtypes import float32
 from ridgeline.fusion.groups import Group, Roofline
-from ridgeline.fusion.values import on_host
+from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View, itself

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from ridgeline.fusion.materialize import Values
 from ridgeline.fusion.sizes import nbytes, work_bytes
-from ridgeline.fusion.values import Values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
 from ridgeline.loops.reading import widens

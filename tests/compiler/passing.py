@@ -12,7 +12,7 @@ from ridgeline.compiler.pipeline import compilation, optimize, prepare
 from ridgeline.compiler.settings import Recorded
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.fusion.groups import Fuser, Fusion, Group, Roofline
-from ridgeline.fusion.values import choose_values
+from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel

@@ -51,7 +51,7 @@ FAULTS = (
           '"sext" if source_kind == "int" else "zext"', '"sext"'),
     Fault("memory is reused one step early", "runtime.arena", "plan_arena",
           "own.first <= ranges[i].last", "own.first < ranges[i].last"),
-    Fault("a transposed value is taken for its memory", "fusion.values", "in_memory",
+    Fault("a transposed value is taken for its memory", "fusion.materialize", "in_memory",
           "while node.op in (RESHAPE, STOP_GRADIENT, ALIAS)",
           'while node.op.name in ("reshape", "stop_gradient", "permute")'),
     Fault("programs are known without their attributes", "compiler", "structure",
