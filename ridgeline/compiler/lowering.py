@@ -15,10 +15,10 @@ from ridgeline.compiler.overlaid import overlay
 from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Fuser, Group
+from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values, choose_values
 from ridgeline.fusion.recompute_in_readers import compute_again
 from ridgeline.fusion.rematerialize import compute_late
-from ridgeline.fusion.replacing import Replacing
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.in_place import in_place
 from ridgeline.loops.ir import Kernel

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ridgeline.fusion.groups import Fuser, Fusion, Group
+from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values
-from ridgeline.fusion.replacing import Replacing
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel

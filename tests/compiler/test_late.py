@@ -11,7 +11,7 @@ from ridgeline import dtypes
 from ridgeline.compiler import Stages, compile_graph, lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.fusion import rematerialize
-from ridgeline.fusion.replacing import Replacing, kernel_order
+from ridgeline.fusion.in_place import Replacing, kernel_order
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
