@@ -19,7 +19,7 @@ from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.in_place import Replacing, kernel_order, store_order
 from ridgeline.fusion.materialize import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.fusion.precedence import Precedence
-from ridgeline.fusion.repeated import Repeated
+from ridgeline.fusion.repeated_layers import Repeated
 from ridgeline.fusion.sizes import elements, is_costly, nbytes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
