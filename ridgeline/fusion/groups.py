@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ridgeline.dtypes import float64
-from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.in_place import Replacing, kernel_order, store_order
 from ridgeline.fusion.materialize import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.repeated_layers import Repeated
 from ridgeline.fusion.sizes import elements, is_costly, nbytes
+from ridgeline.fusion.split_chains import MOST_NODES
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds

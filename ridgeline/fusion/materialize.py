@@ -14,8 +14,8 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from ridgeline import scalars
-from ridgeline.fusion.cuts import cuts
 from ridgeline.fusion.sizes import elements, is_costly, nbytes, work_bytes
+from ridgeline.fusion.split_chains import cuts
 from ridgeline.fusion.store_fewer import recomputed
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ridgeline.fusion.cuts import MOST_NODES
 from ridgeline.fusion.sizes import nbytes
+from ridgeline.fusion.split_chains import MOST_NODES
 from ridgeline.graph.node import Node
 from ridgeline.loops.spaces import NotFusable
 from ridgeline.ops.contract import CONTRACT
