@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ridgeline.dtypes import float64
+from ridgeline.fusion.dependencies import Precedence
 from ridgeline.fusion.in_place import Replacing, kernel_order, store_order
 from ridgeline.fusion.materialize import FOLDS, Values, Whole, is_apart, sources
-from ridgeline.fusion.precedence import Precedence
 from ridgeline.fusion.repeated_layers import Repeated
 from ridgeline.fusion.sizes import elements, is_costly, nbytes
 from ridgeline.fusion.split_chains import MOST_NODES
