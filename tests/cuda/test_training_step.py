@@ -19,7 +19,7 @@ import ridgeline.tracing.trace
 from ridgeline import nn
 from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.types import literal
-from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, overlaid
+from ridgeline.compiler import Layout, Stages, buffer_reuse, lay_out, lower_graph
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.graph.graph import Graph
@@ -157,7 +157,7 @@ def test_where_memory_is_fullest_rows_are_written_over_others(
 ) -> None:
     graph = traced(narrow=True, dropout=0.0, words=8192)
     _, apart = laid_out(graph, StatedGpu())
-    monkeypatch.setattr(overlaid, "LEAST", 1 << 20)
+    monkeypatch.setattr(buffer_reuse, "LEAST", 1 << 20)
     stages, layout = laid_out(graph, StatedGpu())
     scores = 2 * BATCH * LENGTH * 8192
     assert any(v.shape[-1] == 8192 and nbytes(v) == scores for v in stages.over)
