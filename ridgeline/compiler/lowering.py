@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ridgeline.compiler.buffer_reuse import overlay
-from ridgeline.compiler.joining import Joiner, kept, most_bytes, temporaries
+from ridgeline.compiler.horizontal_fusion import Joiner, kept, most_bytes, temporaries
 from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Fuser, Group
