@@ -14,7 +14,7 @@ from math import prod
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ridgeline.compiler.layout import HostCall, JoinedCall, KernelCall, whole_name
+from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, whole_name
 from ridgeline.fusion.materialize import on_host
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.graph.body import bodies

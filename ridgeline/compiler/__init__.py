@@ -13,7 +13,8 @@ from hashlib import blake2b
 
 from ridgeline.codegen.llvm.native import ObjectCache
 from ridgeline.collector import paused
-from ridgeline.compiler.layout import (
+from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.memory_plan import (
     HostCall,
     KernelCall,
     Layout,
@@ -21,7 +22,6 @@ from ridgeline.compiler.layout import (
     lay_out,
     to_text,
 )
-from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.pipeline import check, compilation, lower, lower_graph, optimize
 from ridgeline.compiler.program import Program
 from ridgeline.compiler.settings import Compilation

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.compiler.layout import Layout
 from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.memory_plan import Layout
 from ridgeline.devices import device
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.graph import Graph

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ridgeline.compiler.layout import live_ranges
+from ridgeline.compiler.memory_plan import live_ranges
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.node import Node
 from ridgeline.loops.in_place import in_place

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
-from ridgeline.compiler.layout import BranchCall, Launch, Layout, LoopCall, Scratch, lay_out
+from ridgeline.compiler.memory_plan import BranchCall, Launch, Layout, LoopCall, Scratch, lay_out
 from ridgeline.compiler.stages import Stages
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, TensorType

@@ -13,8 +13,8 @@ from ridgeline.codegen.llvm.loaded import LoadedCode
 from ridgeline.codegen.llvm.native import compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.cpu_run import CpuExecutable
-from ridgeline.compiler.layout import Layout
 from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.dtypes import float32

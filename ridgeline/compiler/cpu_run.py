@@ -14,8 +14,8 @@ from time import perf_counter, perf_counter_ns
 import numpy as np
 
 from ridgeline.codegen.llvm.loaded import LoadedCode
-from ridgeline.compiler.layout import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.compiler.library_calls import LibraryCalls, known
+from ridgeline.compiler.memory_plan import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.devices import CPU
 from ridgeline.dtypes import bool_, uint8
 from ridgeline.ops.index_checks import report_index

@@ -20,7 +20,6 @@ from ridgeline.compiler import attention_calls
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.cuda_run import CudaExecutable
-from ridgeline.compiler.layout import Layout, shared_values
 from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.matmul import (
     Matmul,
@@ -31,6 +30,7 @@ from ridgeline.compiler.matmul import (
     suits_library,
     takes_bias,
 )
+from ridgeline.compiler.memory_plan import Layout, shared_values
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.compiler import attention_calls
-from ridgeline.compiler.layout import Call, HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.compiler.library_calls import LibraryCalls, known
+from ridgeline.compiler.memory_plan import Call, HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.ops.convolve import ConvolveAttrs
 from ridgeline.ops.index_checks import check_indices, index_inputs

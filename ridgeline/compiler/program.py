@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ridgeline.compiler.backend import Backend, Executable, Run
-from ridgeline.compiler.layout import Layout
 from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import CHECK, lower, optimize, write_out
 from ridgeline.compiler.settings import Compilation

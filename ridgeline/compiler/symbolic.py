@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from ridgeline.compiler.cpu import CpuBackend, machine_code
-from ridgeline.compiler.layout import lay_out
 from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
 from ridgeline.errors import ComputeError

@@ -12,7 +12,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from ridgeline.compiler.layout import HostCall, JoinedCall, KernelCall, Layout
+from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.sizes import nbytes

@@ -9,8 +9,8 @@ from html import escape
 from typing import Any, Self
 
 from ridgeline.compiler.backend import Backend, backend
-from ridgeline.compiler.layout import lay_out
 from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import compilation
 from ridgeline.compiler.program import Program
 from ridgeline.compiler.stages import CompiledKernel, Stages

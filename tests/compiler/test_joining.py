@@ -15,7 +15,7 @@ from ridgeline.codegen.cuda import compile_all
 from ridgeline.codegen.cuda.joined import Part, join_key, joined
 from ridgeline.compiler import lay_out, lower_graph
 from ridgeline.compiler.horizontal_fusion import Joiner
-from ridgeline.compiler.layout import JoinedCall, from_text, to_text
+from ridgeline.compiler.memory_plan import JoinedCall, from_text, to_text
 from ridgeline.dtypes import float32
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph

@@ -11,7 +11,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import pipeline
-from ridgeline.compiler.layout import lay_out
+from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.passes import Pass
 from ridgeline.compiler.pipeline import LOWER, OPTIMIZE, compilation, lower, lower_graph, optimize
 from ridgeline.compiler.settings import Compilation

@@ -7,7 +7,7 @@ from typing import Any
 import ridgeline as rl
 from ridgeline.compiler import KernelCall, lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
-from ridgeline.compiler.layout import from_text, to_text
+from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.compiler.layout import HostCall, KernelCall
+from ridgeline.compiler.memory_plan import HostCall, KernelCall
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf, topological
 from ridgeline.graph.passes.complex_pairs import complex_pairs

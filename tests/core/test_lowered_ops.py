@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.compiler.layout import KernelCall
+from ridgeline.compiler.memory_plan import KernelCall
 
 EDGES = np.array([0.0, -0.0, 1.0, -3.5, 0.7, 6e-8, 1e-310, -5e-324, 1e300, np.inf, -np.inf, np.nan])
 

@@ -15,7 +15,7 @@ import ridgeline.compiler
 import ridgeline.tracing.trace
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler import KernelCall, Layout, lay_out, lower_graph
-from ridgeline.compiler.layout import from_text, to_text
+from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
