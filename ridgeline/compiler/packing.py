@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline.compiler.cpu import machine
-from ridgeline.compiler.narrow import reads_narrow
+from ridgeline.compiler.narrow_weights import reads_narrow
 from ridgeline.config import config
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
