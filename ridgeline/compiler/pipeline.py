@@ -20,10 +20,10 @@ from typing import Any, TypeAlias
 from ridgeline.compiler import lowering
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.hoisting import hoist, steady_nodes
-from ridgeline.compiler.packing import multiply_less, pack_weights
 from ridgeline.compiler.passes import Observer, Pass, run_passes
 from ridgeline.compiler.settings import Compilation, Recorded
 from ridgeline.compiler.stages import Stages
+from ridgeline.compiler.weight_packing import multiply_less, pack_weights
 from ridgeline.config import ConfigError, config
 from ridgeline.graph.body import Body, bodies, body
 from ridgeline.graph.graph import Graph

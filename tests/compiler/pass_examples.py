@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ridgeline import dtypes
-from ridgeline.compiler import packing
+from ridgeline.compiler import weight_packing
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.pipeline import PIPELINE, check, compilation, lower, optimize, prepare
 from ridgeline.compiler.settings import Recorded
@@ -71,7 +71,7 @@ class Example:
             before[0] = after
 
         steady = dict.fromkeys(self.steady, 1 << 20)
-        with patch.object(packing, "machine", lambda: MACHINE):
+        with patch.object(weight_packing, "machine", lambda: MACHINE):
             graph = prepare(graph, Recorded("jit", self.computes, steady), observe)
         target = Stated(self.libraries, self.shared_bytes, self.recompute)
         to = compilation(graph, target, pairs=self.pairs, facts=MACHINE)

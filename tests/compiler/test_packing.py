@@ -11,7 +11,7 @@ import torch
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.compiler import lower_graph, packing
+from ridgeline.compiler import lower_graph, weight_packing
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
@@ -35,7 +35,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
 def test_the_graph_means_the_same(
     kind: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "machine", lambda: machine)
+    monkeypatch.setattr(weight_packing, "machine", lambda: machine)
     forms = {
         "convolution": ("nchwrs,ocrs->nohw", (2, 40, 6, 6, 3, 3), (64, 40, 3, 3)),
         "linear": ("bsk,ok->bso", (2, 40, 96), (128, 96)),
@@ -44,7 +44,7 @@ def test_the_graph_means_the_same(
     form, left, right = forms[kind]
     given = [leaf(TensorType(shape, dtypes.float32)) for shape in (left, right)]
     root = einsum(form, *given)
-    graph, packed = packing.pack_weights(
+    graph, packed = weight_packing.pack_weights(
         Graph([root], given), lambda node: given[0] not in topological([node])
     )
     (made,) = graph.outputs
@@ -91,7 +91,7 @@ def test_what_is_packed_is_read_in_order() -> None:
 def test_a_linear_layer_reads_kept_strips_and_ends_in_one_kernel(
     rows: int, inside: int, outside: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "machine", lambda: WIDE)
+    monkeypatch.setattr(weight_packing, "machine", lambda: WIDE)
     layer = rl.nn.Linear(inside, outside)
     run = rl.jit(lambda x: rl.nn.functional.gelu(layer(x), approximate="tanh"))
     x = normal(rows, inside)

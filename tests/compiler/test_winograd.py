@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.compiler import packing
+from ridgeline.compiler import weight_packing
 from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
@@ -92,7 +92,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
 def test_as_accurate_as_sums_of_products(
     channels: int, size: int, margin: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packing, "pays", lambda direct, products, machine: True)
+    monkeypatch.setattr(weight_packing, "pays", lambda direct, products, machine: True)
     x = normal(1, channels, size, size)
     bias = normal(channels, seed=2)
     layer = rl.nn.Conv2d(channels, channels, 3, padding=margin)
@@ -115,7 +115,7 @@ def test_as_accurate_as_sums_of_products(
 
 
 def test_what_is_not_finite_stays_in_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "pays", lambda direct, products, machine: True)
+    monkeypatch.setattr(weight_packing, "pays", lambda direct, products, machine: True)
     layer = rl.nn.Conv2d(64, 64, 3, padding=1)
     run = rl.jit(lambda x: layer(x))
     for value in (np.nan, np.inf):
