@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node
-from ridgeline.graph.passes.algebra import simplify_algebra
+from ridgeline.graph.passes.canonicalize.algebra import simplify_algebra
 from ridgeline.graph.passes.casts import simplify_casts
 from ridgeline.graph.passes.fold import fold
 from ridgeline.graph.passes.joins import join_parts
