@@ -12,7 +12,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node
 from ridgeline.graph.passes.canonicalize.algebra import simplify_algebra
 from ridgeline.graph.passes.canonicalize.casts import simplify_casts
-from ridgeline.graph.passes.fold import fold
+from ridgeline.graph.passes.canonicalize.constant_folding import fold
 from ridgeline.graph.passes.joins import join_parts
 from ridgeline.graph.passes.moves import simplify_moves
 from ridgeline.ops.elementwise import IOTA
