@@ -13,8 +13,8 @@ from ridgeline.graph.node import PROJ, Node, node
 from ridgeline.graph.passes.canonicalize.algebra import simplify_algebra
 from ridgeline.graph.passes.canonicalize.casts import simplify_casts
 from ridgeline.graph.passes.canonicalize.constant_folding import fold
+from ridgeline.graph.passes.canonicalize.movement import simplify_moves
 from ridgeline.graph.passes.joins import join_parts
-from ridgeline.graph.passes.moves import simplify_moves
 from ridgeline.ops.elementwise import IOTA
 
 RULES = (fold, simplify_algebra, simplify_casts, simplify_moves, join_parts)
