@@ -32,6 +32,7 @@ from ridgeline.graph.passes.attention_calls import with_attention_calls
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.bodies import in_bodies
+from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.checks import with_index_flag
 from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.passes.erase import erase
@@ -44,7 +45,6 @@ from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.passes.rectified import with_rectifiers
 from ridgeline.graph.passes.scales import lift_scales
-from ridgeline.graph.passes.simplify import simplify
 from ridgeline.graph.passes.spell import spell
 from ridgeline.graph.passes.tiled_sorts import tiled_sorts
 from ridgeline.graph.passes.windows import fit_windows, narrow_windows
