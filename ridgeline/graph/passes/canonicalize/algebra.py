@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.uniform import number_in, uniform
+from ridgeline.graph.passes.canonicalize.splat import number_in, uniform
 from ridgeline.ops.elementwise import apply, neg, select
 
 Rule = Callable[[Node], Node | None]

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.uniform import number_in, uniform
+from ridgeline.graph.passes.canonicalize.splat import number_in, uniform
 from ridgeline.graph.sizes import bounds
 from ridgeline.ops.elementwise import ROWS, add, constant
 from ridgeline.ops.movement import CONCAT, PAD, broadcast_scalar, concat

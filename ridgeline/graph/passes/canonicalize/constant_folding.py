@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.uniform import number_in, uniform
+from ridgeline.graph.passes.canonicalize.splat import number_in, uniform
 from ridgeline.ops.elementwise import CONSTANT, IOTA
 from ridgeline.ops.movement import PAD, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.reduce import REDUCE

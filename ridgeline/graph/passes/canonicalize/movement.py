@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from ridgeline.graph.node import Node, Op
-from ridgeline.graph.passes.uniform import number_in
+from ridgeline.graph.passes.canonicalize.splat import number_in
 from ridgeline.ops.checked import CHECKED
 from ridgeline.ops.movement import (
     BROADCAST,
