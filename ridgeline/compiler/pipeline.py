@@ -32,6 +32,7 @@ from ridgeline.graph.passes.attention_calls import with_attention_calls
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.bodies import in_bodies
+from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.checks import with_index_flag
 from ridgeline.graph.passes.complex_pairs import complex_pairs
@@ -41,7 +42,6 @@ from ridgeline.graph.passes.last_updates import last_updates
 from ridgeline.graph.passes.layout import convolutions_last
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.products import narrow_products
-from ridgeline.graph.passes.prune import prune
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.passes.rectified import with_rectifiers
 from ridgeline.graph.passes.scales import lift_scales
