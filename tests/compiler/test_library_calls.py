@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ridgeline.graph.passes.spell import WRITTEN
+from ridgeline.graph.passes.legalize.decompose import WRITTEN
 from ridgeline.loops.ordered import ORDERED
 from tests.core.batching_examples import all_rows
 
