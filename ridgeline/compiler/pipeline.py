@@ -36,10 +36,10 @@ from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.passes.heads import place_heads
-from ridgeline.graph.passes.last_updates import last_updates
 from ridgeline.graph.passes.layout import convolutions_last
 from ridgeline.graph.passes.legalize.decompose import spell
 from ridgeline.graph.passes.legalize.index_flag import with_index_flag
+from ridgeline.graph.passes.legalize.join_updates import last_updates
 from ridgeline.graph.passes.legalize.strip_autograd import erase
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.products import narrow_products
