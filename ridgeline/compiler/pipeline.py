@@ -41,12 +41,12 @@ from ridgeline.graph.passes.legalize.decompose import spell
 from ridgeline.graph.passes.legalize.index_flag import with_index_flag
 from ridgeline.graph.passes.legalize.join_updates import last_updates
 from ridgeline.graph.passes.legalize.strip_autograd import erase
+from ridgeline.graph.passes.legalize.tile_sorts import tiled_sorts
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.products import narrow_products
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.passes.rectified import with_rectifiers
 from ridgeline.graph.passes.scales import lift_scales
-from ridgeline.graph.passes.tiled_sorts import tiled_sorts
 from ridgeline.graph.passes.windows import fit_windows, narrow_windows
 from ridgeline.graph.sizes import remembered
 
