@@ -16,7 +16,7 @@ from ridgeline.compiler.passes import Observer
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.partition import Part, source_of
+from ridgeline.graph.passes.legalize.partition import Part, source_of
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import on, space
 

@@ -26,7 +26,7 @@ from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.differentiate import saved_for_backward
 from ridgeline.graph.passes.gradients import is_whole, waiting, written_out
-from ridgeline.graph.passes.partition import partition
+from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products

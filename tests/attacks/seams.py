@@ -139,7 +139,7 @@ ATTACK = Attack(
               "self.nbytes = nbytes; type(self).address = property(lambda s: s.device_address)"),
         Fault("programs of a GPU take any address", "runtime.cuda.plan", "Plan._present",
               "if memory.device != self.device.name:", "if False:"),
-        Fault("a copy there and back is not waited for", "graph.passes.partition", "_waits",
+        Fault("a copy there and back is not waited for", "graph.passes.legalize.partition", "_waits",
               "return moves and", "return False and"),
         Fault("a pass drops copies", "graph.placement", "transfer",
               "node(TRANSFER, (source,), TransferAttrs(device))", "source"),

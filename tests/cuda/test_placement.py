@@ -12,7 +12,7 @@ from ridgeline.errors import DeviceError
 from ridgeline.functions.places import number
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.graph.passes.partition import partition
+from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.placement import together, transfer
 from ridgeline.ops.elementwise import add
 from ridgeline.runtime.buffer import Buffer

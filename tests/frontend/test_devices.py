@@ -13,7 +13,7 @@ from ridgeline import dtypes
 from ridgeline.errors import DeviceError
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf, node
-from ridgeline.graph.passes.partition import partition
+from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.placement import TRANSFER, placed, transfer
 from ridgeline.ops.elementwise import add, apply, constant, iota, mul
 from ridgeline.ops.movement import broadcast_scalar
