@@ -18,7 +18,7 @@ from ridgeline.compiler.program import Program
 from ridgeline.errors import ComputeError
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.passes.settle import Settled
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.graph.sizes import Sym
 from ridgeline.loops.ir import Kernel
 

@@ -17,7 +17,7 @@ from ridgeline.errors import RidgelineError
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.settle import Settled
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.tensors.tensor import alias
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.dynamic import Pattern

@@ -16,7 +16,7 @@ from ridgeline.functions.concrete import given as filled
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.batch import Batching
-from ridgeline.graph.passes.settle import Settled
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.ops.batching import spread
 from tests.core.batching_examples import Example, all_rows, examples
 
