@@ -33,10 +33,10 @@ from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
-from ridgeline.graph.passes.complex_pairs import complex_pairs
 from ridgeline.graph.passes.heads import place_heads
 from ridgeline.graph.passes.layout import convolutions_last
 from ridgeline.graph.passes.legalize.bodies import in_bodies
+from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.passes.legalize.decompose import spell
 from ridgeline.graph.passes.legalize.index_flag import with_index_flag
 from ridgeline.graph.passes.legalize.join_updates import last_updates

@@ -20,7 +20,7 @@ from ridgeline.fusion.store_fewer import recomputed
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
-from ridgeline.graph.passes.complex_pairs import complex_pairs
+from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
 from ridgeline.loops.math import has_code

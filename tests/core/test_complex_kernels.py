@@ -19,7 +19,7 @@ from ridgeline import dtypes
 from ridgeline.compiler.memory_plan import HostCall, KernelCall
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf, topological
-from ridgeline.graph.passes.complex_pairs import complex_pairs
+from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.printer import format_graph
 from ridgeline.ops.elementwise import mul
 
