@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes import complex_math as plain
-from ridgeline.graph.passes.complex_math import Pair
+from ridgeline.graph.passes.legalize import complex_math as plain
+from ridgeline.graph.passes.legalize.complex_math import Pair
 from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, select, sub
 
 _FAR = 1e100  # from here on the first term is exact

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import inherit
-from ridgeline.graph.passes.complex_math import Pair
+from ridgeline.graph.passes.legalize.complex_math import Pair
 from ridgeline.graph.passes.legalize.complex_rules import Made, Operand, rule_for
 from ridgeline.ops.movement import concat, reshape, slice_
 from ridgeline.ops.reinterpret import parts_alias, whole_alias
