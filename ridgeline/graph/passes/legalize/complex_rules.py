@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ridgeline.graph.node import Node, node
-from ridgeline.graph.passes.complex_inverse import INVERSES
 from ridgeline.graph.passes.legalize import complex_math as math
+from ridgeline.graph.passes.legalize.complex_inverse import INVERSES
 from ridgeline.graph.passes.legalize.complex_math import Pair
 from ridgeline.ops.complex import CONJ, IMAG, JOIN, MAGNITUDE, REAL, real_of
 from ridgeline.ops.contract import CONTRACT
