@@ -29,7 +29,6 @@ from ridgeline.graph.body import Body, bodies, body
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, leaf
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
-from ridgeline.graph.passes.biased import with_biases
 from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.heads import place_heads
@@ -42,6 +41,7 @@ from ridgeline.graph.passes.legalize.join_updates import last_updates
 from ridgeline.graph.passes.legalize.strip_autograd import erase
 from ridgeline.graph.passes.legalize.tile_sorts import tiled_sorts
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
+from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.products import narrow_products
 from ridgeline.graph.passes.rebuild import substitute

@@ -2,7 +2,7 @@
 
 No program is written in this op: it is a contraction, a sum and a conversion. Where a device's
 library computes the three in one call, a pass puts this op in their place
-(`graph/passes/biased.py`).
+(`graph/passes/libraries/bias_epilogue.py`).
 """
 
 from __future__ import annotations

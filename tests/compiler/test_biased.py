@@ -16,7 +16,7 @@ from ridgeline.compiler.matmul import takes_bias
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.biased import with_biases
+from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
 from ridgeline.nn.functional import linear
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.contract import CONTRACT
