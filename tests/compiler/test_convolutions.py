@@ -18,7 +18,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
 from ridgeline.graph.passes.convolutions import recognise
 from ridgeline.graph.passes.differentiate import reverse
-from ridgeline.graph.passes.rectified import with_rectifiers
+from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.ops.elementwise import add, apply, div, full_like, mul, select, sub
