@@ -19,7 +19,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import inherit
-from ridgeline.graph.passes.convolutions import recognise
+from ridgeline.graph.passes.libraries.convolutions import recognise
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.convolve import DATA, FILTER, FORWARD, ConvolveAttrs, channels_last, convolve

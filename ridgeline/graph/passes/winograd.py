@@ -23,7 +23,7 @@ from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.convolutions import recognise
+from ridgeline.graph.passes.libraries.convolutions import recognise
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.convolve import FORWARD, ConvolveAttrs
 from ridgeline.ops.elementwise import add, scale, sub
