@@ -15,7 +15,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.products import NARROW, unwidened
+from ridgeline.graph.passes.libraries.narrow_products import NARROW, unwidened
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.biased import biased
 from ridgeline.ops.contract import CONTRACT
