@@ -42,11 +42,11 @@ from ridgeline.graph.passes.legalize.strip_autograd import erase
 from ridgeline.graph.passes.legalize.tile_sorts import tiled_sorts
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
+from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.rebuild import substitute
-from ridgeline.graph.passes.scales import lift_scales
 from ridgeline.graph.passes.windows import fit_windows, narrow_windows
 from ridgeline.graph.sizes import remembered
 

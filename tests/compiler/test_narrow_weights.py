@@ -14,7 +14,7 @@ from ridgeline.compiler import lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.graph.passes.scales import lift_scales
+from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.loops.printer import print_kernel
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import cast, mul
