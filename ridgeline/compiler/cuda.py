@@ -36,7 +36,7 @@ from ridgeline.config import config
 from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.layout import is_product
+from ridgeline.graph.passes.libraries.channels_last import is_product
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass

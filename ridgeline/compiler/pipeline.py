@@ -31,7 +31,6 @@ from ridgeline.graph.node import LEAF, leaf
 from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
-from ridgeline.graph.passes.layout import convolutions_last
 from ridgeline.graph.passes.legalize.bodies import in_bodies
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.passes.legalize.decompose import spell
@@ -42,6 +41,7 @@ from ridgeline.graph.passes.legalize.tile_sorts import tiled_sorts
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.graph.passes.libraries.attention_layout import place_heads
 from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
+from ridgeline.graph.passes.libraries.channels_last import convolutions_last
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
