@@ -28,9 +28,9 @@ from ridgeline.config import ConfigError, config
 from ridgeline.graph.body import Body, bodies, body
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, leaf
-from ridgeline.graph.passes.batch_norms import fold_batch_norms
 from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
+from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.passes.legalize.bodies import in_bodies
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.passes.legalize.decompose import spell

@@ -11,7 +11,7 @@ from ridgeline import nn
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.batch_norms import fold_batch_norms
+from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.printer import format_graph
 from ridgeline.ops import contract as C, elementwise as E, movement as M
 from tests.compiler.programs import f32
