@@ -16,7 +16,7 @@ from ridgeline.config import config
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.winograd import transform_filters
+from ridgeline.graph.passes.contractions.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contract
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.schedules.weights import Strips, best_strips

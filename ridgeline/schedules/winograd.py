@@ -1,4 +1,4 @@
-"""Whether fewer multiplications make up for transforming tiles (`graph/passes/winograd.py`)."""
+"""Whether fewer multiplications make up for transforming tiles (`graph/passes/contractions/winograd.py`)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.winograd import transform_filters
+from ridgeline.graph.passes.contractions.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.winograd import pays
