@@ -31,6 +31,7 @@ from ridgeline.graph.node import LEAF, leaf
 from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
+from ridgeline.graph.passes.contractions.narrow_windows import fit_windows, narrow_windows
 from ridgeline.graph.passes.legalize.bodies import in_bodies
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.passes.legalize.decompose import spell
@@ -47,7 +48,6 @@ from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.rebuild import substitute
-from ridgeline.graph.passes.windows import fit_windows, narrow_windows
 from ridgeline.graph.sizes import remembered
 
 Prepare: TypeAlias = Pass[Graph, Recorded]
