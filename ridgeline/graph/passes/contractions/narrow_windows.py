@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.phases import Shift, over_less, read_from
+from ridgeline.graph.passes.contractions.polyphase import Shift, over_less, read_from
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import axis_runs
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, contract
