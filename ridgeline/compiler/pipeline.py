@@ -32,6 +32,7 @@ from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.passes.contractions.narrow_windows import fit_windows, narrow_windows
+from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
 from ridgeline.graph.passes.legalize.bodies import in_bodies
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.passes.legalize.decompose import spell
@@ -46,7 +47,6 @@ from ridgeline.graph.passes.libraries.channels_last import convolutions_last
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
-from ridgeline.graph.passes.moments import one_reading
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.sizes import remembered
 
