@@ -20,7 +20,7 @@ from ridgeline.functions.operands import defaults
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line
-from ridgeline.graph.passes.differentiate import saved_for_backward
+from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.spaces import space

@@ -24,7 +24,7 @@ ATTACK = Attack(
     trial,
     short=60,
     faults=(
-        Fault("gradients go on through what was detached", "graph.passes.differentiate", "flowing",
+        Fault("gradients go on through what was detached", "graph.passes.autodiff.differentiate", "flowing",
               "if not current.inputs or ends(current):", "if not current.inputs:"),
         Fault("a write that no gradient sees is differentiated", "tensors.values", "write",
               "if not tracked and cell.mode == GRAPH:", "if False:"),

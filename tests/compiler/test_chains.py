@@ -15,7 +15,7 @@ from ridgeline.compiler import lower_graph
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Alloc
 from ridgeline.loops.parser import parse_kernel

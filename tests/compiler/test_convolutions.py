@@ -16,7 +16,7 @@ from ridgeline.functions.transposed import conv_transpose2d
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
-from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.libraries.convolutions import recognise
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.ops.contract import CONTRACT

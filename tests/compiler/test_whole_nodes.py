@@ -11,7 +11,7 @@ from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.loops.ir import Kernel
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
 from ridgeline.ops.elementwise import mul

@@ -8,7 +8,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.functions.registry import TABLE
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.ops import contract as C, elementwise as E, reduce as R, scan as S
 from tests.compiler.programs import conv
 

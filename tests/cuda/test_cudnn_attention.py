@@ -20,7 +20,7 @@ from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import ATTENTION_GRADIENT, attention

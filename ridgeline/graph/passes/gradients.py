@@ -15,7 +15,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import has_value
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.origins import Mark, inherit
-from ridgeline.graph.passes.differentiate import ends, reverse
+from ridgeline.graph.passes.autodiff.differentiate import ends, reverse
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet

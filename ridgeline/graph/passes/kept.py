@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from ridgeline.graph.node import LEAF, Node
-from ridgeline.graph.passes.differentiate import ends
+from ridgeline.graph.passes.autodiff.differentiate import ends
 from ridgeline.ops.tracking import CUSTOM
 
 _NOTHING = frozenset((

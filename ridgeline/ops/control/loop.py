@@ -16,7 +16,7 @@ import numpy as np
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
-from ridgeline.graph.passes.differentiate import forward
+from ridgeline.graph.passes.autodiff.differentiate import forward
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import batched, fresh, is_smooth, outputs_of, with_axis, zeros

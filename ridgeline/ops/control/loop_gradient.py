@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.node import PROJ, Node, Op, leaf, node, proj, topological
-from ridgeline.graph.passes.differentiate import reverse
+from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.sizes import Size, bounds, product, remembered
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
-from ridgeline.graph.passes.differentiate import forward
+from ridgeline.graph.passes.autodiff.differentiate import forward
 from ridgeline.graph.sizes import remembered
 from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import (
