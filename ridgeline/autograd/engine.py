@@ -13,6 +13,7 @@ from ridgeline.errors import GradientError
 from ridgeline.functions.operands import stretch
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, here, stamp
+from ridgeline.graph.passes.autodiff.backward_pass import awaited, gradients
 from ridgeline.graph.passes.autodiff.differentiate import (
     Watcher,
     flowing,
@@ -20,7 +21,6 @@ from ridgeline.graph.passes.autodiff.differentiate import (
     ones_like,
     reverse,
 )
-from ridgeline.graph.passes.gradients import awaited, gradients
 from ridgeline.graph.passes.kept import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.tensors import execute

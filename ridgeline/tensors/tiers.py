@@ -24,8 +24,8 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
+from ridgeline.graph.passes.autodiff.backward_pass import is_whole, waiting, written_out
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
-from ridgeline.graph.passes.gradients import is_whole, waiting, written_out
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product

@@ -12,7 +12,7 @@ from ridgeline import dtypes
 from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
-from ridgeline.graph.passes.gradients import gradients, written_out
+from ridgeline.graph.passes.autodiff.backward_pass import gradients, written_out
 from ridgeline.ops.contract import (
     CONTRACT,
     AxisMap,

@@ -10,7 +10,7 @@ import pytest
 import ridgeline as rl
 from ridgeline.autograd import engine
 from ridgeline.errors import GradientError
-from ridgeline.graph.passes.gradients import GRADIENTS
+from ridgeline.graph.passes.autodiff.backward_pass import GRADIENTS
 from ridgeline.tensors import tiers
 from ridgeline.tensors.values import read
 
