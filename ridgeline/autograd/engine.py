@@ -21,7 +21,7 @@ from ridgeline.graph.passes.autodiff.differentiate import (
     ones_like,
     reverse,
 )
-from ridgeline.graph.passes.kept import lets_go
+from ridgeline.graph.passes.autodiff.saved_values import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, Behind, LetGo, rare

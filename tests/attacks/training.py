@@ -30,7 +30,7 @@ ATTACK = Attack(
               "if not tracked and cell.mode == GRAPH:", "if False:"),
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",
               "if not (create_graph if retain_graph is None else retain_graph):", "if True:"),
-        Fault("a second pass finds no graph where no value is needed", "graph.passes.kept",
+        Fault("a second pass finds no graph where no value is needed", "graph.passes.autodiff.saved_values",
               "_reads_values", "name in _NOTHING", "False"),
     ),
 )  # fmt: skip
