@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import PROJ, Node, leaf, topological
 from ridgeline.graph.origins import describe, inherit
-from ridgeline.graph.passes.recompute import cheapest_to_keep
+from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
 from ridgeline.ops.elementwise import STOP_GRADIENT, add as add_nodes, full_like
 from ridgeline.ops.tracking import CUSTOM, VARIABLE
 
