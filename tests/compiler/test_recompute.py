@@ -11,8 +11,8 @@ import pytest
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf, topological
+from ridgeline.graph.passes.autodiff.max_flow import Network
 from ridgeline.graph.passes.autodiff.rematerialize import _nbytes, _work, cheapest_to_keep
-from ridgeline.graph.passes.maxflow import Network
 from ridgeline.ops import elementwise as E, reduce as R
 from tests.compiler.programs import f32, typed
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.maxflow import UNLIMITED, Network
+from ridgeline.graph.passes.autodiff.max_flow import UNLIMITED, Network
 from ridgeline.graph.sizes import bounds, product
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.scalars import OPERATIONS
