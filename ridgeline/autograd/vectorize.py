@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ridgeline.autograd.batch_frame import Frame
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
-from ridgeline.graph.passes.batch import Batching, BatchingError
+from ridgeline.graph.passes.autodiff.vectorize import Batching, BatchingError
 from ridgeline.ops.batching import spread
 from ridgeline.ops.movement import permute
 from ridgeline.tensors import dispatch

@@ -18,7 +18,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.batch import Batching
+    from ridgeline.graph.passes.autodiff.vectorize import Batching
 
 Family: TypeAlias = Literal[
     "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque", "control"

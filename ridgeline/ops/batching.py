@@ -15,7 +15,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops.movement import BROADCAST, broadcast
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.batch import Batching
+    from ridgeline.graph.passes.autodiff.vectorize import Batching
 
 
 def spread(a: Node, size: Size) -> Node:

@@ -25,7 +25,7 @@ from ridgeline.ops.movement import pad, slice_
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.batch import Batching
+    from ridgeline.graph.passes.autodiff.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.batch import Batching
+    from ridgeline.graph.passes.autodiff.vectorize import Batching
 
 _NUMPY: dict[str, Any] = {
     "prod": np.multiply, "max": np.maximum, "min": np.minimum,

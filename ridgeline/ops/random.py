@@ -23,7 +23,7 @@ from ridgeline.values import philox
 from ridgeline.values.philox import WORDS
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.batch import Batching
+    from ridgeline.graph.passes.autodiff.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ridgeline.ops.elementwise import cast
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.batch import Batching
+    from ridgeline.graph.passes.autodiff.vectorize import Batching
 
 _numbers = count()
 

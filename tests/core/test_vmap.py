@@ -15,7 +15,7 @@ from ridgeline import dtypes
 from ridgeline.functions.concrete import given as filled
 from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.batch import Batching
+from ridgeline.graph.passes.autodiff.vectorize import Batching
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.ops.batching import spread
 from tests.core.batching_examples import Example, all_rows, examples
