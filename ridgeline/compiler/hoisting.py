@@ -2,7 +2,7 @@
 
 What depends on nothing but inputs that stay the same from call to call (*steady* ones: weights at
 inference) is computed once and given to the calls. Where it is computed, and when again, is the
-caller's business (`tracing/steady.py`).
+caller's business (`tracing/hoisted.py`).
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ from ridgeline.tracing.effects import (
 )
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.handover import Handover, Loan, pairs, place_key
+from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
@@ -71,7 +72,6 @@ from ridgeline.tracing.signatures import (
     difference,
     signature_of,
 )
-from ridgeline.tracing.steady import Steady, SteadySource, steady_sizes
 from ridgeline.tracing.turns import turns_for, turns_of
 
 if TYPE_CHECKING:

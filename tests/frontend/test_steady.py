@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.tracing.steady import Steady
+from ridgeline.tracing.hoisted import Steady
 
 
 class Scaled(rl.nn.Module):
