@@ -60,8 +60,8 @@ from ridgeline.tracing.effects import (
     track_source,
 )
 from ridgeline.tracing.guards import Lifted
-from ridgeline.tracing.handover import Handover, Loan, pairs, place_key
 from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
+from ridgeline.tracing.in_place_state import Handover, Loan, pairs, place_key
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
