@@ -19,7 +19,7 @@ from ridgeline.ops.elementwise import add, full_like, iota, mul
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import Cell, Track
-from ridgeline.tracing.enclosure import Enclosure
+from ridgeline.tracing.subtrace import Enclosure
 
 if TYPE_CHECKING:
     from ridgeline.random import Generator

@@ -18,7 +18,7 @@ from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
 from ridgeline.tensors.values import read
-from ridgeline.tracing.enclosure import Enclosure
+from ridgeline.tracing.subtrace import Enclosure
 
 if TYPE_CHECKING:
     from ridgeline.random import Generator
