@@ -34,7 +34,7 @@ from ridgeline.tracing.bodies import (
     traced,
     wrapped,
 )
-from ridgeline.tracing.closing import close, entered, invariant
+from ridgeline.tracing.closure_conversion import close, entered, invariant
 
 
 def _place(structure: Any, number: int) -> str:
