@@ -35,7 +35,7 @@ from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.donation import Donate, Donation, give_away
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
-from ridgeline.tracing.opening import Opening
+from ridgeline.tracing.open_traces import Opening
 from ridgeline.tracing.report import (
     Explanation,
     History,
