@@ -21,7 +21,7 @@ from ridgeline.compiler.pipeline import CHECK, LOWER, OPTIMIZE, PREPARE
 from ridgeline.explain import kernel_row, quantity
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.printer import format_graph
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.schedules.machine import Machine
 
 DOCUMENT = Path(__file__).parents[1] / "ARCHITECTURE.md"

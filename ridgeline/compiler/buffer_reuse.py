@@ -16,7 +16,7 @@ from ridgeline.compiler.memory_plan import live_ranges
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.node import Node
 from ridgeline.loops.in_place import in_place
-from ridgeline.loops.printer import named
+from ridgeline.loops.text.printer import named
 from ridgeline.runtime.arena import LiveRange
 
 if TYPE_CHECKING:

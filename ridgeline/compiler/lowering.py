@@ -23,8 +23,8 @@ from ridgeline.graph.node import Node, Op
 from ridgeline.loops.in_place import in_place
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
+from ridgeline.loops.text.printer import named, print_kernel
 from ridgeline.schedules.attempts import noted
 
 Slots = tuple[tuple[int, int], ...]

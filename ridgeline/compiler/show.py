@@ -14,7 +14,7 @@ from ridgeline.graph.body import bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF
 from ridgeline.graph.printer import format_node, numbered
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 
 State = Graph | Stages
 

@@ -25,8 +25,8 @@ from ridgeline.kernel.steps import Steps
 from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import Step, from_json, replay, to_json
+from ridgeline.loops.text.printer import named, print_kernel
 from ridgeline.tensors.cells import PLAIN, filled_leaf
 from ridgeline.tensors.modes import is_grad_enabled
 from ridgeline.tensors.tensor import Tensor, wrap

@@ -21,7 +21,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.build import add
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Alloc, For, Load, Store, Var, statements
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.schedules import panels
 from ridgeline.schedules.machine import Machine

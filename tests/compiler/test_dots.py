@@ -20,8 +20,8 @@ from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.interpret import interpret
-from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import replay
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import cast
 from ridgeline.schedules.accesses import accesses

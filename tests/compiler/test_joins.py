@@ -13,7 +13,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.printer import format_graph
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops import elementwise as E, movement as M
 from tests.compiler.passing import optimized
 from tests.compiler.programs import f32

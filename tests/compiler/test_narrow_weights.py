@@ -15,7 +15,7 @@ from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import cast, mul
 from ridgeline.ops.movement import broadcast

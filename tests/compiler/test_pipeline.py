@@ -12,7 +12,7 @@ import ridgeline as rl
 from ridgeline.compiler.pipeline import PIPELINE
 from ridgeline.config import ConfigError
 from ridgeline.errors import ArgumentError
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from tests.compiler.pass_examples import EXAMPLES, FILE, printed
 
 RNG = np.random.default_rng(0)

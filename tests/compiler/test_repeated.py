@@ -15,8 +15,8 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.lower import GroupLowering
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.spaces import NotFusable
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.elementwise import add, apply, mul
 from ridgeline.ops.reduce import reduce
 from tests.compiler.test_fusion import _gpt_step, _lenet_step, traced

@@ -13,8 +13,8 @@ from ridgeline.compiler.cpu import CpuBackend, machine, task_count
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.printer import named
 from ridgeline.loops.schedule import replay
+from ridgeline.loops.text.printer import named
 from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.cpu.executor import Plan, Step
 from ridgeline.schedules.default import steps

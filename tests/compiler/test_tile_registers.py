@@ -25,8 +25,8 @@ from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.printer import named, print_kernel
 from ridgeline.loops.schedule import replay
+from ridgeline.loops.text.printer import named, print_kernel
 from ridgeline.ops.elementwise import cast
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.dot_steps import dot_steps

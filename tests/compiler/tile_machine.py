@@ -18,7 +18,7 @@ from ridgeline.codegen.llvm.native import Library, compile_ir, target
 from ridgeline.compiler.cpu import task_count
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.printer import named
+from ridgeline.loops.text.printer import named
 from ridgeline.scalars import Array
 
 _ROWS, _ROW_BYTES = 16, 64

@@ -15,8 +15,8 @@ from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.parser import parse_kernel
-from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import replay
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from tests.compiler.passing import fused

@@ -25,7 +25,7 @@ from ridgeline.fusion.sizes import elements, nbytes
 from ridgeline.graph.graph import Graph
 from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32
-from ridgeline.loops.printer import print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.ops.biased import BIASED
 from ridgeline.runtime.cuda import cublaslt

@@ -9,7 +9,6 @@ import pytest
 
 from ridgeline.loops.counts import useful
 from ridgeline.loops.parser import parse_kernel
-from ridgeline.loops.printer import print_kernel
 from ridgeline.loops.schedule import (
     Bind,
     CacheRead,
@@ -35,6 +34,7 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
+from ridgeline.loops.text.printer import print_kernel
 from tests.loops.validation import memory_for, same_results
 
 SMALL = """

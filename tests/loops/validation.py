@@ -14,7 +14,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.counts import bound_to, useful
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.printer import named
+from ridgeline.loops.text.printer import named
 from ridgeline.scalars import Array
 
 _MOST_SHUFFLED = 2000  # operations; a shuffled run takes them one by one
