@@ -14,8 +14,8 @@ from ridgeline.graph.node import Node, topological
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowered import Lowered
-from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.schedule import replay
+from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine

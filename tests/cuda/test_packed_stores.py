@@ -7,7 +7,7 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.codegen.cuda import generate
 from ridgeline.dtypes import DType
-from ridgeline.loops.parser import parse_kernel
+from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.schedules.gpu.machine import A100, H200
 from tests.cuda.lowering import schedule
 from tests.cuda.programs import call, given

@@ -12,8 +12,8 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
-from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.schedule import Bind, Prefix, Resume, ScheduleError, from_json, replay, to_json
+from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.ops.scan import extreme_scan, linear_scan, scan
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from tests.cuda.lowering import interpreted, schedule

@@ -7,7 +7,6 @@ import pytest
 
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.schedule import (
     Bind,
     Hold,
@@ -26,6 +25,7 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
+from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 
 LOSS = """kernel loss(x: float32[5, 50] @0, t: int64[5] @1, y: float32[5] @2)

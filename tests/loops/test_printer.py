@@ -9,7 +9,7 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul, op
 from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Op, Seq, Store
-from ridgeline.loops.parser import ParseError, parse_kernel
+from ridgeline.loops.text.parser import ParseError, parse_kernel
 from ridgeline.loops.text.printer import print_expr, print_kernel
 from tests.loops import kernels
 from tests.loops.kernels import at, c, param, v

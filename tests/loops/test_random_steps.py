@@ -9,7 +9,6 @@ from hypothesis import given, settings, strategies as st
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, For, Kernel
-from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.schedule import (
     CacheRead,
     CacheWrite,
@@ -32,6 +31,7 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
+from ridgeline.loops.text.parser import parse_kernel
 from tests.loops import kernels
 from tests.loops.test_steps import ATTENTION, BLUR, LOGSUMEXP, SIGNED, SMALL
 from tests.loops.validation import same_results

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from ridgeline.loops.counts import useful
-from ridgeline.loops.parser import parse_kernel
 from ridgeline.loops.schedule import (
     Bind,
     CacheRead,
@@ -34,6 +33,7 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
+from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from tests.loops.validation import memory_for, same_results
 
