@@ -13,8 +13,8 @@ from typing import NoReturn
 
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
-from ridgeline.loops import syntax
 from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.text import syntax
 
 _TOKEN = re.compile(
     r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"  # numbers

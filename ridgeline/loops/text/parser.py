@@ -11,7 +11,6 @@ from typing import NoReturn, cast, get_args
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.loops import syntax
 from ridgeline.loops.ir import (
     Alloc,
     AxisKind,
@@ -29,6 +28,7 @@ from ridgeline.loops.ir import (
     Stmt,
     Store,
 )
+from ridgeline.loops.text import syntax
 from ridgeline.loops.text.expression_parser import Scope, Tokens, parse_expr
 
 _AXES, _KINDS, _MEMORIES = get_args(AxisKind), get_args(LoopKind), get_args(Memory)

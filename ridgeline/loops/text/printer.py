@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.loops import ir, syntax
+from ridgeline.loops import ir
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -34,6 +34,7 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )  # fmt: skip
+from ridgeline.loops.text import syntax
 
 _NAME_SHARED, _NAME_LONG = 24, 100  # text lengths from which an expression gets a name of its own
 
