@@ -12,7 +12,7 @@ from math import prod
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.loops.lower import GroupLowering
+from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.ops.contract import ContractAttrs, contract
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.contraction import best_tile

@@ -13,7 +13,7 @@ from ridgeline import dtypes
 from ridgeline.functions.convolution import conv2d
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.loops.lower import GroupLowering
+from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.contraction import best_tile
 from ridgeline.schedules.machine import Machine
