@@ -27,7 +27,7 @@ from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.legalize import LoopPass
-from ridgeline.loops.lowered import Lowered
+from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.runtime.cpu.calibration import calibration

@@ -26,8 +26,8 @@ from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
 from ridgeline.loops.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
-from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.lowering.lower import GroupLowering
+from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.ordered import ORDERED, lower_ordered
 from ridgeline.loops.spaces import NotFusable
 from ridgeline.ops.contract import CONTRACT

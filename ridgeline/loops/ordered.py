@@ -16,8 +16,8 @@ from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, cast, maximum, minimum, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lowered import Lowered
 from ridgeline.loops.lowering.lower import GroupLowering
+from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS, compensated_total
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.sorting import (

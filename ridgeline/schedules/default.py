@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.lowered import Lowered
+from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.ordered import ORDERED
 from ridgeline.loops.schedule import Step, replay
 from ridgeline.ops.contract import CONTRACT
