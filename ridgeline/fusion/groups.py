@@ -25,7 +25,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
-from ridgeline.loops.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
+from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.ordered import ORDERED, lower_ordered
