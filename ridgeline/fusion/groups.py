@@ -28,7 +28,7 @@ from ridgeline.graph.strides import View
 from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.ordered import ORDERED, lower_ordered
+from ridgeline.loops.lowering.ordered import ORDERED, lower_ordered
 from ridgeline.loops.spaces import NotFusable
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import PAD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.ordered import ORDERED
+from ridgeline.loops.lowering.ordered import ORDERED
 from ridgeline.loops.schedule import Step, replay
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.schedules import chain, contraction, ordered, pointwise, rows

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from ridgeline.graph.passes.legalize.decompose import WRITTEN
-from ridgeline.loops.ordered import ORDERED
+from ridgeline.loops.lowering.ordered import ORDERED
 from tests.core.batching_examples import all_rows
 
 TABLE = Path(__file__).parents[2] / "docs" / "library_calls.md"
