@@ -19,7 +19,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, bitcast, cast, lt, maximum, minimum, op, sub
 from ridgeline.loops.ir import Buffer, Expr, Load
-from ridgeline.loops.sorting import key
+from ridgeline.loops.lowering.sorting import key
 from ridgeline.loops.spaces import NotFusable, Space
 from ridgeline.loops.views import (
     Index,

@@ -18,9 +18,7 @@ from ridgeline.loops.build import add, cast, maximum, minimum, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.monoids import MONOIDS, compensated_total
-from ridgeline.loops.rewrite import sequence
-from ridgeline.loops.sorting import (
+from ridgeline.loops.lowering.sorting import (
     Index,
     key,
     radix_body,
@@ -30,6 +28,8 @@ from ridgeline.loops.sorting import (
     smallest_body,
     within,
 )
+from ridgeline.loops.monoids import MONOIDS, compensated_total
+from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.spaces import Axis, Space
 from ridgeline.loops.tiles_of_digits import RUN, SortedTile, Tile, counts_body
 from ridgeline.loops.views import size_expr
