@@ -27,8 +27,8 @@ from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.legalize import LoopPass
+from ridgeline.loops.lowering.elements import widened_from
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.runtime.cpu.calibration import calibration
 from ridgeline.schedules.default import steps as default_steps

@@ -40,8 +40,8 @@ from ridgeline.graph.passes.libraries.channels_last import is_product
 from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
+from ridgeline.loops.lowering.elements import widened_from
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.reading import widened_from
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED

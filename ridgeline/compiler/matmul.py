@@ -18,7 +18,7 @@ from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, dense, in_order, itself, strided
 from ridgeline.loops.build import add, affine, mul
 from ridgeline.loops.ir import Alloc, Const, Expr, For, Kernel, Load, Op, Reduce, Seq, Store, index
-from ridgeline.loops.reading import widened_from, widens
+from ridgeline.loops.lowering.elements import widened_from, widens
 from ridgeline.ops.contract import CONTRACT
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")

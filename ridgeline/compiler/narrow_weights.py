@@ -6,7 +6,7 @@ from ridgeline.compiler.cpu import CpuBackend, machine
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.loops.reading import widened_from, widens
+from ridgeline.loops.lowering.elements import widened_from, widens
 from ridgeline.ops.contract import CONTRACT
 
 

@@ -23,9 +23,9 @@ from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.graph.strides import View, axis_runs
+from ridgeline.loops.lowering.elements import is_bitcast, pads_inside, widens
 from ridgeline.loops.lowering.ordered import ORDERED, has_loops
 from ridgeline.loops.math import has_code
-from ridgeline.loops.reading import is_bitcast, pads_inside, widens
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT

@@ -17,7 +17,7 @@ from ridgeline.fusion.materialize import Values
 from ridgeline.fusion.sizes import nbytes, work_bytes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
-from ridgeline.loops.reading import widens
+from ridgeline.loops.lowering.elements import widens
 from ridgeline.ops.biased import PRODUCTS
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.tracking import tag

@@ -18,9 +18,9 @@ from ridgeline.graph.sizes import bounds, symbols
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, cast, mul
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
+from ridgeline.loops.lowering.elements import Reading, pads_inside, widens
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.reading import Reading, pads_inside, widens
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.spaces import (
     NotFusable,
