@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ridgeline.fusion.sizes import nbytes
 from ridgeline.fusion.split_chains import MOST_NODES
 from ridgeline.graph.node import Node
-from ridgeline.loops.spaces import NotFusable
+from ridgeline.loops.lowering.iteration_space import NotFusable
 from ridgeline.ops.contract import CONTRACT
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import TensorType, leaf, topological
 from ridgeline.loops.ir import For, index, statements
-from ridgeline.loops.spaces import Axis, across_rows
+from ridgeline.loops.lowering.iteration_space import Axis, across_rows
 from ridgeline.loops.text.printer import print_expr
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.weights import best_strips

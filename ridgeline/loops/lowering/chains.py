@@ -24,11 +24,11 @@ from ridgeline.graph.sizes import bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, mul
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
+from ridgeline.loops.lowering.iteration_space import Axis, NotFusable, Space, reduced_axes
 from ridgeline.loops.lowering.lower import GroupLowering, accumulator_type, mapped
 from ridgeline.loops.lowering.lowered import Chain, ChainStage, Lowered
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.shared_rows import in_one_row
-from ridgeline.loops.spaces import Axis, NotFusable, Space, reduced_axes
 from ridgeline.loops.views import Index, size_expr, through_reshape
 from ridgeline.ops.contract import CONTRACT, AxisMap
 

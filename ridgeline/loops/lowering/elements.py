@@ -19,8 +19,8 @@ from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, bitcast, cast, lt, maximum, minimum, op, sub
 from ridgeline.loops.ir import Buffer, Expr, Load
+from ridgeline.loops.lowering.iteration_space import NotFusable, Space
 from ridgeline.loops.lowering.sorting import key
-from ridgeline.loops.spaces import NotFusable, Space
 from ridgeline.loops.views import (
     Index,
     size_expr,

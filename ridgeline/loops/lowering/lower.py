@@ -19,10 +19,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.build import add, cast, mul
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.elements import Reading, pads_inside, widens
-from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.rewrite import sequence
-from ridgeline.loops.spaces import (
+from ridgeline.loops.lowering.iteration_space import (
     NotFusable,
     Space,
     across_rows,
@@ -30,6 +27,9 @@ from ridgeline.loops.spaces import (
     same,
     space_of,
 )
+from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.monoids import MONOIDS
+from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.views import Index, size_expr
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT, PAD

@@ -10,8 +10,8 @@ from ridgeline.graph.node import Node, Op
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Buffer, For, Kernel, Stmt
+from ridgeline.loops.lowering.iteration_space import Axis
 from ridgeline.loops.rewrite import map_buffers
-from ridgeline.loops.spaces import Axis
 
 
 @dataclass(frozen=True, slots=True)

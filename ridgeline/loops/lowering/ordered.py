@@ -16,6 +16,7 @@ from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, cast, maximum, minimum, op, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
+from ridgeline.loops.lowering.iteration_space import Axis, Space
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.lowering.radix_tiles import RUN, SortedTile, Tile, counts_body
@@ -31,7 +32,6 @@ from ridgeline.loops.lowering.sorting import (
 )
 from ridgeline.loops.monoids import MONOIDS, compensated_total
 from ridgeline.loops.rewrite import sequence
-from ridgeline.loops.spaces import Axis, Space
 from ridgeline.loops.views import size_expr
 from ridgeline.ops.gather import SCATTER, ramps
 from ridgeline.ops.index_checks import stays_below
