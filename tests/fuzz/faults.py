@@ -28,9 +28,9 @@ class Fault:
 
 
 FAULTS = (
-    Fault("a permutation is read the other way round", "loops.views", "through_permute",
+    Fault("a permutation is read the other way round", "loops.lowering.views", "through_permute",
           "index[order.index(axis)]", "index[order[axis]]"),
-    Fault("a split axis keeps no remainder", "loops.views", "_unflatten",
+    Fault("a split axis keeps no remainder", "loops.lowering.views", "_unflatten",
           "if position != real[0]:", "if False:"),
     Fault("the last element of a remainder is left out", "loops.steps.split", "Split._split",
           "return sequence(pieces, piece(ir.index(whole * factor), rest))",

@@ -27,9 +27,9 @@ from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Sto
 from ridgeline.loops.lowering.iteration_space import Axis, NotFusable, Space, reduced_axes
 from ridgeline.loops.lowering.lower import GroupLowering, accumulator_type, mapped
 from ridgeline.loops.lowering.lowered import Chain, ChainStage, Lowered
+from ridgeline.loops.lowering.views import Index, size_expr, through_reshape
 from ridgeline.loops.rewrite import sequence
 from ridgeline.loops.shared_rows import in_one_row
-from ridgeline.loops.views import Index, size_expr, through_reshape
 from ridgeline.ops.contract import CONTRACT, AxisMap
 
 MOST_CONTRACTIONS = 4

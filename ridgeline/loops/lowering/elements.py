@@ -21,7 +21,7 @@ from ridgeline.loops.build import add, bitcast, cast, lt, maximum, minimum, op, 
 from ridgeline.loops.ir import Buffer, Expr, Load
 from ridgeline.loops.lowering.iteration_space import NotFusable, Space
 from ridgeline.loops.lowering.sorting import key
-from ridgeline.loops.views import (
+from ridgeline.loops.lowering.views import (
     Index,
     size_expr,
     through_broadcast,

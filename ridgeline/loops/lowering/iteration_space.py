@@ -10,7 +10,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul
 from ridgeline.loops.ir import Expr, Var
-from ridgeline.loops.views import Index, size_expr
+from ridgeline.loops.lowering.views import Index, size_expr
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT
 from ridgeline.ops.reduce import ARG_REDUCE

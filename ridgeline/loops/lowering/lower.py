@@ -28,9 +28,9 @@ from ridgeline.loops.lowering.iteration_space import (
     space_of,
 )
 from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.views import Index, size_expr
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.rewrite import sequence
-from ridgeline.loops.views import Index, size_expr
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT, PAD
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE

@@ -30,9 +30,9 @@ from ridgeline.loops.lowering.sorting import (
     smallest_body,
     within,
 )
+from ridgeline.loops.lowering.views import size_expr
 from ridgeline.loops.monoids import MONOIDS, compensated_total
 from ridgeline.loops.rewrite import sequence
-from ridgeline.loops.views import size_expr
 from ridgeline.ops.gather import SCATTER, ramps
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST
