@@ -20,7 +20,7 @@ from ridgeline.fusion.sizes import nbytes
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, outputs_of
 from ridgeline.graph.origins import origins_of
-from ridgeline.loops.counts import compulsory_bytes, useful
+from ridgeline.loops.analysis.counts import compulsory_bytes, useful
 from ridgeline.loops.schedule import describe
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.attention import products

@@ -22,7 +22,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.kernel.arguments import LoopsError, check_not_traced, memory_of
 from ridgeline.kernel.roofline import KernelRoofline, ceilings_of
 from ridgeline.kernel.steps import Steps
-from ridgeline.loops.counts import compulsory_bytes, moved_bytes, useful
+from ridgeline.loops.analysis.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.schedule import Step, from_json, replay, to_json

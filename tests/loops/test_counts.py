@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.counts import bound_to, compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op
 from ridgeline.loops.counters import Counters
-from ridgeline.loops.counts import bound_to, compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.domains import Domain, size
 from ridgeline.loops.images import levels
 from ridgeline.loops.interpret import interpret

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from ridgeline.loops.counts import useful
+from ridgeline.loops.analysis.counts import useful
 from ridgeline.loops.schedule import (
     Bind,
     CacheRead,

@@ -11,7 +11,7 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.native import Library, compile_ir, target
 from ridgeline.compiler.cpu import task_count
 from ridgeline.loops import ir
-from ridgeline.loops.counts import bound_to, useful
+from ridgeline.loops.analysis.counts import bound_to, useful
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.text.printer import named
