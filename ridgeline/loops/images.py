@@ -16,8 +16,7 @@ from math import prod
 import numpy as np
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import Affine, affine, free_vars, simplify, substitute
-from ridgeline.loops.domains import (
+from ridgeline.loops.analysis.domains import (
     Domain,
     Size,
     conjuncts,
@@ -25,6 +24,7 @@ from ridgeline.loops.domains import (
     size,
     values_at,
 )
+from ridgeline.loops.build import Affine, affine, free_vars, simplify, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, Op, Var
 from ridgeline.loops.polynomial import Polynomial, polynomial
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.domains import Domain, conjuncts, loads, sites, size
 from ridgeline.loops.build import affine
-from ridgeline.loops.domains import Domain, conjuncts, loads, sites, size
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store, Var
 from ridgeline.loops.polynomial import Polynomial
 from ridgeline.loops.rewrite import map_buffers

@@ -9,7 +9,7 @@ from typing import Any
 import z3
 
 from ridgeline.loops import ir
-from ridgeline.loops.domains import Domain, loads, sites
+from ridgeline.loops.analysis.domains import Domain, loads, sites
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Store, Var
 from tests.loops import solver
 

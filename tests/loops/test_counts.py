@@ -11,9 +11,9 @@ from hypothesis import given, settings, strategies as st
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, compulsory_bytes, moved_bytes, useful
+from ridgeline.loops.analysis.domains import Domain, size
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op
 from ridgeline.loops.counters import Counters
-from ridgeline.loops.domains import Domain, size
 from ridgeline.loops.images import levels
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Reduce, Seq, Store

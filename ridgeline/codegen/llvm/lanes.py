@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.domains import values_at
 from ridgeline.loops.build import add, affine, free_vars, mul, sub
-from ridgeline.loops.domains import values_at
 from ridgeline.loops.ir import Const, Expr, Op, Var
 
 Offsets = tuple[int, ...]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.domains import Domain, loads
 from ridgeline.loops.build import affine, free_vars, op, substitution
-from ridgeline.loops.domains import Domain, loads
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.domains import sites
 from ridgeline.loops.build import free_vars, substitute
-from ridgeline.loops.domains import sites
 from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_children, map_expressions
 from ridgeline.loops.steps.regions import memory, read_memory, targets, without

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.domains import conjuncts, loads, sites
 from ridgeline.loops.build import affine, bounds, free_vars, substitute
-from ridgeline.loops.domains import conjuncts, loads, sites
 from ridgeline.loops.ir import (
     Buffer,
     Const,
