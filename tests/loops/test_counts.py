@@ -12,9 +12,9 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.analysis.domains import Domain, size
+from ridgeline.loops.analysis.footprint import levels
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op
 from ridgeline.loops.counters import Counters
-from ridgeline.loops.images import levels
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Reduce, Seq, Store
 from ridgeline.loops.polynomial import Polynomial
