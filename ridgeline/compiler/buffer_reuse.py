@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ridgeline.compiler.memory_plan import live_ranges
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.node import Node
-from ridgeline.loops.in_place import in_place
+from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.text.printer import named
 from ridgeline.runtime.arena import LiveRange
 

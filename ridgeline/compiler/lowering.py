@@ -20,7 +20,7 @@ from ridgeline.fusion.materialize import Values, choose_values
 from ridgeline.fusion.recompute_in_readers import compute_again
 from ridgeline.fusion.rematerialize import compute_late
 from ridgeline.graph.node import Node, Op
-from ridgeline.loops.in_place import in_place
+from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep, replay

@@ -12,9 +12,9 @@ from ridgeline import scalars
 from ridgeline.dtypes import bool_
 from ridgeline.graph.verify import require
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.aliasing import read_too_late
 from ridgeline.loops.analysis.domains import Domain, loads
 from ridgeline.loops.build import affine, free_vars
-from ridgeline.loops.in_place import read_too_late
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,

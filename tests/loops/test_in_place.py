@@ -13,8 +13,8 @@ from ridgeline.compiler import lower_graph
 from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.graph.graph import Graph
+from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.build import add, lt, mul, sub
-from ridgeline.loops.in_place import in_place
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import For, If, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.schedules.gpu.machine import GpuMachine
