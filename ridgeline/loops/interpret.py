@@ -14,9 +14,9 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
+from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.counters import Counters, accumulator, operations, values_of
 from ridgeline.loops.evaluate import Evaluation
-from ridgeline.loops.independence import independent
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,

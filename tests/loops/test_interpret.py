@@ -7,9 +7,9 @@ import pytest
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op, sub
 from ridgeline.loops.counters import Counters
-from ridgeline.loops.independence import independent
 from ridgeline.loops.interpret import (
     LoopError,
     OutOfBounds,
