@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from math import gcd, inf
 
 from ridgeline import dtypes
-from ridgeline.loops import intervals, ir
+from ridgeline.loops import ir
+from ridgeline.loops.analysis import intervals
+from ridgeline.loops.analysis.intervals import Interval
 from ridgeline.loops.identities import op, rebuild
-from ridgeline.loops.intervals import Interval
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
 from ridgeline.loops.linear import Linear, to_expr
 
