@@ -14,9 +14,9 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.analysis import intervals
 from ridgeline.loops.analysis.intervals import Interval
+from ridgeline.loops.analysis.linear import Linear, to_expr
 from ridgeline.loops.identities import op, rebuild
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
-from ridgeline.loops.linear import Linear, to_expr
 
 _NEVER_WRAPS = 1 << 62
 
