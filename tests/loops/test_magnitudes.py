@@ -8,9 +8,9 @@ from hypothesis import given, settings, strategies as st
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.value_ranges import bounds, largest
 from ridgeline.loops.build import cast, op
 from ridgeline.loops.ir import Const, Expr, Hole
-from ridgeline.loops.magnitudes import bounds, largest
 
 WORD = Hole.make(dtypes.uint32, "word")
 FLOATS = [dtypes.bfloat16, dtypes.float16, dtypes.float32, dtypes.float64]

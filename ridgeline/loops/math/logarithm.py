@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 from ridgeline import dtypes
+from ridgeline.loops.analysis.value_ranges import bounds
 from ridgeline.loops.ir import Expr
-from ridgeline.loops.magnitudes import bounds
 from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     Format,
