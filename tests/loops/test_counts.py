@@ -13,11 +13,11 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.analysis.domains import Domain, size
 from ridgeline.loops.analysis.footprint import levels
+from ridgeline.loops.analysis.polynomial import Polynomial
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op
 from ridgeline.loops.counters import Counters
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Reduce, Seq, Store
-from ridgeline.loops.polynomial import Polynomial
 from ridgeline.scalars import Array
 from tests.loops import kernels
 from tests.loops.kernels import at, c, param, v

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads, sites, size
 from ridgeline.loops.analysis.footprint import Access, covers, image
+from ridgeline.loops.analysis.polynomial import Polynomial
 from ridgeline.loops.build import substitute, substitution
 from ridgeline.loops.counters import operations, values_of
 from ridgeline.loops.ir import Buffer, Expr, Kernel, Reduce, Store, Var
-from ridgeline.loops.polynomial import Polynomial
 from ridgeline.loops.rewrite import map_buffers, map_expressions
 from ridgeline.scalars import CostClass
 

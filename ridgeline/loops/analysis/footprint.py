@@ -24,9 +24,9 @@ from ridgeline.loops.analysis.domains import (
     size,
     values_at,
 )
+from ridgeline.loops.analysis.polynomial import Polynomial, polynomial
 from ridgeline.loops.build import Affine, affine, free_vars, simplify, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, Op, Var
-from ridgeline.loops.polynomial import Polynomial, polynomial
 
 _MOST_CELLS = 1 << 20
 _MOST_ELEMENTS = 1 << 26
