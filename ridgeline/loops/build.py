@@ -12,9 +12,9 @@ from typing import TypeVar
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.index_bounds import bounds, simplify
 from ridgeline.loops.identities import bitcast, cast, holds, op, rebuild
 from ridgeline.loops.ir import Const, Expr, Op, Var
-from ridgeline.loops.ranges import bounds, simplify
 from ridgeline.weak import WeakMap
 
 __all__ = [

@@ -7,8 +7,8 @@ a code generator that lanes lie next to each other.
 from __future__ import annotations
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.index_bounds import Simplifier
 from ridgeline.loops.ir import Const, Expr, For, Op, Stmt
-from ridgeline.loops.ranges import Simplifier
 from ridgeline.loops.rewrite import map_expressions
 
 

@@ -14,12 +14,12 @@ from ridgeline.codegen.cuda.near import is_root_of_logarithm
 from ridgeline.codegen.cuda.scalar_ops import rounded, scalar
 from ridgeline.codegen.cuda.types import is_narrow_float, literal, register_type
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.index_bounds import Simplifier
 from ridgeline.loops.analysis.linear import Linear
 from ridgeline.loops.analysis.value_ranges import largest
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
 from ridgeline.loops.math import DOUBLE, written_out
-from ridgeline.loops.ranges import Simplifier
 from ridgeline.scalars import TABLE
 
 _INDEX_OPS = frozenset({"add", "sub", "mul", "floordiv", "mod", "min", "max", "neg", "select"})

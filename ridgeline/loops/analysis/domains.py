@@ -15,6 +15,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.index_bounds import Simplifier
 from ridgeline.loops.analysis.polynomial import Polynomial, polynomial
 from ridgeline.loops.build import affine, free_vars, simplify
 from ridgeline.loops.evaluate import evaluate
@@ -33,7 +34,6 @@ from ridgeline.loops.ir import (
     Stmt,
     Var,
 )
-from ridgeline.loops.ranges import Simplifier
 from ridgeline.scalars import Array
 
 MOST_POINTS = 1 << 22
