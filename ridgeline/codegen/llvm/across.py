@@ -16,9 +16,9 @@ from ridgeline.codegen.llvm.memory import bit_vector
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.transpose import length, shuffled, turned
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.contraction_tile import stride
 from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.ir import Const, Expr, For, Load, Op, Store, Var
-from ridgeline.loops.tiles import stride
 
 if TYPE_CHECKING:
     from ridgeline.codegen.llvm.emit import KernelEmitter

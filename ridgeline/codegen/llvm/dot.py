@@ -9,10 +9,10 @@ from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.target import target
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.contraction_tile import Tile, length, tile_of
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Expr, Load, Mma, Var
-from ridgeline.loops.tiles import Tile, length, tile_of
 
 _INTRINSICS = {
     "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps",

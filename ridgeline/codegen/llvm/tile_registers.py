@@ -13,11 +13,11 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.contraction_tile import Tile, length, stride, tile_of
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS, TILE_REGISTERS
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Mma, Seq, Stmt, Store, Var
 from ridgeline.loops.rewrite import map_children, sequence
-from ridgeline.loops.tiles import Tile, length, stride, tile_of
 
 if TYPE_CHECKING:
     from ridgeline.codegen.llvm.emit import KernelEmitter

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.contraction_tile import stride
 from ridgeline.loops.build import add, mul
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.rewrite import replace_variables, sequence
 from ridgeline.loops.steps.cache_read import CacheRead, in_squares
 from ridgeline.loops.steps.step import ScheduleError
-from ridgeline.loops.tiles import stride
 
 _LANES = 16  # words of a vector in which a longer axis is copied
 

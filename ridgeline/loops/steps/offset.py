@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.contraction_tile import factors
 from ridgeline.loops.build import cast, free_vars, mul, op, substitute
 from ridgeline.loops.ir import (
     Alloc,
@@ -29,7 +30,6 @@ from ridgeline.loops.ir import (
 from ridgeline.loops.rewrite import map_buffers, map_children, sequence
 from ridgeline.loops.steps.regions import extents_inside
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, free_name, loops_named
-from ridgeline.loops.tiles import factors
 
 _SHIFT = 128
 

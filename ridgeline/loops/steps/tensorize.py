@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ridgeline.loops.analysis.contraction_tile import Tile, length, stride, tile_of
 from ridgeline.loops.instructions import (
     INSTRUCTIONS,
     TILE_REGISTERS,
@@ -14,7 +15,6 @@ from ridgeline.loops.instructions import (
 from ridgeline.loops.ir import For, Kernel, LoopKind, Mma, Stmt
 from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
-from ridgeline.loops.tiles import Tile, length, stride, tile_of
 
 
 @dataclass(frozen=True, slots=True)
