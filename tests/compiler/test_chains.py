@@ -16,10 +16,10 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.autodiff.differentiate import reverse
+from ridgeline.loops.analysis.scratch_reuse import in_one_row
 from ridgeline.loops.interpret import interpret
 from ridgeline.loops.ir import Alloc
 from ridgeline.loops.schedule import ScheduleError, Skip, from_json, replay, to_json
-from ridgeline.loops.shared_rows import in_one_row
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.nn.functional import scaled_dot_product_attention
