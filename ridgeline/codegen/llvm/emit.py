@@ -29,6 +29,7 @@ from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.tile_registers import emit_tiles, release_tiles, started_tiles
 from ridgeline.codegen.llvm.transpose import length, turned, turns
 from ridgeline.loops import ir
+from ridgeline.loops.analysis.pipelined_loops import unpiped
 from ridgeline.loops.analysis.short_indices import with_short_indices
 from ridgeline.loops.build import add, free_vars, substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
@@ -47,7 +48,6 @@ from ridgeline.loops.ir import (
 )  # fmt: skip
 from ridgeline.loops.legalize import LoopPass, legalized
 from ridgeline.loops.math import expand
-from ridgeline.loops.pipes import unpiped
 from ridgeline.loops.rewrite import map_expressions, replace_variables
 
 LEGALIZE = (

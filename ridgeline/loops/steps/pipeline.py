@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ridgeline.loops.analysis.pipelined_loops import parts
 from ridgeline.loops.ir import Alloc, For, Kernel, Pipe, Stmt
-from ridgeline.loops.pipes import parts
 from ridgeline.loops.steps.regions import memory, reads, written_memory
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
 
