@@ -17,7 +17,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.loops.analysis.scratch_reuse import in_one_row
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc
 from ridgeline.loops.schedule import ScheduleError, Skip, from_json, replay, to_json
 from ridgeline.loops.text.parser import parse_kernel

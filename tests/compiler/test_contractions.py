@@ -19,7 +19,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops import ir
 from ridgeline.loops.build import add
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc, For, Load, Store, Var, statements
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import ContractAttrs, axis, contract

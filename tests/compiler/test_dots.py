@@ -19,7 +19,7 @@ from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import ContractAttrs, axis, contract

@@ -17,7 +17,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.analysis.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.counters import Counters
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc, Kernel, statements
 from ridgeline.loops.schedule import from_json, replay, to_json
 from ridgeline.ops.radix import source_length

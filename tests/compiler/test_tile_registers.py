@@ -23,7 +23,7 @@ from ridgeline.functions.pointwise import relu
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.instructions import INSTRUCTIONS
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.loops.text.printer import named, print_kernel

@@ -18,7 +18,7 @@ import numpy as np
 
 from ridgeline.codegen.cuda import KernelSource, generate
 from ridgeline.codegen.cuda.joined import Part, joined
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Const, Kernel
 from ridgeline.loops.rewrite import map_buffers
 

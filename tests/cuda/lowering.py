@@ -11,7 +11,7 @@ import numpy as np
 from ridgeline.fusion.groups import Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.schedule import replay

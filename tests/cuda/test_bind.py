@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ridgeline.loops.interpret import Race, interpret
+from ridgeline.loops.interpreter.interpret import Race, interpret
 from ridgeline.loops.schedule import Bind, ScheduleError, Split, from_json, replay, to_json
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel

@@ -8,7 +8,7 @@ import pytest
 import ridgeline as rl
 from ridgeline.codegen.cuda import generate
 from ridgeline.graph.graph import Graph
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import H200

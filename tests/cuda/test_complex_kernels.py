@@ -11,7 +11,7 @@ from ridgeline import dtypes, scalars
 from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.nvrtc import compile_all
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.ops.complex import imag
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import ROWS, add, apply, cast, mul

@@ -21,7 +21,7 @@ from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.convolve import CONVOLVE, FILTER, FORWARD, ConvolveAttrs

@@ -11,7 +11,7 @@ from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.short_indices import with_short_indices
 from ridgeline.loops.build import free_vars
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import For, Kernel, Op
 from ridgeline.ops.elementwise import apply, cast, full_like, scale
 from ridgeline.ops.movement import permute

@@ -13,7 +13,7 @@ import pytest
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops import reduce as R

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import (
     Bind,

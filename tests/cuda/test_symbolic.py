@@ -10,7 +10,7 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.ops import contract as C, elementwise as E, reduce as R, scan as S
 from tests.cuda.lowering import SMALL_GPU, schedule
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline.codegen.cuda import compile_all, generate
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.schedules.gpu.default import steps

@@ -18,7 +18,7 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.tensors.tiers import Fresh, as_buffer
 from tests.cuda.stated import StatedGpu

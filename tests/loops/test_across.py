@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.text.parser import parse_kernel
 from tests.loops.validation import run_native
 

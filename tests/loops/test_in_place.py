@@ -15,7 +15,7 @@ from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.graph.graph import Graph
 from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.build import add, lt, mul, sub
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import For, If, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.tracing import trace

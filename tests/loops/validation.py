@@ -12,7 +12,7 @@ from ridgeline.codegen.llvm.native import Library, compile_ir, target
 from ridgeline.compiler.cpu import task_count
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, useful
-from ridgeline.loops.interpret import interpret
+from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.text.printer import named
 from ridgeline.scalars import Array
