@@ -17,7 +17,7 @@ from ridgeline.codegen.llvm.native import Library, compile_ir
 from ridgeline.codegen.llvm.target import target
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul
-from ridgeline.loops.evaluate import evaluate
+from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import Buffer, Expr, For, Hole, Kernel, Load, Op, Store, Var
 from ridgeline.loops.math import expand
 from ridgeline.scalars import Array

@@ -12,7 +12,7 @@ import pytest
 from ridgeline import dtypes, scalars
 from ridgeline.loops import ir
 from ridgeline.loops.build import op
-from ridgeline.loops.evaluate import evaluate
+from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import Expr, Hole, Op
 from ridgeline.loops.math import EXPANSIONS, expand
 from ridgeline.scalars import Array

@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.loops.evaluate import evaluate
+from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import Expr, Hole
 from ridgeline.loops.monoids import MONOIDS, Monoid
 from ridgeline.scalars import Array

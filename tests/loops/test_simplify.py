@@ -23,7 +23,7 @@ from ridgeline.loops.build import (
     sub,
     substitute,
 )
-from ridgeline.loops.evaluate import evaluate
+from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import Expr, Hole, Var
 from ridgeline.scalars import Array
 from tests.loops import solver

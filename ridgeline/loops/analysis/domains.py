@@ -18,7 +18,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import Simplifier
 from ridgeline.loops.analysis.polynomial import Polynomial, polynomial
 from ridgeline.loops.build import affine, free_vars, simplify
-from ridgeline.loops.evaluate import evaluate
+from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import (
     Alloc,
     Const,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.counters import Counters, accumulator, operations, values_of
-from ridgeline.loops.evaluate import Evaluation
+from ridgeline.loops.interpreter.evaluate import Evaluation
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
