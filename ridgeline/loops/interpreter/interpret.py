@@ -17,6 +17,7 @@ import numpy as np
 from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.counters import Counters, accumulator, operations, values_of
 from ridgeline.loops.interpreter.evaluate import Evaluation
+from ridgeline.loops.interpreter.storage import JOIN, READ, WRITE, Binding, Integers, Level, Storage
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -34,7 +35,6 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
-from ridgeline.loops.storage import JOIN, READ, WRITE, Binding, Integers, Level, Storage
 from ridgeline.scalars import Array
 
 _MOST_LANES = 1 << 16
