@@ -16,7 +16,7 @@ from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.analysis.counts import compulsory_bytes, moved_bytes, useful
-from ridgeline.loops.counters import Counters
+from ridgeline.loops.interpreter.counters import Counters
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc, Kernel, statements
 from ridgeline.loops.schedule import from_json, replay, to_json

@@ -15,7 +15,7 @@ from ridgeline.loops.analysis.domains import Domain, size
 from ridgeline.loops.analysis.footprint import levels
 from ridgeline.loops.analysis.polynomial import Polynomial
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op
-from ridgeline.loops.counters import Counters
+from ridgeline.loops.interpreter.counters import Counters
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Reduce, Seq, Store
 from ridgeline.scalars import Array

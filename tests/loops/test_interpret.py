@@ -9,7 +9,7 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.independence import independent
 from ridgeline.loops.build import add, floordiv, lt, mod, mul, op, sub
-from ridgeline.loops.counters import Counters
+from ridgeline.loops.interpreter.counters import Counters
 from ridgeline.loops.interpreter.interpret import (
     LoopError,
     OutOfBounds,

@@ -18,7 +18,7 @@ from ridgeline.loops.analysis.domains import Domain, loads, sites, size
 from ridgeline.loops.analysis.footprint import Access, covers, image
 from ridgeline.loops.analysis.polynomial import Polynomial
 from ridgeline.loops.build import substitute, substitution
-from ridgeline.loops.counters import operations, values_of
+from ridgeline.loops.interpreter.counters import operations, values_of
 from ridgeline.loops.ir import Buffer, Expr, Kernel, Reduce, Store, Var
 from ridgeline.loops.rewrite import map_buffers, map_expressions
 from ridgeline.scalars import CostClass

@@ -15,7 +15,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from ridgeline.loops.analysis.independence import independent
-from ridgeline.loops.counters import Counters, accumulator, operations, values_of
+from ridgeline.loops.interpreter.counters import Counters, accumulator, operations, values_of
 from ridgeline.loops.interpreter.evaluate import Evaluation
 from ridgeline.loops.interpreter.storage import JOIN, READ, WRITE, Binding, Integers, Level, Storage
 from ridgeline.loops.ir import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ridgeline.loops import ir
-from ridgeline.loops.counters import joined, operations
+from ridgeline.loops.interpreter.counters import joined, operations
 from ridgeline.loops.ir import For, Reduce
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
