@@ -13,12 +13,12 @@ from typing import Any
 
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
+from ridgeline.loops.steps.cache_in_registers import Hold, Spread
 from ridgeline.loops.steps.cache_read import CacheRead
 from ridgeline.loops.steps.cache_write import CacheWrite
 from ridgeline.loops.steps.cascade import Cascade
 from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
-from ridgeline.loops.steps.hold import Hold, Spread
 from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.interleave import Interleave
 from ridgeline.loops.steps.jam import Jam
