@@ -24,10 +24,10 @@ from ridgeline.loops.steps.interleave import Interleave
 from ridgeline.loops.steps.jam import Jam
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.offset import Offset
+from ridgeline.loops.steps.one_hot_sum import Pick
 from ridgeline.loops.steps.online import Online
 from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
-from ridgeline.loops.steps.pick import Pick
 from ridgeline.loops.steps.pipeline import Pipeline
 from ridgeline.loops.steps.prefix import Prefix
 from ridgeline.loops.steps.reorder import Reorder
