@@ -19,9 +19,9 @@ from ridgeline.loops.steps.cache_write import CacheWrite
 from ridgeline.loops.steps.cascade import Cascade
 from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
+from ridgeline.loops.steps.fuse_siblings import Jam
 from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.interleave import Interleave
-from ridgeline.loops.steps.jam import Jam
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.offset import Offset
 from ridgeline.loops.steps.one_hot_sum import Pick
