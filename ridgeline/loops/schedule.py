@@ -31,11 +31,11 @@ from ridgeline.loops.steps.partials import Partials
 from ridgeline.loops.steps.pipeline import Pipeline
 from ridgeline.loops.steps.prefix import Prefix
 from ridgeline.loops.steps.reorder import Reorder
-from ridgeline.loops.steps.resume import Resume
 from ridgeline.loops.steps.rfactor import Rfactor
 from ridgeline.loops.steps.share import Share
 from ridgeline.loops.steps.skip import Skip
 from ridgeline.loops.steps.split import Split
+from ridgeline.loops.steps.split_scan import Resume
 from ridgeline.loops.steps.step import ScheduleError, Step
 from ridgeline.loops.steps.stream import Stream
 from ridgeline.loops.steps.streamed import Streamed
