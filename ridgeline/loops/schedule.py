@@ -13,6 +13,7 @@ from typing import Any
 
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
+from ridgeline.loops.steps.block_scan import Prefix
 from ridgeline.loops.steps.cache_in_registers import Hold, Spread
 from ridgeline.loops.steps.cache_read import CacheRead
 from ridgeline.loops.steps.cache_write import CacheWrite
@@ -29,7 +30,6 @@ from ridgeline.loops.steps.online import Online
 from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
 from ridgeline.loops.steps.pipeline import Pipeline
-from ridgeline.loops.steps.prefix import Prefix
 from ridgeline.loops.steps.reorder import Reorder
 from ridgeline.loops.steps.rfactor import Rfactor
 from ridgeline.loops.steps.share import Share
