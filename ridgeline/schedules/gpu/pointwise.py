@@ -9,7 +9,7 @@ from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, SetKind, Split, Step
 from ridgeline.schedules.gpu.common import Draft, power_at_least, vector_width
 from ridgeline.schedules.gpu.machine import GpuMachine
-from ridgeline.schedules.gpu.turned import turn_tiles
+from ridgeline.schedules.gpu.transpose import turn_tiles
 from ridgeline.schedules.pointwise import collapse
 
 _THREADS = 256
