@@ -56,8 +56,8 @@ from ridgeline.runtime.cuda import (
 from ridgeline.runtime.cuda.cudnn_plans import Plan as CudnnPlan
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.schedules.gpu.default import steps as gpu_steps
-from ridgeline.schedules.gpu.idle import reason_to_part
 from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.occupancy import reason_to_part
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours
