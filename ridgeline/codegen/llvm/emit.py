@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.across import lies_across, store_across
 from ridgeline.codegen.llvm.bits import moved_as_bits
 from ridgeline.codegen.llvm.dot import emit_dot, has_instruction
 from ridgeline.codegen.llvm.expressions import Scope
@@ -28,6 +27,7 @@ from ridgeline.codegen.llvm.stored import stored_and_read
 from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.tile_registers import emit_tiles, release_tiles, started_tiles
 from ridgeline.codegen.llvm.transpose import length, turned, turns
+from ridgeline.codegen.llvm.transposed_stores import lies_across, store_across
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.pipelined_loops import unpiped
 from ridgeline.loops.analysis.short_indices import with_short_indices
