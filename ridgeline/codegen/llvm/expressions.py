@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.far import emit_far, library_call
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
+from ridgeline.codegen.llvm.libm_calls import emit_far, library_call
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.outlined import emit_outlined
 from ridgeline.codegen.llvm.scalar_ops import Value
