@@ -22,8 +22,8 @@ from ridgeline.codegen.llvm.interleave import (
 from ridgeline.codegen.llvm.memory import bit_vector
 from ridgeline.codegen.llvm.prefetch import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.reductions import ReductionEmitter
+from ridgeline.codegen.llvm.round_on_store import stored_and_read
 from ridgeline.codegen.llvm.scalar_ops import Value
-from ridgeline.codegen.llvm.stored import stored_and_read
 from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.tile_registers import emit_tiles, release_tiles, started_tiles
 from ridgeline.codegen.llvm.transpose import length, turned, turns
