@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.native import Library, compile_ir, target
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.ceilings import measure
 from ridgeline.runtime.cpu.executor import Plan, Step, machine_code

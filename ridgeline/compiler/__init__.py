@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 
-from ridgeline.codegen.llvm.native import ObjectCache
+from ridgeline.codegen.llvm.machine_code import ObjectCache
 from ridgeline.collector import paused
 from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.memory_plan import (

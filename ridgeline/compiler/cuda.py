@@ -15,7 +15,7 @@ from ridgeline.codegen.cuda.emit import LEGALIZE
 from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.marking import marking
 from ridgeline.codegen.cuda.nvrtc import version
-from ridgeline.codegen.llvm.native import sources_fingerprint
+from ridgeline.codegen.llvm.machine_code import sources_fingerprint
 from ridgeline.compiler import attention_calls
 from ridgeline.compiler.attention import is_attention, kernels_of, operand_views
 from ridgeline.compiler.backend import Libraries

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.native import Library, compile_ir
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir
 from ridgeline.compiler.cpu import CpuBackend, machine, task_count
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol

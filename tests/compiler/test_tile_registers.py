@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.codegen.llvm import emit, native, target as facts
+from ridgeline.codegen.llvm import emit, machine_code, target as facts
 from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.compiler.cpu import task_count
@@ -168,7 +168,7 @@ def test_assembly_has_the_instruction_and_keeps_sums_in_registers(
 def assembly(text: str) -> str:
     import llvmlite.binding as llvm
 
-    _, options, preamble = native._machine()
+    _, options, preamble = machine_code._machine()
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu="sapphirerapids", opt=3, reloc="pic", codemodel="small"
     )

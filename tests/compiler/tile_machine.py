@@ -14,7 +14,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm import emit
-from ridgeline.codegen.llvm.native import Library, compile_ir, target
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.compiler.cpu import task_count
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Kernel

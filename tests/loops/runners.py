@@ -13,7 +13,7 @@ import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.codegen.llvm.native import Library, compile_ir
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir
 from ridgeline.codegen.llvm.target import target
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.codegen.llvm.native import Library, compile_ir, target
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.compiler.cpu import task_count
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, useful

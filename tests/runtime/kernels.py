@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ridgeline.codegen.llvm.native import Library, compile_ir
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir
 
 
 def _for_each(name: str, body: str) -> str:

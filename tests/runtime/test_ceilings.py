@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ridgeline.codegen.llvm.native import target
+from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import ceilings

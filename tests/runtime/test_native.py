@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.codegen.llvm import elf, native
+from ridgeline.codegen.llvm import elf, machine_code
 from ridgeline.codegen.llvm.target import cgroup_quota, without_wide
 
 EVERYTHING = """
@@ -54,7 +54,7 @@ def function(address: int, result: type, *arguments: type) -> ctypes._CFuncPtr:
     return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
-def check_everything(library: native.Library) -> None:
+def check_everything(library: machine_code.Library) -> None:
     look_up = function(library.address("looked_up"), ctypes.c_double, ctypes.c_int64)
     assert [look_up(i) for i in range(4)] == [math.sin(i + 1) for i in range(4)]
     count = function(library.address("counted"), ctypes.c_int64)
@@ -66,14 +66,14 @@ def check_everything(library: native.Library) -> None:
 
 
 def test_constants_state_tables_and_process_symbols() -> None:
-    code = native.compile_ir(EVERYTHING)
-    check_everything(native.Library.load(code))
-    check_everything(native.Library.load(code))  # a second copy has a state of its own
+    code = machine_code.compile_ir(EVERYTHING)
+    check_everything(machine_code.Library.load(code))
+    check_everything(machine_code.Library.load(code))  # a second copy has a state of its own
 
 
 def test_the_loader_of_llvm_gives_the_same() -> None:
-    code = native.compile_ir(EVERYTHING)
-    check_everything(native._LlvmLibrary.load(code))
+    code = machine_code.compile_ir(EVERYTHING)
+    check_everything(machine_code._LlvmLibrary.load(code))
 
 
 def test_a_missing_symbol_is_named() -> None:
@@ -84,15 +84,15 @@ define void @f() {
   ret void
 }"""
     with pytest.raises(elf.LoadError, match="surely_absent"):
-        native.Library.load(native.compile_ir(text))
-    library = native.Library.load(native.compile_ir("define void @f() {\n ret void\n}"))
+        machine_code.Library.load(machine_code.compile_ir(text))
+    library = machine_code.Library.load(machine_code.compile_ir("define void @f() {\n ret void\n}"))
     with pytest.raises(KeyError):
         library.address("g")
 
 
 def test_bad_ir_is_a_compile_error() -> None:
-    with pytest.raises(native.CompileError, match="@f"):
-        native.compile_ir("define i32 @f() { ret i64 0 }")
+    with pytest.raises(machine_code.CompileError, match="@f"):
+        machine_code.compile_ir("define i32 @f() { ret i64 0 }")
 
 
 def test_loops_over_local_memory() -> None:
@@ -114,8 +114,8 @@ done:
   %result = load i64, ptr %total
   ret i64 %result
 }"""
-    code = native.compile_ir(text)
-    total = function(native.Library.load(code).address("sum"), ctypes.c_int64, ctypes.c_int64)
+    code = machine_code.compile_ir(text)
+    total = function(machine_code.Library.load(code).address("sum"), ctypes.c_int64, ctypes.c_int64)
     assert total(10) == sum(range(10))
 
 
@@ -125,8 +125,8 @@ def test_compiling_in_threads() -> None:
     def work(number: int) -> None:
         for round in range(3):
             value = number * 100 + round
-            code = native.compile_ir(f"define i64 @f() {{\n ret i64 {value}\n}}")
-            address = native.Library.load(code).address("f")
+            code = machine_code.compile_ir(f"define i64 @f() {{\n ret i64 {value}\n}}")
+            address = machine_code.Library.load(code).address("f")
             results[value] = function(address, ctypes.c_int64)()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -139,26 +139,26 @@ def test_compiling_in_threads() -> None:
 
 
 def test_object_code_is_reproducible() -> None:
-    assert native.compile_ir(EVERYTHING) == native.compile_ir(EVERYTHING)
+    assert machine_code.compile_ir(EVERYTHING) == machine_code.compile_ir(EVERYTHING)
 
 
 def test_target_is_plausible() -> None:
-    host = native.target()
+    host = machine_code.target()
     assert host.vector_bits in (128, 256, 512)
     assert 8 << 10 <= host.l1 <= host.l2 <= 1 << 30
     assert 1 <= host.threads <= 4096
     assert host.cpu
-    assert native.compiler_fingerprint() == native.compiler_fingerprint()
+    assert machine_code.compiler_fingerprint() == machine_code.compiler_fingerprint()
 
 
 def test_any_change_of_the_compilers_sources_is_another_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = tmp_path / "ridgeline"
-    shutil.copytree(native._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(native, "_PACKAGE", copy)
-    fingerprint = native.sources_fingerprint.__wrapped__
-    seen = [native.sources_fingerprint(), fingerprint()]
+    shutil.copytree(machine_code._PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(machine_code, "_PACKAGE", copy)
+    fingerprint = machine_code.sources_fingerprint.__wrapped__
+    seen = [machine_code.sources_fingerprint(), fingerprint()]
     assert seen[0] == seen[1]
     (copy / "loops" / "ir.pyc").write_bytes(b"not a source")
     (copy / "cli" / "main.py").write_text("not a compiler's source")
@@ -193,7 +193,7 @@ def test_the_affinity_mask_counts() -> None:
     script = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from ridgeline.codegen.llvm.native import target
+from ridgeline.codegen.llvm.machine_code import target
 print(target().threads)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -212,7 +212,7 @@ assert not any(name.startswith("llvmlite") for name in sys.modules)
 def test_a_fork_while_another_thread_compiles() -> None:
     script = """
 import os, threading
-from ridgeline.codegen.llvm.native import compile_ir
+from ridgeline.codegen.llvm.machine_code import compile_ir
 ir = "define i64 @f(i64 %x) {\\n %y = add i64 %x, 1\\n ret i64 %y\\n}"
 stop = threading.Event()
 def keep_compiling():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 
-from ridgeline.codegen.llvm.native import Library
+from ridgeline.codegen.llvm.machine_code import Library
 from ridgeline.recent import Recent
 from ridgeline.weak import WeakTable
 

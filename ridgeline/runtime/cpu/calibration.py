@@ -20,7 +20,7 @@ from time import perf_counter
 
 import numpy as np
 
-from ridgeline.codegen.llvm.native import ObjectCache, target
+from ridgeline.codegen.llvm.machine_code import ObjectCache, target
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
 from ridgeline.runtime.cpu.ceilings import empty_step, machine_key

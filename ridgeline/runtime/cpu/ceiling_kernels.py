@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ridgeline.codegen.llvm.native import Library, Target, compile_cached, target
+from ridgeline.codegen.llvm.machine_code import Library, Target, compile_cached, target
 
 BLOCK = 256 << 10  # bytes that one task copies
 _CHAINS = 12  # more than latency times issue width on current cores, fewer than registers

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
 
-from ridgeline.codegen.llvm.native import ObjectCache, Target, target
+from ridgeline.codegen.llvm.machine_code import ObjectCache, Target, target
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels

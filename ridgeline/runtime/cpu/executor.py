@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from time import perf_counter_ns
 
-from ridgeline.codegen.llvm.native import Library, compile_cached
+from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool

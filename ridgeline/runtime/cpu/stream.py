@@ -20,7 +20,7 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import Any
 
-from ridgeline.codegen.llvm.native import Library, compile_cached
+from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import executor, pool
 from ridgeline.runtime.cpu.executor import Plan
