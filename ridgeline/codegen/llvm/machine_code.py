@@ -15,8 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from ridgeline.codegen.disk_cache import ObjectCache
 from ridgeline.codegen.llvm import elf
-from ridgeline.codegen.llvm.store import ObjectCache
 from ridgeline.codegen.llvm.target import Target, target, toolchain
 
 __all__ = [

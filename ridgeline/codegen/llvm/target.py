@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
-from ridgeline.codegen.llvm.store import ObjectCache
+from ridgeline.codegen.disk_cache import ObjectCache
 from ridgeline.config import config
 
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
