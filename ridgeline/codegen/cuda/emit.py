@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ridgeline.codegen.cuda.access import plain_name
-from ridgeline.codegen.cuda.near import few_steps
+from ridgeline.codegen.cuda.cheap_functions import few_steps
 from ridgeline.codegen.cuda.prelude import CLUSTER, PRELUDE
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.codegen.cuda.statements import Statements, static_bytes

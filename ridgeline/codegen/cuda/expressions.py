@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 
 from ridgeline import dtypes
-from ridgeline.codegen.cuda.near import is_root_of_logarithm
+from ridgeline.codegen.cuda.cheap_functions import is_root_of_logarithm
 from ridgeline.codegen.cuda.scalar_ops import rounded, scalar
 from ridgeline.codegen.cuda.types import is_narrow_float, literal, register_type
 from ridgeline.loops import ir
