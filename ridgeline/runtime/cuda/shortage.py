@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe
-from ridgeline.runtime.moving import Moving
+from ridgeline.runtime.overwriting import Moving
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device
