@@ -33,7 +33,7 @@ from ridgeline.ops.elementwise import (
 from ridgeline.ops.movement import reshape
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.spaces import require
+from ridgeline.runtime.memory_spaces import require
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.turns import in_turn_of
 from ridgeline.tracing.guards import Lifted

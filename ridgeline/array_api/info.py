@@ -9,7 +9,7 @@ from ridgeline.array_api.types import STANDARD, isdtype
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
 from ridgeline.runtime.cuda.device import count
-from ridgeline.runtime.spaces import check_device
+from ridgeline.runtime.memory_spaces import check_device
 
 
 class Devices(tuple[str, ...]):

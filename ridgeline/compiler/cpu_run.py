@@ -22,7 +22,7 @@ from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, Plan, Step
-from ridgeline.runtime.spaces import misplaced
+from ridgeline.runtime.memory_spaces import misplaced
 
 
 class CpuExecutable:

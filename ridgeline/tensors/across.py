@@ -18,7 +18,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.legalize.partition import Part, source_of
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.spaces import on, space
+from ridgeline.runtime.memory_spaces import on, space
 
 _UNREAD = Buffer.borrow(np.zeros((), np.uint8))  # what any program can be given, and none reads
 

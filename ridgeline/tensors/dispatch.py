@@ -38,7 +38,7 @@ from ridgeline.graph.sizes import SizeExpr
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
-from ridgeline.runtime.spaces import check_device
+from ridgeline.runtime.memory_spaces import check_device
 from ridgeline.tensors import execute
 from ridgeline.tensors.arguments import SLIPS, blamed, check_flags, check_sizes, explained, flags_of
 from ridgeline.tensors.autocast import narrowed

@@ -33,7 +33,7 @@ from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.spaces import space
+from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array, cast
 from ridgeline.tensors.cells import (
     CUT,

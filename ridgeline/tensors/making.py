@@ -13,7 +13,7 @@ from ridgeline.errors import BadTypeError, DTypeError
 from ridgeline.functions.operands import Operand, as_node, defaults, lift
 from ridgeline.graph.node import TensorType
 from ridgeline.graph.origins import here, stamp
-from ridgeline.runtime.spaces import check_device
+from ridgeline.runtime.memory_spaces import check_device
 from ridgeline.scalars import Array
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import PLAIN, filled_leaf

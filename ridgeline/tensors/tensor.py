@@ -25,7 +25,7 @@ from ridgeline.graph.placement import transfer
 from ridgeline.interop.exchange import Exchange
 from ridgeline.ops.elementwise import cast
 from ridgeline.ops.tracking import narrowed, tag
-from ridgeline.runtime.spaces import check_device
+from ridgeline.runtime.memory_spaces import check_device
 from ridgeline.scalars import Array
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import (

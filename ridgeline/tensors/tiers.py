@@ -34,7 +34,7 @@ from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.recent import Recent
-from ridgeline.runtime.spaces import space
+from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array
 from ridgeline.tensors.across import Brought, Chain, Fresh, reaches
 from ridgeline.tensors.modes import modes

@@ -11,7 +11,7 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.tracking import overwritten, variable
-from ridgeline.runtime.spaces import space
+from ridgeline.runtime.memory_spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import (
     CUT,

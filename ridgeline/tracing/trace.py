@@ -23,7 +23,7 @@ from ridgeline.graph.origins import user_line
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.spaces import space
+from ridgeline.runtime.memory_spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes

@@ -15,7 +15,7 @@ from ridgeline.compiler import cuda as cuda_backend
 from ridgeline.compiler.backend import backend
 from ridgeline.config import config
 from ridgeline.recent import Recent
-from ridgeline.runtime import spaces
+from ridgeline.runtime import memory_spaces
 from ridgeline.runtime.cuda import (
     arena,
     cublaslt,
@@ -39,7 +39,7 @@ from .fake_driver import FakeDriver
 
 _BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_watches"), (device, "_devices"))
 _BY_DEVICE: tuple[Any, ...] = (
-    backend, spaces.space, transfer.staging, transfer.reach, cublaslt._handle, cudnn_api.handle,
+    backend, memory_spaces.space, transfer.staging, transfer.reach, cublaslt._handle, cudnn_api.handle,
     cudnn_attention.plan, cudnn_convolution.plan,
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from ridgeline.compiler import compile_graph
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.placement import placed
-from ridgeline.runtime.spaces import space
+from ridgeline.runtime.memory_spaces import space
 from tests.compiler.programs import catalogue, evaluate
 
 pytestmark = pytest.mark.gpu

@@ -21,7 +21,7 @@ from ridgeline.runtime.cuda.graphs import Graph, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
 from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
-from ridgeline.runtime.spaces import misplaced
+from ridgeline.runtime.memory_spaces import misplaced
 
 NUMBER = 16  # bytes that a number from the host takes
 _WORTH_A_GRAPH = 2  # steps from which one launch beats several
