@@ -9,7 +9,7 @@ from ridgeline.graph.origins import user_line
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.effects import settled
+from ridgeline.tracing.side_effects import settled
 
 
 class LoopsError(RidgelineError):

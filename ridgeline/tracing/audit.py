@@ -19,8 +19,8 @@ from ridgeline.tracing.capture import (
     RandomInput,
     Source,
 )
-from ridgeline.tracing.effects import Fresh, Given
 from ridgeline.tracing.reads.notes import SCALARS
+from ridgeline.tracing.side_effects import Fresh, Given
 
 if TYPE_CHECKING:
     from ridgeline.tracing.trace import Trace

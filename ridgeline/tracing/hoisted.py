@@ -18,7 +18,7 @@ from ridgeline.graph.node import Node, topological
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.capture import CellInput, NumberInput
-from ridgeline.tracing.effects import live_buffer, settled
+from ridgeline.tracing.side_effects import live_buffer, settled
 
 SteadySource: TypeAlias = CellInput | NumberInput
 

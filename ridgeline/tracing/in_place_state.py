@@ -25,7 +25,7 @@ from ridgeline.runtime.overwriting import Moving
 from ridgeline.tensors.cells import GRAPH, PLAIN, Cell, Rare
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput, Source
-from ridgeline.tracing.effects import Effects, Fresh, GradientWrite, live_cell
+from ridgeline.tracing.side_effects import Effects, Fresh, GradientWrite, live_cell
 
 Replaceable = Callable[[int, int], int | None]  # an output, and the input it replaces or -1
 

@@ -21,7 +21,7 @@ from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.tensors.tensor import alias
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.dynamic import Pattern
-from ridgeline.tracing.effects import Effects, Given, Tracked
+from ridgeline.tracing.side_effects import Effects, Given, Tracked
 from ridgeline.tracing.signatures import Signature
 from ridgeline.tracing.trace import Trace
 

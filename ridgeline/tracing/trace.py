@@ -42,7 +42,13 @@ from ridgeline.tracing.capture import (
 )
 from ridgeline.tracing.donation import donated_pairs, give_away
 from ridgeline.tracing.dynamic import Pattern
-from ridgeline.tracing.effects import (
+from ridgeline.tracing.guards import Lifted
+from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
+from ridgeline.tracing.in_place_state import Handover, Loan, pairs, place_key
+from ridgeline.tracing.reads.holds import Guards
+from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.side_effects import (
     Effects,
     Fresh,
     LiveNumber,
@@ -59,12 +65,6 @@ from ridgeline.tracing.effects import (
     settled,
     track_source,
 )
-from ridgeline.tracing.guards import Lifted
-from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
-from ridgeline.tracing.in_place_state import Handover, Loan, pairs, place_key
-from ridgeline.tracing.reads.holds import Guards
-from ridgeline.tracing.reads.observing import observe
-from ridgeline.tracing.reads.recorder import Recorder
 from ridgeline.tracing.signatures import (
     CHANGING,
     Signature,

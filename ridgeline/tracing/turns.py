@@ -10,7 +10,7 @@ from weakref import ref
 from ridgeline.tensors.cells import Cell
 from ridgeline.tensors.turns import Turn, claimed, in_order, turn_of
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput
-from ridgeline.tracing.effects import Effects, live_cell
+from ridgeline.tracing.side_effects import Effects, live_cell
 
 
 @dataclass(frozen=True, slots=True)
