@@ -45,7 +45,7 @@ from ridgeline.tracing.report import (
     passes_text,
 )
 from ridgeline.tracing.signatures import Signature, are_floats, signature_of
-from ridgeline.tracing.template import Template
+from ridgeline.tracing.symbolic_traces import Template
 from ridgeline.tracing.trace import Trace
 
 if TYPE_CHECKING:
