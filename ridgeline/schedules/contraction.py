@@ -20,9 +20,9 @@ from ridgeline.loops.schedule import (
 )
 from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.collapse import joined
 from ridgeline.schedules.dot_steps import dot_steps
 from ridgeline.schedules.dots import best_dot
-from ridgeline.schedules.joining import joined
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel, ways_to_read
 from ridgeline.schedules.tile_cost import cost
