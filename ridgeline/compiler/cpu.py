@@ -34,7 +34,7 @@ from ridgeline.runtime.cpu.calibration import calibration
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.sharing import grain
+from ridgeline.schedules.parallel_tasks import grain
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 MOST_CODE = 8 << 20  # bytes of machine code that stay mapped besides what programs use
