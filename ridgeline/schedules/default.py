@@ -7,8 +7,8 @@ from ridgeline.loops.lowering.ordered import ORDERED
 from ridgeline.loops.schedule import Step, replay
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.schedules import chain, contraction, ordered, pointwise, rows
+from ridgeline.schedules.accurate_sums import cascades
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.summing import cascades
 
 
 def family(lowered: Lowered) -> str:

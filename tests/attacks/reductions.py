@@ -180,7 +180,7 @@ ATTACK = Attack(
     trial,
     99,
     (
-        Fault("a block has no end", "schedules.summing", "_cut",
+        Fault("a block has no end", "schedules.accurate_sums", "_cut",
               "inside * length <= _LONGEST", "inside * length <= 10**9"),
         Fault("what an addition lost is forgotten", "loops.monoids", "_compensated_join",
               "add(add(p, missed), q)", "add(p, q)"),

@@ -6,10 +6,10 @@ from ridgeline.loops import ir
 from ridgeline.loops.ir import Const, For, Load
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.schedule import Cascade, SetKind, Step, replay
+from ridgeline.schedules.accurate_sums import cascades
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu import contraction, ordered, pointwise, rows
 from ridgeline.schedules.gpu.machine import GpuMachine
-from ridgeline.schedules.summing import cascades
 
 _FEW_LOADS = 3  # of an iteration that may stand in a kernel as often as a block is long
 
