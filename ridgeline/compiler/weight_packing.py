@@ -19,7 +19,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.contractions.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contract
 from ridgeline.ops.movement import permute, reshape
-from ridgeline.schedules.weights import Strips, best_strips
+from ridgeline.schedules.weight_layout import Strips, best_strips
 from ridgeline.schedules.winograd import pays
 
 Test = Callable[[Node], bool]

@@ -6,7 +6,7 @@ from math import prod
 
 from ridgeline.graph.node import Node
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.weights import least_cycles
+from ridgeline.schedules.weight_layout import least_cycles
 
 _MOVED = 1.0  # cycles to make an element of a tile, or to take one up in a result
 _LEAST_GAIN = 0.8  # of the time of the convolution itself

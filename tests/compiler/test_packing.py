@@ -20,7 +20,7 @@ from ridgeline.loops.ir import For, index, statements
 from ridgeline.loops.lowering.iteration_space import Axis, across_rows
 from ridgeline.loops.text.printer import print_expr
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.weights import best_strips
+from ridgeline.schedules.weight_layout import best_strips
 
 WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
 NARROW = Machine(32, 16, 4, 32 << 10, 512 << 10, 16 << 20)
