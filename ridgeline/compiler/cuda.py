@@ -13,7 +13,7 @@ from ridgeline.codegen.cuda import KernelSource, begin, generate
 from ridgeline.codegen.cuda.attention import Attention
 from ridgeline.codegen.cuda.emit import LEGALIZE
 from ridgeline.codegen.cuda.error_flag import marking
-from ridgeline.codegen.cuda.joined import Part, fits, join_key, joined
+from ridgeline.codegen.cuda.horizontal_fusion import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.machine_code import sources_fingerprint
 from ridgeline.compiler import attention_calls

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.codegen.cuda import KernelSource, generate
-from ridgeline.codegen.cuda.joined import Part, joined
+from ridgeline.codegen.cuda.horizontal_fusion import Part, joined
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Const, Kernel
 from ridgeline.loops.rewrite import map_buffers
