@@ -9,7 +9,7 @@ from typing import Any
 
 from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
-from ridgeline.codegen.llvm.loaded import LoadedCode
+from ridgeline.codegen.llvm.loaded_code import LoadedCode
 from ridgeline.codegen.llvm.machine_code import compile_ir, compiler_fingerprint, target
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.cpu_run import CpuExecutable
