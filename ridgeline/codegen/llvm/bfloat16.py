@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.int32_lanes import Words
 from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.types import memory_type, vector
-from ridgeline.codegen.llvm.words import Words
 
 if TYPE_CHECKING:
     from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.words import Words
+from ridgeline.codegen.llvm.int32_lanes import Words
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 
