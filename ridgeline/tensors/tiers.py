@@ -36,7 +36,7 @@ from ridgeline.ops.tracking import CUSTOM
 from ridgeline.recent import Recent
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array
-from ridgeline.tensors.across import Brought, Chain, Fresh, reaches
+from ridgeline.tensors.device_copies import Brought, Chain, Fresh, reaches
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.structures import Structure, Table
 

@@ -24,7 +24,7 @@ from ridgeline.atomic import Change, apply
 from ridgeline.config import config
 from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.graph.origins import user_line
-from ridgeline.tensors.across import Brought
+from ridgeline.tensors.device_copies import Brought
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten

@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, cast
 
 from ridgeline.graph.printer import format_graph
-from ridgeline.tensors.across import Brought
+from ridgeline.tensors.device_copies import Brought
 from ridgeline.tensors.tiers import Runnable
 
 if TYPE_CHECKING:

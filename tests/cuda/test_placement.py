@@ -16,7 +16,7 @@ from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.placement import together, transfer
 from ridgeline.ops.elementwise import add
 from ridgeline.runtime.buffer import Buffer
-from ridgeline.tensors import across
+from ridgeline.tensors import device_copies
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tensors.values import read
 
@@ -46,14 +46,14 @@ class There:
 
 def test_programs_read_numbers_of_the_host_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     copied = Buffer.borrow(np.zeros((), np.float32))
-    monkeypatch.setattr(across, "on", lambda memory, device: copied)
+    monkeypatch.setattr(device_copies, "on", lambda memory, device: copied)
     here = Buffer.borrow(np.ones((), np.float32))
     number = leaf(TensorType((), dtypes.float32))
-    assert across._reachable(here, number, "cuda:0") is here
+    assert device_copies._reachable(here, number, "cuda:0") is here
     vector = leaf(TensorType((1,), dtypes.float32))
-    assert across._reachable(here, vector, "cuda:0") is copied
+    assert device_copies._reachable(here, vector, "cuda:0") is copied
     theirs = leaf(TensorType((), dtypes.float32, "cuda:0"))
-    assert across._reachable(There(), theirs, "cpu") is copied
+    assert device_copies._reachable(There(), theirs, "cpu") is copied
 
 
 def test_programs_of_the_host_refuse_memory_of_a_device() -> None:
