@@ -62,12 +62,12 @@ from ridgeline.tensors.autocast import (
     get_autocast_dtype as get_autocast_dtype,
     is_autocast_enabled as is_autocast_enabled,
 )
-from ridgeline.tensors.handle import Size as Size
-from ridgeline.tensors.making import (
+from ridgeline.tensors.creation import (
     as_tensor as as_tensor,
     from_numpy as from_numpy,
     tensor as tensor,
 )
+from ridgeline.tensors.handle import Size as Size
 from ridgeline.tensors.modes import (
     eager as eager,
     enable_grad as enable_grad,

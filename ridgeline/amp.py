@@ -17,7 +17,7 @@ from ridgeline.tensors.autocast import (
     get_autocast_dtype as get_autocast_dtype,
     is_autocast_enabled as is_autocast_enabled,
 )
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 

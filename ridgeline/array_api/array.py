@@ -12,8 +12,8 @@ from typing import Any
 from ridgeline.array_api.types import KindError, held_by, is_number, promote, require, weak
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, BadValueError, RidgelineError, ShapeError
+from ridgeline.tensors.creation import wrap_operand
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.making import wrap_operand
 from ridgeline.tensors.tensor import Tensor
 
 

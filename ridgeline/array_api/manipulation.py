@@ -14,7 +14,7 @@ from ridgeline.array_api.types import INTEGER, require, result_type
 from ridgeline.errors import ShapeError
 from ridgeline.functions import operands
 from ridgeline.interop.dlpack import ExchangeError
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 
 Axes = int | tuple[int, ...]

@@ -29,8 +29,8 @@ from ridgeline.array_api.types import (
 )
 from ridgeline.scalars import Array as Values
 from ridgeline.tensors import execute
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.making import tensor
 from ridgeline.tensors.tensor import Tensor
 
 

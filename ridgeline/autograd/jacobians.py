@@ -15,7 +15,7 @@ import numpy as np
 from ridgeline.autograd.transforms import linearize, vjp
 from ridgeline.autograd.vectorize import vmap
 from ridgeline.errors import GradientError
-from ridgeline.tensors.making import from_array
+from ridgeline.tensors.creation import from_array
 from ridgeline.tensors.modes import called
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor

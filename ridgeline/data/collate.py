@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import BadTypeError, ShapeError
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 
 

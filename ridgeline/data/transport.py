@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.dataset import as_array
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 
 _HEAD = struct.Struct("<cqQ")  # kind, number, bytes in the file

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self, TypeAlias
 from ridgeline.distributions.constraints import Constraint
 from ridgeline.errors import ArgumentError
 from ridgeline.functions.operands import defaults
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.handle import Size
-from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import modes, no_grad
 from ridgeline.tensors.public import broadcast_tensors
 from ridgeline.tensors.tensor import Tensor

@@ -200,7 +200,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     `copy=True` gives memory of its own, `copy=False` refuses to copy. Read-only memory is
     respected: writing to such a tensor raises.
     """
-    from ridgeline.tensors.making import from_numpy, tensor
+    from ridgeline.tensors.creation import from_numpy, tensor
 
     check_producer(x)
     producer = _Relabelled(x)

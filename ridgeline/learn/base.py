@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline import dtypes, unique
 from ridgeline.errors import BadValueError, DTypeError, RidgelineError, ShapeError
-from ridgeline.tensors.making import as_tensor
+from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 

@@ -11,7 +11,7 @@ from ridgeline.errors import BadValueError
 from ridgeline.learn.base import Estimator, matrix
 from ridgeline.learn.cluster import KMeans
 from ridgeline.nn.functional import one_hot
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit

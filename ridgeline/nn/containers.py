@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensors.making import as_tensor
+from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.tensor import Tensor
 
 

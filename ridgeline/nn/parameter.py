@@ -10,7 +10,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.functions.operands import defaults
-from ridgeline.tensors.making import as_tensor, tensor
+from ridgeline.tensors.creation import as_tensor, tensor
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.public import zeros
 from ridgeline.tensors.tensor import Tensor

@@ -19,7 +19,7 @@ from ridgeline.nn.state_hooks import (
     before_loading,
     before_saving,
 )
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 

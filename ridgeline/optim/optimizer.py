@@ -18,8 +18,8 @@ from ridgeline.atomic import apply
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.execute import flush
-from ridgeline.tensors.making import tensor
 from ridgeline.tensors.modes import called, called_method, enable_grad, modes, no_grad
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor

@@ -20,7 +20,7 @@ from ridgeline.optim.optimizer import (
     scalar,
     zeros,
 )
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.public import clamp, matmul
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import ParamGroup

@@ -13,7 +13,7 @@ from ridgeline.nn import Module
 from ridgeline.nn.normalization import _BatchNorm
 from ridgeline.optim.lr_scheduler import LRScheduler
 from ridgeline.optim.optimizer import Optimizer
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import called, no_grad
 from ridgeline.tensors.tensor import Tensor
 

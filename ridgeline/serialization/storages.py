@@ -18,7 +18,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
 from ridgeline.nn.parameter import Buffer, Parameter
 from ridgeline.scalars import Array
-from ridgeline.tensors.making import from_array, from_numpy
+from ridgeline.tensors.creation import from_array, from_numpy
 from ridgeline.tensors.tensor import Tensor
 
 MapLocation: TypeAlias = str | device | Mapping[str, str] | Callable[["Storage", str], Any] | None

@@ -447,7 +447,7 @@ def _from_array(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        from ridgeline.tensors.making import tensor
+        from ridgeline.tensors.creation import tensor
 
         return tensor(value)
     return NotImplemented

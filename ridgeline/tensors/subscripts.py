@@ -15,7 +15,7 @@ from ridgeline import dtypes
 from ridgeline.devices import CPU, device
 from ridgeline.errors import AxisError, DTypeError
 from ridgeline.functions.indexing import fill_ellipsis
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 

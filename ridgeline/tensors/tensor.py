@@ -63,7 +63,7 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def __new__(cls: type[T], *data: Any, **options: Any) -> T:
         """`Tensor(values)`, or `Tensor(2, 3)` for uninitialised memory; prefer `tensor()`."""
-        from ridgeline.tensors.making import tensor
+        from ridgeline.tensors.creation import tensor
 
         if data and all(isinstance(size, int) for size in data):
             values: Any = np.zeros(data)
@@ -223,7 +223,7 @@ class Tensor(Differentiable, TensorMethods, Exchange):
         if not isinstance(non_blocking, bool):
             raise BadTypeError(f"copy_: non_blocking is True or False, not {non_blocking!r:.40}")
         if not isinstance(src, Tensor):
-            from ridgeline.tensors.making import tensor
+            from ridgeline.tensors.creation import tensor
 
             src = tensor(src, dtype=None if isinstance(src, np.ndarray) else self.dtype)
         value = cast(read(src), self.dtype)
@@ -304,7 +304,7 @@ class Tensor(Differentiable, TensorMethods, Exchange):
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise GradientError("only leaf tensors can be pickled", help="detach() it first")
-        from ridgeline.tensors.making import unpickled
+        from ridgeline.tensors.creation import unpickled
 
         array = np.ascontiguousarray(execute.read_array(self.detach(), "pickle"))
         state = (

@@ -13,7 +13,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul, stop_gradient, sub
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell
-from ridgeline.tensors.making import as_tensor
+from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap

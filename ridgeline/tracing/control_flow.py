@@ -19,7 +19,7 @@ from ridgeline.ops.control.loop_gradient import keeping
 from ridgeline.ops.control.repeat import while_loop as while_node
 from ridgeline.ops.movement import reshape
 from ridgeline.tensors.cells import GRAPH, Cell
-from ridgeline.tensors.making import as_tensor
+from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.pytree import unflatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tensors.values import read

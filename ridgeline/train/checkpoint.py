@@ -14,7 +14,7 @@ from typing import Any
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import InputFileError
 from ridgeline.interop.safetensors import Arrays, read_tensors, write_tensors
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 
 FORMAT = "ridgeline-checkpoint-1"

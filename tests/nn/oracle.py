@@ -15,7 +15,7 @@ import torch
 
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 
 torch.set_num_threads(1)  # the layers are tiny; spinning threads only disturb other tests

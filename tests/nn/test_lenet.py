@@ -19,7 +19,7 @@ from ridgeline.config import config
 from ridgeline.data.dataset import as_array
 from ridgeline.models import lenet5
 from ridgeline.runtime.cpu import executor
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import eager
 from ridgeline.tracing.jit import jit
 from tests.nn.oracle import FEW, ULP, number

@@ -14,7 +14,7 @@ from ridgeline.dtypes import float64, int64
 from ridgeline.nn.describe import count_parameters
 from ridgeline.nn.state import StateDictError
 from ridgeline.random import manual_seed
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 

@@ -12,7 +12,7 @@ from ridgeline import nn, optim
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError
 from ridgeline.optim.optimizer import OptimizerError
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 from ridgeline.tracing.jit import jit

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ridgeline.dtypes import uint8
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.nn.functional.precision import in_float32
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.making import tensor
 from ridgeline.tensors.public import matmul
 from ridgeline.tensors.tensor import Tensor
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ridgeline.errors import BadValueError
 from ridgeline.nn.functional.losses import p_norm
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import clamp, stack
 from ridgeline.tensors.tensor import Tensor

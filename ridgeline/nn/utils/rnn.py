@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline.errors import ArgumentError, ShapeError
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.public import cat, full, stack
 from ridgeline.tensors.tensor import Tensor
 

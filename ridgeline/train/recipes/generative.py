@@ -14,7 +14,7 @@ from ridgeline.errors import BadValueError
 from ridgeline.models import GAN, VAE, DenoisingAutoencoder
 from ridgeline.optim import Adam
 from ridgeline.random import manual_seed
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit

@@ -11,7 +11,7 @@ from ridgeline.models import BERT
 from ridgeline.models.bert import MASKED
 from ridgeline.nn.functional import cross_entropy
 from ridgeline.random import manual_seed
-from ridgeline.tensors.making import tensor
+from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rand, where
 from ridgeline.tensors.tensor import Tensor
