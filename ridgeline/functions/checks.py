@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.functions.places import as_index
+from ridgeline.functions.index_checks import as_index
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import checked

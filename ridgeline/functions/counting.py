@@ -16,6 +16,7 @@ from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import truth
 from ridgeline.functions.concrete import concrete, given
 from ridgeline.functions.gathering import index_select
+from ridgeline.functions.index_checks import as_index, flat, lined, number, ramp
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -25,7 +26,6 @@ from ridgeline.functions.operands import (
     result_type,
     stretch,
 )
-from ridgeline.functions.places import as_index, flat, lined, number, ramp
 from ridgeline.functions.reductions import any as any_of
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType

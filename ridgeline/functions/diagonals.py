@@ -6,9 +6,9 @@ from operator import index as index_of
 
 from ridgeline import dtypes
 from ridgeline.errors import AxisError, ShapeError
+from ridgeline.functions.index_checks import flat, lined, number, ramp
 from ridgeline.functions.movement import cut, select_index
 from ridgeline.functions.operands import axis_of
-from ridgeline.functions.places import flat, lined, number, ramp
 from ridgeline.functions.reductions import sum as total
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node

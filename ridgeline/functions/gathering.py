@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ridgeline.errors import ShapeError
-from ridgeline.functions.operands import axis_of, broadcast_shapes, sizes_from, stretch
-from ridgeline.functions.places import (
+from ridgeline.functions.index_checks import (
     as_index,
     as_vector,
     flat,
@@ -15,6 +14,7 @@ from ridgeline.functions.places import (
     to_axis,
     wrapped,
 )
+from ridgeline.functions.operands import axis_of, broadcast_shapes, sizes_from, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size

@@ -12,9 +12,9 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.counting import indices
+from ridgeline.functions.index_checks import flat, lined, listed, number, ramp
 from ridgeline.functions.movement import flip, joined, stack, transpose
 from ridgeline.functions.operands import step_count
-from ridgeline.functions.places import flat, lined, listed, number, ramp
 from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumprod
 from ridgeline.graph.node import Node

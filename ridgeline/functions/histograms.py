@@ -10,9 +10,9 @@ from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, sub
 from ridgeline.functions.differences import diff
+from ridgeline.functions.index_checks import flat, number
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import as_node, stretch
-from ridgeline.functions.places import flat, number
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product

@@ -15,9 +15,9 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.errors import AxisError, BadValueError, DTypeError, ShapeError
 from ridgeline.functions.counting import places_of
+from ridgeline.functions.index_checks import as_index, from_axis, harmless, to_axis, wrapped
 from ridgeline.functions.movement import checked_index
 from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
-from ridgeline.functions.places import as_index, from_axis, harmless, to_axis, wrapped
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr

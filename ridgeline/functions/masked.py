@@ -15,8 +15,8 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions import reductions, scanning, trigonometry
 from ridgeline.functions.arithmetic import clamp_min, div, mul, sub, truth
+from ridgeline.functions.index_checks import number
 from ridgeline.functions.operands import axes_of, floating, stretch
-from ridgeline.functions.places import number
 from ridgeline.functions.reductions import Dims
 from ridgeline.functions.registry import public
 from ridgeline.functions.sorting import nanmedian

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
+from ridgeline.functions.index_checks import flat, lined
 from ridgeline.functions.operands import Operand, as_node, axis_of
-from ridgeline.functions.places import flat, lined
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ShapeError
+from ridgeline.functions.index_checks import lined
 from ridgeline.functions.operands import axis_of, floating
-from ridgeline.functions.places import lined
 from ridgeline.functions.reductions import ValuesIndices
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node

@@ -12,14 +12,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul
 from ridgeline.functions.gathering import check_fits
-from ridgeline.functions.operands import (
-    Operand,
-    axis_of,
-    broadcast_shapes,
-    fitting,
-    stretch,
-)
-from ridgeline.functions.places import (
+from ridgeline.functions.index_checks import (
     as_index,
     as_vector,
     flat,
@@ -28,6 +21,13 @@ from ridgeline.functions.places import (
     lined,
     number,
     wrapped,
+)
+from ridgeline.functions.operands import (
+    Operand,
+    axis_of,
+    broadcast_shapes,
+    fitting,
+    stretch,
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node

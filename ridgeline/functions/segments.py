@@ -11,10 +11,10 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import div, truth
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices as given_places
+from ridgeline.functions.index_checks import as_index, number, resized
 from ridgeline.functions.indexing import index_put, pick
 from ridgeline.functions.movement import cat
 from ridgeline.functions.operands import Operand, as_node, axis_of, stretch
-from ridgeline.functions.places import as_index, number, resized
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product

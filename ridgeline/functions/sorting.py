@@ -7,9 +7,9 @@ from operator import index as index_of
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.functions.index_checks import flat, lined, number, ramp, resized
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import axis_of
-from ridgeline.functions.places import flat, lined, number, ramp, resized
 from ridgeline.functions.reductions import ValuesIndices
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node

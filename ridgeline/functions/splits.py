@@ -10,9 +10,9 @@ from typing import Any
 from ridgeline.errors import ShapeError
 from ridgeline.functions import windows  # noqa: F401  (its rows are copied below)
 from ridgeline.functions.concrete import concrete
+from ridgeline.functions.index_checks import as_index, flat, listed
 from ridgeline.functions.movement import cat, cut, split
 from ridgeline.functions.operands import axis_of, step_count
-from ridgeline.functions.places import as_index, flat, listed
 from ridgeline.functions.registry import TABLE, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product

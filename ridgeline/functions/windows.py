@@ -11,9 +11,9 @@ from ridgeline.errors import AxisError, BadValueError, ShapeError
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.counting import indices
 from ridgeline.functions.gathering import index_select
+from ridgeline.functions.index_checks import as_index, flat, lined
 from ridgeline.functions.movement import flip, repeat, transpose
 from ridgeline.functions.operands import axis_of
-from ridgeline.functions.places import as_index, flat, lined
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product

@@ -9,7 +9,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import compile_graph
 from ridgeline.errors import DeviceError
-from ridgeline.functions.places import number
+from ridgeline.functions.index_checks import number
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.graph.passes.legalize.partition import partition
