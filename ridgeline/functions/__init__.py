@@ -18,7 +18,7 @@ from ridgeline.functions import (
     fourier,
     frames,
     gathering,
-    grids,
+    grid_sample,
     hashing,
     histograms,
     indexing,
