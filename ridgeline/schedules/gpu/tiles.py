@@ -30,7 +30,7 @@ _ALONE = 8  # terms of one thread at least, where several share a sum
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class BlockTile:
     """A part of the result. The axis along which results lie side by side in memory is `near`."""
 
     near: int
@@ -47,7 +47,9 @@ class Tile:
         return self.near // self.near_each * (self.far // self.far_each) * self.parts
 
 
-def choose(near: int, far: int, batch: int, depth: int, itemsize: int, gpu: GpuMachine) -> Tile:
+def choose(
+    near: int, far: int, batch: int, depth: int, itemsize: int, gpu: GpuMachine
+) -> BlockTile:
     """The tile of a contraction: sums of `depth` terms for `near` by `far` elements in a batch."""
     elements, processors = near * far * batch, gpu.multiprocessors
     heavy = elements * depth >= _HEAVY
@@ -68,7 +70,7 @@ def choose(near: int, far: int, batch: int, depth: int, itemsize: int, gpu: GpuM
     stage = _stage(
         terms, side, each, alone * parts, min(_SHARED, gpu.shared_bytes - _SPARED) // itemsize
     )
-    return Tile(*side, *each, parts, -(-stage // parts) * parts, pieces)
+    return BlockTile(*side, *each, parts, -(-stage // parts) * parts, pieces)
 
 
 def _is_cut(elements: int, depth: int, processors: int) -> bool:
