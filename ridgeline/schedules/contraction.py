@@ -26,7 +26,7 @@ from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel, ways_to_read
 from ridgeline.schedules.tile_cost import cost
-from ridgeline.schedules.tiles import Tile, candidates, elements, registers_of
+from ridgeline.schedules.tiles import RegisterTile, candidates, elements, registers_of
 
 _UNROLL_INNER = 4
 _FEW_PRODUCTS = 9  # of a sum that may be written out whole
@@ -96,11 +96,11 @@ def _dot_steps(inner: dict[str, int], machine: Machine) -> list[Step]:
 
 def best_tile(
     touched: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
-) -> tuple[float, Tile, Panel | None]:
+) -> tuple[float, RegisterTile, Panel | None]:
     """The lowest cost, in cycles per useful multiplication, its tile and what that packs."""
     loads = [a for a in touched if not a.is_store and set(a.strides) & set(inner)]
     stores = [a for a in touched if a.is_store]
-    best: tuple[float, Tile, Panel | None] | None = None
+    best: tuple[float, RegisterTile, Panel | None] | None = None
     for tile in candidates(loads, rows, inner, machine):
         for panel in ways_to_read(tile, touched, rows, inner, machine):
             cycles = cost(tile, panel, loads, stores, rows, inner, machine)
@@ -118,7 +118,7 @@ def _beyond_cache(touched: list[Access], sizes: dict[str, int], machine: Machine
 
 
 def _tile_steps(
-    tile: Tile,
+    tile: RegisterTile,
     panel: Panel | None,
     rows: dict[str, int],
     inner: dict[str, int],
@@ -174,7 +174,7 @@ def _tile_steps(
 
 
 def _unrolled_sum(
-    tile: Tile, touched: list[Access], inner: dict[str, int], machine: Machine
+    tile: RegisterTile, touched: list[Access], inner: dict[str, int], machine: Machine
 ) -> list[Step]:
     """A short summed axis is copied out, where registers hold what its steps read in common.
 
@@ -194,7 +194,7 @@ def _unrolled_sum(
     return [SetKind(last, "unroll")] if live <= machine.registers else []
 
 
-def _overlaps(tile: Tile, touched: list[Access], inner: dict[str, int]) -> bool:
+def _overlaps(tile: RegisterTile, touched: list[Access], inner: dict[str, int]) -> bool:
     """True for a sum of few products whose windows share vectors with their neighbours'."""
     if prod(inner.values()) > _FEW_PRODUCTS:
         return False
@@ -202,7 +202,7 @@ def _overlaps(tile: Tile, touched: list[Access], inner: dict[str, int]) -> bool:
     return any(_common(a, tile, n, size) for a in moving for n, size in inner.items() if size > 1)
 
 
-def _common(load: Access, tile: Tile, axis: str, length: int) -> int:
+def _common(load: Access, tile: RegisterTile, axis: str, length: int) -> int:
     """The values that steps of an axis read between them, if some are read by several steps."""
     places = {0}
     for name, factor in tile.unroll:
@@ -212,8 +212,8 @@ def _common(load: Access, tile: Tile, axis: str, length: int) -> int:
 
 
 def _in_blocks(
-    tile: Tile, panel: Panel, rows: dict[str, int]
-) -> tuple[Tile, Panel, dict[str, int]]:
+    tile: RegisterTile, panel: Panel, rows: dict[str, int]
+) -> tuple[RegisterTile, Panel, dict[str, int]]:
     """The same tile and panel once the first shared axis is cut into blocks."""
     axis, *others = panel.shared_by
     inside = f"{axis}.1"
@@ -225,7 +225,7 @@ def _in_blocks(
     return replace(tile, unroll=unroll), replace(panel, shared_by=(inside, *others)), cut
 
 
-def _vector_inner(tile: Tile, inner: dict[str, int]) -> tuple[str, list[str], list[Step]]:
+def _vector_inner(tile: RegisterTile, inner: dict[str, int]) -> tuple[str, list[str], list[Step]]:
     """A summed axis in the lanes: its pieces stay in place, its lanes become accumulators."""
     name = tile.vector
     if tile.lanes >= inner[name]:

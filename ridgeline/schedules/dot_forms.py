@@ -16,7 +16,7 @@ from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import share_blocks
 from ridgeline.schedules.tile_cost import COLLISION, collide
-from ridgeline.schedules.tiles import Tile
+from ridgeline.schedules.tiles import RegisterTile
 
 _WIDEST = 4  # vectors of a strip
 _TILES = ((2, 2), (1, 4), (1, 2), (1, 1))  # high and wide
@@ -113,7 +113,7 @@ def _vectors(shape: Shape) -> Iterator[Form]:
         height = min((machine.registers - width - 1) // width, shape.rows[shape.row])
         left = shape.packed_left(height)
         arithmetic, traffic = float(height * width), width + 0.6 * height
-        tile = Tile(shape.column, columns, ((shape.row, height),))
+        tile = RegisterTile(shape.column, columns, ((shape.row, height),))
         if left.packing == "in place" and collide(shape.left, tile):
             traffic += height * COLLISION
         yield Form(height, columns, columns, left, _overlapped(arithmetic, traffic), 0.0)

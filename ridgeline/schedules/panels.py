@@ -8,7 +8,7 @@ from math import ceil, gcd, prod
 
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.tiles import Tile, elements, imbalance
+from ridgeline.schedules.tiles import RegisterTile, elements, imbalance
 
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
@@ -49,7 +49,7 @@ class Pieces:
 
 
 def ways_to_read(
-    tile: Tile,
+    tile: RegisterTile,
     touched: list[Access],
     rows: dict[str, int],
     inner: dict[str, int],
@@ -64,14 +64,16 @@ def ways_to_read(
         yield None
 
 
-def _reuse(operand: Access, tile: Tile, rows: dict[str, int]) -> int:
+def _reuse(operand: Access, tile: RegisterTile, rows: dict[str, int]) -> int:
     """The tiles that read a strip."""
     factors = dict(tile.unroll)
     others = [n for n in rows if n != tile.vector and operand.stride(n) == 0]
     return prod(ceil(rows[n] / factors.get(n, 1)) for n in others)
 
 
-def _lies_well(operand: Access, tile: Tile, inner: dict[str, int], machine: Machine) -> bool:
+def _lies_well(
+    operand: Access, tile: RegisterTile, inner: dict[str, int], machine: Machine
+) -> bool:
     """True for a strip of whole lines that stays in a core's cache: few fall on one set of it.
 
     Next to a tile over several axes it does not: that reads the other operand in many places.
@@ -88,7 +90,7 @@ def _lies_well(operand: Access, tile: Tile, inner: dict[str, int], machine: Mach
 
 
 def _in_lanes(
-    tile: Tile,
+    tile: RegisterTile,
     touched: list[Access],
     rows: dict[str, int],
     inner: dict[str, int],
@@ -108,7 +110,7 @@ def _in_lanes(
 
 
 def _panel(
-    tile: Tile,
+    tile: RegisterTile,
     operand: Access,
     rows: dict[str, int],
     inner: dict[str, int],
@@ -145,7 +147,7 @@ def _panel(
     )  # fmt: skip
 
 
-def _is_strip(operand: Access, tile: Tile, inner: dict[str, int]) -> bool:
+def _is_strip(operand: Access, tile: RegisterTile, inner: dict[str, int]) -> bool:
     """True where memory is in the order in which tiles read it: lanes, then the summed axes."""
     step, lanes = tile.lanes, operand.stride(tile.vector) == 1
     for name in reversed(inner):
@@ -160,7 +162,7 @@ def _around(pieces: Pieces) -> tuple[str, ...]:
 
 
 def _pieces(
-    tile: Tile,
+    tile: RegisterTile,
     operand: Access,
     together: int,
     rows: dict[str, int],
@@ -197,7 +199,7 @@ def _unit_last(operand: Access) -> Callable[[str], bool]:
 
 
 def _packing(
-    operand: Access, tile: Tile, axes: list[str], inner: dict[str, int], machine: Machine
+    operand: Access, tile: RegisterTile, axes: list[str], inner: dict[str, int], machine: Machine
 ) -> tuple[int, float]:
     """The side of the squares to turn, and the cycles an element costs."""
     if operand.stride(tile.vector) == 1:

@@ -16,7 +16,7 @@ from ridgeline.loops.ir import Buffer, Const
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel
-from ridgeline.schedules.tiles import Tile, count, elements, imbalance, registers_of
+from ridgeline.schedules.tiles import RegisterTile, count, elements, imbalance, registers_of
 
 _CACHE_PERIOD = 4096  # bytes after which addresses fall on the same set again
 _STREAMS = 7  # a set holds eight lines, and the other operand needs one
@@ -31,7 +31,7 @@ _GATHERED = 2.5  # cycles to read one
 
 
 def cost(
-    tile: Tile,
+    tile: RegisterTile,
     panel: Panel | None,
     loads: list[Access],
     stores: list[Access],
@@ -73,7 +73,7 @@ def cost(
 
 
 def _read_again(
-    tile: Tile,
+    tile: RegisterTile,
     panel: Panel | None,
     loads: list[Access],
     rows: dict[str, int],
@@ -106,7 +106,7 @@ def _whole(buffer: Buffer) -> float:
 
 
 def _step(
-    tile: Tile,
+    tile: RegisterTile,
     length: int,
     panel: Panel | None,
     loads: list[Access],
@@ -148,7 +148,7 @@ def _passes(lanes: int, width: int, machine: Machine) -> float:
     return 0.5 if machine.half_units and 2 * lanes <= width else 1.0
 
 
-def collide(load: Access, tile: Tile) -> bool:
+def collide(load: Access, tile: RegisterTile) -> bool:
     """True for streams that fall on one set of the nearest cache, more of them than it holds."""
     size = load.buffer.dtype.itemsize
     apart = [f for n, f in tile.unroll if (load.stride(n) or 1) * size % _CACHE_PERIOD == 0]
@@ -156,7 +156,7 @@ def collide(load: Access, tile: Tile) -> bool:
 
 
 def _jumps(
-    tile: Tile,
+    tile: RegisterTile,
     panel: Panel | None,
     loads: list[Access],
     inner: dict[str, int],
@@ -187,14 +187,16 @@ def _load_cost(stride: int | None, lanes: int, registers: int) -> float:
     return _GATHERED * lanes
 
 
-def _guard_cost(load: Access, stride: int | None, tile: Tile, length: int, registers: int) -> float:
+def _guard_cost(
+    load: Access, stride: int | None, tile: RegisterTile, length: int, registers: int
+) -> float:
     """Cycles to find out which lanes have an element: known beforehand where they hold all."""
     if tile.vector not in load.guards or tile.lanes == length:
         return _ASKED
     return _LOOKED * registers if stride in (0, 1) else _GATHERED * tile.lanes
 
 
-def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
+def _store_cost(stores: list[Access], tile: RegisterTile, width: int) -> float:
     registers = registers_of(tile.lanes, width)
     total = 0.0
     for store in stores:
@@ -203,7 +205,7 @@ def _store_cost(stores: list[Access], tile: Tile, width: int) -> float:
     return total + registers
 
 
-def _across(store: Access, tile: Tile) -> float:
+def _across(store: Access, tile: RegisterTile) -> float:
     """Cycles to store an element whose neighbours are in other registers, or on other lines."""
     axis, factor = tile.unroll[-1] if tile.unroll else ("", 1)
     apart = (store.stride(tile.vector) or 1) * store.buffer.dtype.itemsize

@@ -15,7 +15,7 @@ _LEAST_DEPTH = 32  # products of a sum that make up for storing its result in pi
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class RegisterTile:
     """Which axis fills the lanes (and how many), and which axes are unrolled how far.
 
     Axes that the operand in the lanes depends on come first: each of its vectors is then loaded,
@@ -29,7 +29,7 @@ class Tile:
 
 def candidates(
     loads: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
-) -> Iterator[Tile]:
+) -> Iterator[RegisterTile]:
     """All tiles that fit into the registers."""
     sizes = {**rows, **inner}
     width = elements(loads, machine)
@@ -53,19 +53,19 @@ def candidates(
 
 def _unrolls(
     vector: str, lanes: int, names: tuple[str, ...], rows: dict[str, int], limit: int
-) -> Iterator[Tile]:
+) -> Iterator[RegisterTile]:
     options = [[f for f in _FACTORS if f <= rows[n]] for n in names]
     if not names:
-        yield Tile(vector, lanes, ())
+        yield RegisterTile(vector, lanes, ())
     elif len(names) == 1:
         for f in options[0]:
             if f < limit:
-                yield Tile(vector, lanes, ((names[0], f),))
+                yield RegisterTile(vector, lanes, ((names[0], f),))
     else:
         for f in options[0][1:]:
             for g in options[1][1:]:
                 if f * g < limit:
-                    yield Tile(vector, lanes, ((names[0], f), (names[1], g)))
+                    yield RegisterTile(vector, lanes, ((names[0], f), (names[1], g)))
 
 
 def elements(loads: list[Access], machine: Machine) -> int:
@@ -78,7 +78,7 @@ def registers_of(lanes: int, width: int) -> int:
     return max(1 << (lanes - 1).bit_length(), width) // width
 
 
-def count(tile: Tile, rows: dict[str, int]) -> int:
+def count(tile: RegisterTile, rows: dict[str, int]) -> int:
     """Register tiles that cover all rows."""
     unroll = dict(tile.unroll)
     tiles = 1

@@ -20,7 +20,7 @@ from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import Panel
 from ridgeline.schedules.tile_cost import cost
-from ridgeline.schedules.tiles import Tile, candidates, count, elements
+from ridgeline.schedules.tiles import RegisterTile, candidates, count, elements
 
 _LEAST_SHARING = 16  # rows that read each element; for fewer, reading it at all is what takes time
 _LEAST_GAIN = 0.98  # of the time without
@@ -89,7 +89,7 @@ def _best(
 
 
 def _is_strip(
-    tile: Tile,
+    tile: RegisterTile,
     weights: Access,
     loads: list[Access],
     rows: dict[str, int],
