@@ -19,7 +19,7 @@ from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Sto
 from ridgeline.loops.lowering.iteration_space import Axis, Space
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.lowering.radix_tiles import RUN, SortedTile, Tile, counts_body
+from ridgeline.loops.lowering.radix_tiles import RUN, RadixTile, SortedTile, counts_body
 from ridgeline.loops.lowering.sorting import (
     Index,
     key,
@@ -128,14 +128,14 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     return _finished(node, lowering, body, space)
 
 
-def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, Tile, Space]:
+def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, RadixTile, Space]:
     """The loops over rows and tiles, and the tile at hand."""
     keys = node.inputs[0]
     length = keys.shape[-1]
     assert isinstance(length, int), "rows are cut into tiles when their length is known"
     rows = _named("r", list(keys.shape[:-1]))
     number = Axis("p", tiles_of(length, node.attrs))
-    tile = Tile(node.attrs.tile, number.var, length)
+    tile = RadixTile(node.attrs.tile, number.var, length)
     _register(lowering, *rows, number, Axis("t", tile.threads), Axis("v", RUN))
     space = Space((*rows, number), (), (), (), ())
     return tuple(r.var for r in rows), tile, space

@@ -28,7 +28,7 @@ def _wide(value: Expr) -> Expr:
 
 
 @dataclass(frozen=True)
-class Tile:
+class RadixTile:
     """A tile of a row: where it begins, and the row's length."""
 
     size: int
@@ -64,7 +64,7 @@ class Tile:
 
 
 def counts_body(
-    tile: Tile, digits: int, digit: Callable[[Expr], Expr], out: Callable[..., Stmt]
+    tile: RadixTile, digits: int, digit: Callable[[Expr], Expr], out: Callable[..., Stmt]
 ) -> Stmt:
     """How often each digit occurs; `digit` is that of the element at a place of the row."""
     count = Buffer("count", (ir.index(digits),), dtypes.int32, "shared")
@@ -83,7 +83,7 @@ def counts_body(
 class SortedTile:
     """The statements that sort a tile by some bits of its keys."""
 
-    def __init__(self, tile: Tile, kind: DType, shift: int, bits: int) -> None:
+    def __init__(self, tile: RadixTile, kind: DType, shift: int, bits: int) -> None:
         self.tile, self.kind, self.shift, self.bits = tile, kind, shift, bits
         threads = tile.threads
         # runs are longer by an element, so that threads meet different banks
