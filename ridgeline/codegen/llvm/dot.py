@@ -9,7 +9,7 @@ from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.target import target
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import Tile, length, tile_of
+from ridgeline.loops.analysis.contraction_tile import ContractionTile, length, tile_of
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Expr, Load, Mma, Var
@@ -32,7 +32,7 @@ def has_instruction(name: str) -> bool:
 def emit_dot(emitter: MemoryEmitter, statement: Mma) -> None:
     """One instruction for the tile; its sums are read from and written to their buffer."""
     tile = tile_of(statement.body)
-    assert isinstance(tile, Tile), tile
+    assert isinstance(tile, ContractionTile), tile
     lanes = length(tile.lanes)
     assert lanes is not None
     packed = statement.instruction == "vdpbf16ps"

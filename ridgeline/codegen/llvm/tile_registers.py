@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import Tile, length, stride, tile_of
+from ridgeline.loops.analysis.contraction_tile import ContractionTile, length, stride, tile_of
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS, TILE_REGISTERS
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Mma, Seq, Stmt, Store, Var
@@ -45,7 +45,7 @@ def started_tiles(body: Stmt) -> Stmt:
 def _are_zeros(statement: Stmt, tiles: Mma) -> bool:
     """True for a nest that sets every sum of some tiles to zero."""
     tile = tile_of(tiles.body)
-    if INSTRUCTIONS[tiles.instruction].rows <= 1 or not isinstance(tile, Tile):
+    if INSTRUCTIONS[tiles.instruction].rows <= 1 or not isinstance(tile, ContractionTile):
         return False
     names: set[str] = set()
     while isinstance(statement, For):
@@ -64,7 +64,7 @@ def emit_tiles(emitter: KernelEmitter, statement: Mma) -> None:
     """Sums of products of tiles, from first to last step."""
     parts = statement.body.body if isinstance(statement.body, Seq) else (statement.body,)
     tile = tile_of(parts[-1])
-    assert isinstance(tile, Tile), tile
+    assert isinstance(tile, ContractionTile), tile
     row = INSTRUCTIONS[statement.instruction]
     _shape_tiles(emitter)
     inner = (*tile.rows[-1:], *tile.lanes[-1:], *tile.depth[-2:])

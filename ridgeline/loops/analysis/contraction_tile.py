@@ -10,7 +10,7 @@ from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Stmt
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class ContractionTile:
     """A perfect nest of loops around one sum of products, its loops classed by what they index."""
 
     reduce: Reduce
@@ -21,7 +21,7 @@ class Tile:
     depth: tuple[For, ...]
 
 
-def tile_of(statement: Stmt) -> Tile | str:
+def tile_of(statement: Stmt) -> ContractionTile | str:
     """The normal form of a nest, or why it has none."""
     loops: list[For] = []
     while isinstance(statement, For):
@@ -45,7 +45,7 @@ def tile_of(statement: Stmt) -> Tile | str:
         else:
             return f"loop {loop.name!r} is neither a row, a column nor summed"
     found = {name: tuple(group) for name, group in classes.items()}
-    return Tile(statement, left, right, found["rows"], found["lanes"], found["depth"])
+    return ContractionTile(statement, left, right, found["rows"], found["lanes"], found["depth"])
 
 
 def _by_columns(read: tuple[Load, Load], loops: list[For]) -> tuple[Load, Load]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ridgeline.loops.analysis.contraction_tile import Tile, length, stride, tile_of
+from ridgeline.loops.analysis.contraction_tile import ContractionTile, length, stride, tile_of
 from ridgeline.loops.instructions import (
     INSTRUCTIONS,
     TILE_REGISTERS,
@@ -52,7 +52,7 @@ class Tensorize(Step):
         return Mma(row.name, _with_kinds(loop, kinds) if row.depth == 1 else loop)
 
 
-def _mismatch(tile: Tile, row: Instruction) -> str:
+def _mismatch(tile: ContractionTile, row: Instruction) -> str:
     total = tile.reduce.buffers[0]
     types = (tile.left.dtype, tile.right.dtype, total.dtype)
     wanted = (row.left, row.right, row.total)
@@ -62,7 +62,7 @@ def _mismatch(tile: Tile, row: Instruction) -> str:
     return _tiles_mismatch(tile, row) if row.rows > 1 else _vector_mismatch(tile, row)
 
 
-def _vector_mismatch(tile: Tile, row: Instruction) -> str:
+def _vector_mismatch(tile: ContractionTile, row: Instruction) -> str:
     total = tile.reduce.buffers[0]
     if len(tile.lanes) != 1:
         return f"{len(tile.lanes)} loops run over columns, not one"
@@ -84,7 +84,7 @@ def _vector_mismatch(tile: Tile, row: Instruction) -> str:
     return ""
 
 
-def _tiles_mismatch(tile: Tile, row: Instruction) -> str:
+def _tiles_mismatch(tile: ContractionTile, row: Instruction) -> str:
     """Why a nest of steps around tiles, each of rows, columns, words and elements, is none."""
     total, index = tile.reduce.buffers[0], tile.reduce.index
     sizes = [length(part[-1:]) for part in (tile.rows, tile.lanes, tile.depth[:-1], tile.depth)]
