@@ -37,7 +37,7 @@ from ridgeline.loops.steps.skip import Skip
 from ridgeline.loops.steps.split import Split
 from ridgeline.loops.steps.split_scan import Resume
 from ridgeline.loops.steps.step import ScheduleError, Step
-from ridgeline.loops.steps.stream import Stream
+from ridgeline.loops.steps.stream import StreamingStore
 from ridgeline.loops.steps.streamed import Streamed
 from ridgeline.loops.steps.tensorize import Tensorize
 from ridgeline.loops.steps.tile import Tile
@@ -84,7 +84,7 @@ __all__ = [
 _STEPS: dict[str, Callable[..., Step]] = {
     "split": Split, "fuse": Fuse, "reorder": Reorder, "tile": Tile, "kind": SetKind,
     "cache_read": CacheRead, "interleave": Interleave, "offset": Offset,
-    "cache_write": CacheWrite, "stream": Stream, "cascade": Cascade,
+    "cache_write": CacheWrite, "stream": StreamingStore, "cascade": Cascade,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,

@@ -12,7 +12,7 @@ from ridgeline.loops.steps.step import ScheduleError, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Stream(Step):
+class StreamingStore(Step):
     """Write a result past the caches, because it is too large to be read again from them."""
 
     buffer: str
