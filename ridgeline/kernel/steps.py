@@ -21,7 +21,7 @@ from ridgeline.loops.schedule import (
     SetKind,
     Split,
     Step,
-    Stream,
+    StreamingStore,
     Tensorize,
     Tile,
 )
@@ -90,7 +90,7 @@ class Steps:
 
     def stream(self, buffer: str) -> Self:
         """Write a result past the caches."""
-        return self.apply(Stream(buffer))
+        return self.apply(StreamingStore(buffer))
 
     def compute_at(self, buffer: str, axis: str) -> Self:
         """Fill a scratch buffer inside the axis that reads it, with what each iteration needs."""

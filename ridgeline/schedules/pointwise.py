@@ -6,7 +6,7 @@ from ridgeline import scalars
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Kernel, Op
 from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, Stream
+from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, StreamingStore
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
@@ -89,5 +89,5 @@ def streams(lowered: Lowered, kernel: Kernel, machine: Machine) -> list[Step]:
         for size in access.buffer.shape:
             elements *= int(size.value) if hasattr(size, "value") else 0
         if access.is_store and elements * access.buffer.dtype.itemsize > machine.l3_bytes:
-            found.append(Stream(access.buffer.name))
+            found.append(StreamingStore(access.buffer.name))
     return found
