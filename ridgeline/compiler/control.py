@@ -25,7 +25,7 @@ from ridgeline.runtime.cpu.control_words import (
     LoopTables,
     Shown,
     SideTables,
-    Stream,
+    SlotStream,
     TestTables,
 )
 
@@ -153,7 +153,7 @@ class _Loop:
         claims = _Claims(self.part)
         state = _carried(claims, self.node, sources, self.targets, self.spares)
         streams = [
-            Stream(i, sources[i], *self._along(attrs.body.inputs[i].types[0]))
+            SlotStream(i, sources[i], *self._along(attrs.body.inputs[i].types[0]))
             for i in range(attrs.carried, last)
         ]
         bound = [Bound(i, sources[i]) for i in range(last, len(sources))]
@@ -166,7 +166,7 @@ class _Loop:
                 bound.append(Bound(made, self.aside[output]))
                 made, source = NOWHERE, made
             if made != NOWHERE:
-                streams.append(Stream(made, target, first, stride))
+                streams.append(SlotStream(made, target, first, stride))
             else:
                 copied.append(Copied(source, target, first, stride, _bytes(kind)))
         return LoopTables(arena, attrs.length, tuple(bound), state, tuple(streams), tuple(copied))

@@ -356,7 +356,7 @@ _CLASSES: dict[str, type] = {
     for c in (
         KernelCall, JoinedCall, HostCall, LoopCall, BranchCall, Layout,
         LoopTables, SideTables, TestTables, control_words.Bound, control_words.Carried,
-        control_words.Stream, control_words.Copied, control_words.Shown,
+        control_words.SlotStream, control_words.Copied, control_words.Shown,
     )
 }  # fmt: skip
 

@@ -43,7 +43,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class SlotStream:
     """A slot that moves along memory from iteration to iteration."""
 
     inside: int
@@ -92,7 +92,7 @@ class LoopTables:
     count: int
     bound: tuple[Bound, ...]
     carried: tuple[Carried, ...]
-    streams: tuple[Stream, ...]
+    streams: tuple[SlotStream, ...]
     copied: tuple[Copied, ...]
 
 
@@ -179,7 +179,7 @@ class Stop:
         return [0, 4, STOP, self.flag]
 
 
-Row = Bound | Carried | Stream | Copied | Shown
+Row = Bound | Carried | SlotStream | Copied | Shown
 
 
 def _table(rows: Sequence[Row]) -> Iterable[int]:
