@@ -20,7 +20,7 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.ceilings import measure
 from ridgeline.runtime.cpu.executor import Plan, Step, machine_code
 from ridgeline.runtime.cpu.executor_ir import executor_ir
-from ridgeline.runtime.cpu.stream import Stream, default_stream
+from ridgeline.runtime.cpu.stream import HostStream, default_stream
 
 _NOTHING = "define void @nothing(ptr %args, i64 %begin, i64 %end) {\n  ret void\n}"
 
@@ -53,7 +53,7 @@ def after_pause(plan: Plan, pause: float) -> tuple[float, float]:
     return min(times), statistics.median(times)
 
 
-def round_trip(stream: Stream, plan: Plan) -> None:
+def round_trip(stream: HostStream, plan: Plan) -> None:
     """Hand a plan to the stream's thread, whatever its length, and wait for it."""
     plan.stream_nanoseconds = 0
     stream.enqueue(plan, ()).wait()

@@ -16,13 +16,13 @@ import pytest
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer, pool
 from ridgeline.runtime.cpu.executor import Plan, Step
-from ridgeline.runtime.cpu.stream import Stream, default_stream
+from ridgeline.runtime.cpu.stream import HostStream, default_stream
 from ridgeline.runtime.cpu.stream_ir import CAPACITY
 from tests.runtime.kernels import kernel
 
 
 @pytest.fixture
-def stream() -> Iterator[Stream]:
+def stream() -> Iterator[HostStream]:
     made = default_stream()
     yield made
     made.synchronize()
@@ -36,7 +36,7 @@ def pause(milliseconds: int) -> Plan:
     return Plan([Step(kernel("pause"), (), milliseconds, milliseconds)], 0)
 
 
-def test_plans_run_in_order(stream: Stream) -> None:
+def test_plans_run_in_order(stream: HostStream) -> None:
     values = np.zeros((2, 64), np.int64)
     first, second = (Buffer.borrow(row).address for row in values)
     add = Plan([Step(kernel("add_to"), (0, 1), 64, 16)], 2)
@@ -50,14 +50,14 @@ def test_plans_run_in_order(stream: Stream) -> None:
     assert (values[1] == 200 * 201 // 2).all()
 
 
-def test_enqueueing_does_not_wait_for_the_work(stream: Stream) -> None:
+def test_enqueueing_does_not_wait_for_the_work(stream: HostStream) -> None:
     ticket = stream.enqueue(pause(30), ())
     assert not ticket.done
     ticket.wait()
     assert ticket.done
 
 
-def test_temporaries_are_apart_though_calls_overlap(stream: Stream) -> None:
+def test_temporaries_are_apart_though_calls_overlap(stream: HostStream) -> None:
     plan = Plan(
         [Step(kernel("copy_to"), (0, 2), 100, 10), Step(kernel("copy_to"), (2, 1), 100, 10)],
         slots=3,
@@ -72,7 +72,7 @@ def test_temporaries_are_apart_though_calls_overlap(stream: Stream) -> None:
     assert all((result == number).all() for number, result in enumerate(results))
 
 
-def test_what_is_needed_is_kept_until_done_and_then_released(stream: Stream) -> None:
+def test_what_is_needed_is_kept_until_done_and_then_released(stream: HostStream) -> None:
     class Kept:
         pass
 
@@ -93,7 +93,7 @@ def test_what_is_needed_is_kept_until_done_and_then_released(stream: Stream) -> 
     assert (np.asarray(buffer).view(np.int64) == 1).all()
 
 
-def test_short_work_on_an_empty_stream_runs_at_once(stream: Stream) -> None:
+def test_short_work_on_an_empty_stream_runs_at_once(stream: HostStream) -> None:
     counts = np.zeros(64, np.int64)
     address = Buffer.borrow(counts).address
     plan = increments()
@@ -108,7 +108,7 @@ def test_short_work_on_an_empty_stream_runs_at_once(stream: Stream) -> None:
     assert not stream.enqueue(plan, (address,)).settled  # not before the pause
 
 
-def test_a_full_ring_makes_the_producer_wait(stream: Stream) -> None:
+def test_a_full_ring_makes_the_producer_wait(stream: HostStream) -> None:
     counts = np.zeros(64, np.int64)
     address = Buffer.borrow(counts).address
     plan = increments()
@@ -119,7 +119,7 @@ def test_a_full_ring_makes_the_producer_wait(stream: Stream) -> None:
     assert (counts == 3 * CAPACITY).all()
 
 
-def test_errors_reach_whoever_waits(stream: Stream) -> None:
+def test_errors_reach_whoever_waits(stream: HostStream) -> None:
     def fail() -> None:
         raise ValueError("index out of range")
 
@@ -140,12 +140,12 @@ def test_errors_reach_whoever_waits(stream: Stream) -> None:
     stream.synchronize()
 
 
-def test_wrong_addresses_raise_at_once(stream: Stream) -> None:
+def test_wrong_addresses_raise_at_once(stream: HostStream) -> None:
     with pytest.raises(TypeError, match="wrong number"):
         stream.enqueue(increments(), ())
 
 
-def test_several_producers(stream: Stream) -> None:
+def test_several_producers(stream: HostStream) -> None:
     plan = increments(64, 16)
     counts = np.zeros((4, 64), np.int64)
 

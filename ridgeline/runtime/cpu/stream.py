@@ -49,7 +49,7 @@ class Ticket:
 
     __slots__ = ("_check", "_kept", "_stream", "error", "number", "reported", "settled")
 
-    def __init__(self, stream: Stream, number: int, kept: object, check: Check | None) -> None:
+    def __init__(self, stream: HostStream, number: int, kept: object, check: Check | None) -> None:
         self._stream, self._kept, self._check = stream, kept, check
         self.number = number  # done once this many jobs of the stream are completed
         self.error: BaseException | None = None
@@ -82,7 +82,7 @@ class Ticket:
         self.settled = True
 
 
-class Stream:
+class HostStream:
     """Plans in order, on a thread of their own that starts with the first one and never ends."""
 
     def __init__(self) -> None:
@@ -205,6 +205,6 @@ def _native() -> _Native:
 
 
 @lru_cache(maxsize=1)
-def default_stream() -> Stream:
+def default_stream() -> HostStream:
     """The CPU's own stream."""
-    return Stream()
+    return HostStream()
