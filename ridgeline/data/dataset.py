@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.tensors.execute import read_array
 from ridgeline.tensors.tensor import Tensor
@@ -114,7 +114,7 @@ def random_split(
             counts[extra % len(counts)] += 1
     if sum(counts) != total:
         raise BadValueError(f"the parts {list(lengths)} do not add up to {total} samples")
-    order = Stream(seed).permutation(total)
+    order = RandomStream(seed).permutation(total)
     ends = list(accumulate(counts))
     return [Subset(dataset, order[end - n : end].tolist()) for n, end in zip(counts, ends)]
 

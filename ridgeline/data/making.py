@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 
 from ridgeline.data.collate import collate_arrays
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.data.sampler import Indices
 from ridgeline.data.transforms import Transform
 from ridgeline.errors import BadValueError
 
 Group = Indices | list[Any] | int  # indices, the samples of a stream, or one index
-_stream: ContextVar[Stream] = ContextVar("stream")
+_stream: ContextVar[RandomStream] = ContextVar("stream")
 
 
-def current_stream() -> Stream:
+def current_stream() -> RandomStream:
     """The random stream of the batch that is being made; for use in a dataset's `__getitem__`."""
     found = _stream.get(None)
-    return Stream(0) if found is None else found
+    return RandomStream(0) if found is None else found
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Maker:
 
     def make(self, group: Group, epoch: int, number: int) -> Any:
         """One batch of arrays, or what `collate_fn` makes of the samples."""
-        stream = Stream(self.seed, epoch, number)
+        stream = RandomStream(self.seed, epoch, number)
         token = _stream.set(stream)
         try:
             batch = self._collated(group)
@@ -74,7 +74,7 @@ class Maker:
                 yield group
 
 
-def _transformed(batch: Any, transform: Transform, stream: Stream) -> Any:
+def _transformed(batch: Any, transform: Transform, stream: RandomStream) -> Any:
     if isinstance(batch, tuple):
         return (transform(batch[0], stream), *batch[1:])
     if isinstance(batch, dict | list | str):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Stream:
+class RandomStream:
     """Draws from one keyed stream of bits."""
 
     def __init__(self, *key: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError
 
 Indices = NDArray[np.int64]
@@ -63,7 +63,7 @@ class RandomSampler:
 
     def indices(self, epoch: int) -> Indices:
         """The order of one epoch, a function of the seed and the epoch alone."""
-        stream = Stream(self.seed, epoch)
+        stream = RandomStream(self.seed, epoch)
         if self.replacement:
             return stream.integers(self.count, self.num_samples)
         return stream.permutation(self.count)[: self.num_samples]
@@ -84,7 +84,7 @@ class WeightedRandomSampler:
     def indices(self, epoch: int) -> Indices:
         """The draws of one epoch, by inversion of the cumulated weights."""
         ends = np.cumsum(self.weights)
-        drawn = Stream(self.seed, epoch).uniform(0.0, float(ends[-1]), self.num_samples)
+        drawn = RandomStream(self.seed, epoch).uniform(0.0, float(ends[-1]), self.num_samples)
         return np.searchsorted(ends, drawn, side="right").astype(np.int64)
 
     def __len__(self) -> int:

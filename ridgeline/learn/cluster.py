@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.data.dataset import as_array
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.learn.base import Estimator, matrix, squared_distances
 from ridgeline.nn.functional import one_hot
@@ -72,7 +72,7 @@ class KMeans(Estimator):
             if given.shape[0] != self.n_clusters:
                 raise ShapeError(f"init has {given.shape[0]} rows for {self.n_clusters} clusters")
             return given - middle
-        stream = Stream(self.random_state, number)
+        stream = RandomStream(self.random_state, number)
         if self.init == "random":
             return x[tensor(stream.permutation(x.shape[0])[: self.n_clusters])]
         if self.init == "k-means++":
@@ -127,7 +127,7 @@ class KMeans(Estimator):
             return -float(_assign(matrix(X, like=centers), centers)[1].sum())
 
 
-def _plus_plus(x: Tensor, count: int, stream: Stream) -> Tensor:
+def _plus_plus(x: Tensor, count: int, stream: RandomStream) -> Tensor:
     """Arthur and Vassilvitskii's start: each next center drawn by its squared distance to those
     before, the best of a few draws."""
     tries = 2 + int(math.log(count))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ridgeline import eye, linalg
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError
 from ridgeline.learn.base import Estimator, matrix
 from ridgeline.learn.cluster import KMeans
@@ -130,7 +130,7 @@ class GaussianMixture(Estimator):
     def sample(self, n_samples: int = 1) -> tuple[Tensor, Tensor]:
         """Draws from the mixture, and the components they come from."""
         self._check_fitted("means_")
-        stream = Stream(self.random_state, n_samples)
+        stream = RandomStream(self.random_state, n_samples)
         with no_grad():
             ends = self.weights_.cumsum(0)
             drawn = tensor(stream.uniform(0.0, float(ends[-1]), n_samples), dtype=ends.dtype)

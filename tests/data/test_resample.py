@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.data.resample import upscale, warp
 from ridgeline.data.transforms import (
     Compose,
@@ -87,29 +87,29 @@ def test_warp_far_away_gives_the_fill() -> None:
     ids=lambda t: type(t).__name__,
 )
 def test_transforms_depend_on_their_stream_alone(transform: object) -> None:
-    first = transform(BATCH, Stream(3, 1, 4))  # type: ignore[operator]
-    again = transform(BATCH, Stream(3, 1, 4))  # type: ignore[operator]
-    other = transform(BATCH, Stream(3, 1, 5))  # type: ignore[operator]
+    first = transform(BATCH, RandomStream(3, 1, 4))  # type: ignore[operator]
+    again = transform(BATCH, RandomStream(3, 1, 4))  # type: ignore[operator]
+    other = transform(BATCH, RandomStream(3, 1, 5))  # type: ignore[operator]
     assert np.array_equal(first, again) and not np.array_equal(first, other)
     assert first.dtype == np.float32 and first.flags.c_contiguous
 
 
 def test_affine_without_freedom_is_the_identity() -> None:
-    assert np.allclose(RandomAffine()(BATCH, Stream(0)), BATCH)
+    assert np.allclose(RandomAffine()(BATCH, RandomStream(0)), BATCH)
 
 
 def test_crop_shows_a_window_of_each_image() -> None:
-    cropped = RandomCrop(8)(BATCH, Stream(0))
+    cropped = RandomCrop(8)(BATCH, RandomStream(0))
     for image, window in zip(BATCH, cropped):
         shapes = np.lib.stride_tricks.sliding_window_view(image, (8, 8), (1, 2))
         assert (shapes == window[:, None, None]).all(axis=(0, 3, 4)).any()
     with pytest.raises(RidgelineError, match="cannot crop"):
-        RandomCrop(20)(BATCH, Stream(0))
+        RandomCrop(20)(BATCH, RandomStream(0))
 
 
 def test_streams_are_uniform_and_stable() -> None:
-    assert Stream(7, 1).permutation(6).tolist() == Stream(7, 1).permutation(6).tolist()
-    assert sorted(Stream(7, 2).permutation(100)) == list(range(100))
-    drawn = Stream(1).uniform(-2.0, 3.0, 20_000)
+    assert RandomStream(7, 1).permutation(6).tolist() == RandomStream(7, 1).permutation(6).tolist()
+    assert sorted(RandomStream(7, 2).permutation(100)) == list(range(100))
+    drawn = RandomStream(1).uniform(-2.0, 3.0, 20_000)
     assert drawn.min() >= -2 and drawn.max() < 3 and abs(drawn.mean() - 0.5) < 0.05
-    assert set(Stream(1).integers(3, 1000)) == {0, 1, 2}
+    assert set(RandomStream(1).integers(3, 1000)) == {0, 1, 2}

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.data.resample import Floats
 from ridgeline.errors import BadValueError, ShapeError
 
@@ -20,7 +20,7 @@ from ridgeline.errors import BadValueError, ShapeError
 class Transform(Protocol):
     """What a loader applies to the images of a batch."""
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         """Transformed images of the same count."""
         ...
 
@@ -31,7 +31,7 @@ class Compose:
     def __init__(self, transforms: Sequence[Transform]) -> None:
         self.transforms = tuple(transforms)
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         for transform in self.transforms:
             images = transform(images, stream)
         return images
@@ -49,7 +49,7 @@ class Normalize:
         if not np.all(self.std > 0):
             raise BadValueError(f"Normalize needs standard deviations above 0, got {std}")
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         return np.asarray((images - self.mean) / self.std, np.float32)
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Normalize:
 class ToTensor:
     """Bytes [n, h, w] or [n, h, w, c], as image files hold them, as float32 [n, c, h, w] in 0…1."""
 
-    def __call__(self, images: NDArray[Any], stream: Stream) -> Floats:
+    def __call__(self, images: NDArray[Any], stream: RandomStream) -> Floats:
         if images.dtype != np.uint8 or images.ndim not in (3, 4):
             raise ShapeError(
                 f"ToTensor needs bytes [n, h, w] or [n, h, w, c], got {images.dtype} "

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.data.resample import Floats, resize
 from ridgeline.errors import BadValueError
 
@@ -17,7 +17,7 @@ class Resize:
     def __init__(self, size: int | tuple[int, int], method: str = "bilinear") -> None:
         self.size, self.method = size, method
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         if isinstance(self.size, tuple):
             return resize(images, *self.size, self.method)
         height, width = images.shape[2:]
@@ -34,7 +34,7 @@ class CenterCrop:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         height, width = images.shape[2:]
         _check_room(self.size, height, width)
         top, left = round((height - self.size) / 2), round((width - self.size) / 2)
@@ -50,7 +50,7 @@ class RandomCrop:
     def __init__(self, size: int, padding: int = 0, fill: float = 0.0) -> None:
         self.size, self.padding, self.fill = size, padding, fill
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         edge = [(0, 0), (0, 0), (self.padding,) * 2, (self.padding,) * 2]
         padded = np.pad(images, edge, constant_values=self.fill)
         room_y, room_x = padded.shape[2] - self.size, padded.shape[3] - self.size
@@ -82,7 +82,7 @@ class RandomResizedCrop:
             raise BadValueError(f"RandomResizedCrop cannot use scale={scale}, ratio={ratio}")
         self.size, self.scale, self.ratio, self.method = size, scale, ratio, method
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         count, _, height, width = images.shape
         areas = stream.uniform(*self.scale, count) * (height * width)
         aspects = np.exp(stream.uniform(math.log(self.ratio[0]), math.log(self.ratio[1]), count))

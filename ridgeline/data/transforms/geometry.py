@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.data.resample import Floats, warp
 from ridgeline.errors import BadValueError
 
@@ -30,7 +30,7 @@ class RandomAffine:
         self.degrees, self.translate, self.scale = degrees, translate, scale
         self.shear, self.fill = shear, fill
 
-    def matrices(self, count: int, stream: Stream) -> NDArray[np.float64]:
+    def matrices(self, count: int, stream: RandomStream) -> NDArray[np.float64]:
         """`count` random maps [2, 3] from a target point to the source point it shows."""
         angle = np.deg2rad(stream.uniform(-self.degrees, self.degrees, count))
         slope = np.tan(np.deg2rad(stream.uniform(-self.shear, self.shear, count)))
@@ -43,7 +43,7 @@ class RandomAffine:
         maps[:, :, 2] = stream.uniform(-self.translate, self.translate, 2 * count).reshape(-1, 2)
         return maps
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         return warp(images, self.matrices(len(images), stream), self.fill)
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class RandomHorizontalFlip:
     def __init__(self, p: float = 0.5) -> None:
         self.p = p
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         flip = stream.uniform(0.0, 1.0, len(images)) < self.p
         return np.where(flip[:, None, None, None], images[..., ::-1], images)
 
@@ -73,7 +73,7 @@ class RandomVerticalFlip:
     def __init__(self, p: float = 0.5) -> None:
         self.p = p
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         flip = stream.uniform(0.0, 1.0, len(images)) < self.p
         return np.where(flip[:, None, None, None], images[..., ::-1, :], images)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ridgeline.data.randomness import Stream
+from ridgeline.data.randomness import RandomStream
 from ridgeline.data.resample import Floats
 from ridgeline.errors import BadValueError
 
@@ -28,7 +28,7 @@ class RandomErasing:
             raise BadValueError(f"RandomErasing cannot use scale={scale}, ratio={ratio}")
         self.p, self.scale, self.ratio, self.fill = p, scale, ratio, fill
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         count, _, height, width = images.shape
         chosen = stream.uniform(0.0, 1.0, count) < self.p
         areas = stream.uniform(*self.scale, count) * (height * width)
@@ -56,7 +56,7 @@ class ColorJitter:
             raise BadValueError("ColorJitter needs amounts of at least 0")
         self.brightness, self.contrast = brightness, contrast
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         light = self._factors(self.brightness, images, stream)
         spread = self._factors(self.contrast, images, stream)
         bright = images * light
@@ -64,7 +64,7 @@ class ColorJitter:
         return np.asarray(np.clip(bright * spread + middle * (1 - spread), 0, 1), np.float32)
 
     @staticmethod
-    def _factors(amount: float, images: Floats, stream: Stream) -> Floats:
+    def _factors(amount: float, images: Floats, stream: RandomStream) -> Floats:
         drawn = stream.uniform(max(0.0, 1 - amount), 1 + amount, len(images))
         return drawn.astype(np.float32)[:, None, None, None]
 
@@ -78,7 +78,7 @@ class GaussianNoise:
     def __init__(self, sigma: float) -> None:
         self.sigma = sigma
 
-    def __call__(self, images: Floats, stream: Stream) -> Floats:
+    def __call__(self, images: Floats, stream: RandomStream) -> Floats:
         noise = stream.normal(images.size).reshape(images.shape)
         return images + (self.sigma * noise).astype(np.float32)
 
