@@ -23,7 +23,7 @@ from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.memory import DeviceBuffer
 from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, Step, Words
+from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, LaunchStep, Words
 from ridgeline.runtime.cuda.transfer import copying
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CudaExecutable:
         self._results, self._copied = layout.results, tuple(layout.not_their_own())
         self._watched = index_inputs(calls.graph) if layout.checked else ()
 
-    def _steps(self, words: Words) -> Iterator[Step]:
+    def _steps(self, words: Words) -> Iterator[LaunchStep]:
         for call in self.layout.calls:
             if isinstance(call, HostCall):
                 yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]

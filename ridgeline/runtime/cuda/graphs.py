@@ -14,7 +14,7 @@ from typing import Any
 
 from ridgeline.runtime.cuda.driver import bindings, call, failure, function
 from ridgeline.runtime.cuda.memory import with_room
-from ridgeline.runtime.cuda.steps import KernelStep, Step
+from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep
 from ridgeline.runtime.cuda.stream import Stream
 
 MOST_GRAPHS = 6
@@ -26,7 +26,7 @@ class Graph:
     __slots__ = ("__del__", "_executable", "_launch", "_nodes", "_steps")
     __del__: Callable[[], object]
 
-    def __init__(self, steps: Sequence[Step], stream: Stream) -> None:
+    def __init__(self, steps: Sequence[LaunchStep], stream: Stream) -> None:
         names = bindings()
         device = stream.device
         self._steps = steps
@@ -81,7 +81,7 @@ def _last_node(stream: Stream) -> Any:
 class Graphs:
     """The graphs of one plan on one stream, by the addresses they hold."""
 
-    def __init__(self, steps: Sequence[Step]) -> None:
+    def __init__(self, steps: Sequence[LaunchStep]) -> None:
         self._steps = steps
         self._graphs: OrderedDict[tuple[int, ...], tuple[Graph, tuple[int, ...]]] = OrderedDict()
         self._last: tuple[tuple[int, ...], Graph] | None = None

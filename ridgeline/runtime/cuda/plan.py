@@ -19,7 +19,7 @@ from ridgeline.runtime.cuda.arena import arena
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.graphs import Graph, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
-from ridgeline.runtime.cuda.steps import KernelStep, Step, Words
+from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
 from ridgeline.runtime.memory_spaces import misplaced
 
@@ -30,7 +30,7 @@ _REPEATS = 10  # of a step that is measured
 
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
-Steps = Callable[[Words], Sequence[Step]]
+Steps = Callable[[Words], Sequence[LaunchStep]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Plan:
             self._fill(addresses, scratch)
             return [self._seconds(step, held, stream) for step in self.steps]
 
-    def _seconds(self, step: Step, held: Sequence[Any], stream: Stream) -> float:
+    def _seconds(self, step: LaunchStep, held: Sequence[Any], stream: Stream) -> float:
         begin, end = Event(enable_timing=True), Event(enable_timing=True)
         if isinstance(step, HostStep):
             begin.record(stream)

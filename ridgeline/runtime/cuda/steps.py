@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ridgeline.runtime.cuda.driver import bindings, failure, function
 
 
-class Step(Protocol):
+class LaunchStep(Protocol):
     """Work that goes onto a stream; `slots` are those it touches."""
 
     slots: frozenset[int]
