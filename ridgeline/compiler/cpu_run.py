@@ -21,7 +21,7 @@ from ridgeline.dtypes import bool_, uint8
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
-from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, Plan, Step
+from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativeStep, Plan
 from ridgeline.runtime.memory_spaces import misplaced
 
 
@@ -200,9 +200,9 @@ def _addresses(held: Sequence[Buffer]) -> list[int]:
         raise misplaced(elsewhere, CPU) from None
 
 
-def _touches(step: Step | Loop | Branch | Stop, slots: Set[int]) -> bool:
+def _touches(step: NativeStep | Loop | Branch | Stop, slots: Set[int]) -> bool:
     """True where a step may write to some slots; of those with bodies that is not asked."""
-    if isinstance(step, Step):
+    if isinstance(step, NativeStep):
         return not slots.isdisjoint(step.args)
     return not isinstance(step, Stop)
 
@@ -219,7 +219,7 @@ def _parts(layout: Layout, code: LoadedCode) -> Iterator[Plan | HostCall]:
     The arena lasts for one plan: what is in use across a library call has a buffer of its own. A
     flag that is known before a library call stops the plans after it too.
     """
-    steps: list[Step | Loop | Branch | Stop] = []
+    steps: list[NativeStep | Loop | Branch | Stop] = []
     for number, call in enumerate(layout.calls):
         if number == layout.check:
             steps.append(Stop(layout.returns[-1]))
@@ -234,11 +234,11 @@ def _parts(layout: Layout, code: LoadedCode) -> Iterator[Plan | HostCall]:
         yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
 
 
-def _step(call: Call, code: LoadedCode) -> Step | Loop | Branch:
+def _step(call: Call, code: LoadedCode) -> NativeStep | Loop | Branch:
     if isinstance(call, KernelCall):
         tasks, grain = call.launch
         library = code.library(call.symbol)
-        return Step(library.address(call.symbol), call.slots, tasks, grain, library)
+        return NativeStep(library.address(call.symbol), call.slots, tasks, grain, library)
     if isinstance(call, LoopCall):
         test = None if call.test is None else _plan(call.test, code)
         return Loop(_plan(call.body, code), call.tables, test, call.test_tables)

@@ -10,7 +10,7 @@ import pytest
 
 from ridgeline.runtime.buffer import Buffer, pool
 from ridgeline.runtime.cpu import executor
-from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.runtime.cpu.executor import NativeStep, Plan
 from tests.runtime.kernels import kernel
 
 
@@ -25,11 +25,11 @@ def test_steps_run_in_order_over_slots_and_temporaries() -> None:
     given[:] = np.arange(100)
     plan = Plan(
         [
-            Step(kernel("copy_to"), (0, 2), 100, 7),  # first = given
-            Step(kernel("increment"), (2, 2), 100, 100),  # first += 1
-            Step(kernel("copy_to"), (2, 3), 100, 33),  # second = first
-            Step(kernel("add_to"), (2, 3), 100, 1),  # second += first
-            Step(kernel("copy_to"), (3, 1), 100, 50),  # result = second
+            NativeStep(kernel("copy_to"), (0, 2), 100, 7),  # first = given
+            NativeStep(kernel("increment"), (2, 2), 100, 100),  # first += 1
+            NativeStep(kernel("copy_to"), (2, 3), 100, 33),  # second = first
+            NativeStep(kernel("add_to"), (2, 3), 100, 1),  # second += first
+            NativeStep(kernel("copy_to"), (3, 1), 100, 50),  # result = second
         ],
         slots=4,
         arena=[(2, 0), (3, 832)],
@@ -44,24 +44,24 @@ def test_steps_run_in_order_over_slots_and_temporaries() -> None:
 def test_one_chunk_is_one_call_with_the_whole_range() -> None:
     seen, seen_at = zeros(2)
     for tasks, grain in ((1, 1), (10, 10), (10, 99)):
-        Plan([Step(kernel("range"), (0,), tasks, grain)], 1).run((seen_at,))
+        Plan([NativeStep(kernel("range"), (0,), tasks, grain)], 1).run((seen_at,))
         assert seen.tolist() == [0, tasks]
 
 
 def test_a_plan_without_steps_or_slots_runs() -> None:
     Plan([], 0).run(())
-    Plan([Step(kernel("nothing"), ())], 0).run(())
+    Plan([NativeStep(kernel("nothing"), ())], 0).run(())
 
 
 def test_many_slots_and_wide_steps() -> None:
     arrays = [zeros(1) for _ in range(300)]
-    steps = [Step(kernel("increment"), (slot, slot, *range(300))) for slot in range(300)]
+    steps = [NativeStep(kernel("increment"), (slot, slot, *range(300))) for slot in range(300)]
     Plan(steps, 300).run([address for _, address in arrays])
     assert all(array[0] == 1 for array, _ in arrays)
 
 
 def test_wrong_addresses_raise() -> None:
-    plan = Plan([Step(kernel("nothing"), (0,))], 1)
+    plan = Plan([NativeStep(kernel("nothing"), (0,))], 1)
     for wrong in ((), (1, 2)):
         with pytest.raises(TypeError, match="wrong number of addresses"):
             plan.run(wrong)
@@ -76,11 +76,11 @@ def test_wrong_addresses_raise() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Plan([Step(kernel("nothing"), (1,))], 1),
-        lambda: Plan([Step(kernel("nothing"), (-1,))], 1),
-        lambda: Plan([Step(0, ())], 0),
-        lambda: Plan([Step(kernel("nothing"), (), 1, 0)], 0),
-        lambda: Plan([Step(kernel("nothing"), (), -1, 1)], 0),
+        lambda: Plan([NativeStep(kernel("nothing"), (1,))], 1),
+        lambda: Plan([NativeStep(kernel("nothing"), (-1,))], 1),
+        lambda: Plan([NativeStep(0, ())], 0),
+        lambda: Plan([NativeStep(kernel("nothing"), (), 1, 0)], 0),
+        lambda: Plan([NativeStep(kernel("nothing"), (), -1, 1)], 0),
         lambda: Plan([], 2, [(0, 0)], 64),
         lambda: Plan([], 2, [(1, 128)], 64),
         lambda: Plan([], 2, [(1, 8)], 64),
@@ -93,7 +93,7 @@ def test_impossible_plans_are_refused(make: object) -> None:
 
 
 def test_every_run_is_one_native_call() -> None:
-    plan = Plan([Step(kernel("nothing"), (), 8, 1)] * 20, 0)
+    plan = Plan([NativeStep(kernel("nothing"), (), 8, 1)] * 20, 0)
     before = executor.calls
     for _ in range(5):
         plan.run(())
@@ -103,7 +103,7 @@ def test_every_run_is_one_native_call() -> None:
 
 
 def test_profile_gives_each_steps_time() -> None:
-    steps = [Step(kernel("nothing"), ()), Step(kernel("pause"), (), 5, 5)]
+    steps = [NativeStep(kernel("nothing"), ()), NativeStep(kernel("pause"), (), 5, 5)]
     times = Plan(steps, 0).profile(())
     assert len(times) == 2
     assert 0 <= times[0] < times[1]
@@ -112,7 +112,10 @@ def test_profile_gives_each_steps_time() -> None:
 
 def test_running_leaks_nothing() -> None:
     plan = Plan(
-        [Step(kernel("increment"), (1, 1), 16, 4)], slots=2, arena=[(1, 0)], arena_bytes=1 << 16
+        [NativeStep(kernel("increment"), (1, 1), 16, 4)],
+        slots=2,
+        arena=[(1, 0)],
+        arena_bytes=1 << 16,
     )
     _kept, address = zeros(1)
 

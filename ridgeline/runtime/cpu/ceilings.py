@@ -20,7 +20,7 @@ from ridgeline.codegen.llvm.machine_code import ObjectCache, Target, target
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
-from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.runtime.cpu.executor import NativeStep, Plan
 
 _ROUNDS = 11
 _NOISY = 0.15
@@ -76,13 +76,15 @@ def measure() -> Ceilings:
     tasks = 32 * threads
     written = (Buffer.allocate(64 * tasks).address,)
     copy, zero = library.address("ridgeline_copy"), library.address("ridgeline_zero")
-    Plan([Step(zero, (0,), blocks), Step(zero, (1,), blocks)], 2).run(copied)  # touch the pages
+    Plan([NativeStep(zero, (0,), blocks), NativeStep(zero, (1,), blocks)], 2).run(
+        copied
+    )  # touch the pages
 
     def rate(kernel: int, slots: int, addresses: tuple[int, ...], count: int, work: float) -> _Pair:
         """Amounts of work per second, of all threads and of one."""
         args = tuple(range(slots))
-        every = Plan([Step(kernel, args, count)], slots)
-        alone = Plan([Step(kernel, args, count, count)], slots)
+        every = Plan([NativeStep(kernel, args, count)], slots)
+        alone = Plan([NativeStep(kernel, args, count, count)], slots)
         return (
             lambda: work * count / every.profile(addresses)[0],
             lambda: work * count / alone.profile(addresses)[0],
@@ -101,7 +103,7 @@ def measure() -> Ceilings:
         figures[name], figures[f"{name}_one"] = pair
     nothing = library.address("ridgeline_nothing")
     figures["region_seconds"] = empty_step(threads)
-    figures["call_seconds"] = _cost_of(Step(nothing, ()))
+    figures["call_seconds"] = _cost_of(NativeStep(nothing, ()))
     return _summarise(figures, threads)
 
 
@@ -111,13 +113,13 @@ _Pair = tuple[Callable[[], float], Callable[[], float]]
 def empty_step(threads: int) -> Callable[[], float]:
     """Gives the seconds of an empty parallel step, behind a long one that workers wake up for."""
     library, place = kernels(), Buffer.allocate(64 * 4 * threads)
-    long = Step(library.address("ridgeline_fma32"), (0,), 4 * threads, 1)
-    empty = Step(library.address("ridgeline_nothing"), (), max(threads, 2), 1)
+    long = NativeStep(library.address("ridgeline_fma32"), (0,), 4 * threads, 1)
+    empty = NativeStep(library.address("ridgeline_nothing"), (), max(threads, 2), 1)
     plan = Plan([long, *[empty] * _EMPTY_REGIONS], 1)
     return lambda: statistics.median(plan.profile((place.address,))[1:])
 
 
-def _cost_of(step: Step) -> Callable[[], float]:
+def _cost_of(step: NativeStep) -> Callable[[], float]:
     plan = Plan([step] * _EMPTY_STEPS, 0)
 
     def seconds() -> float:

@@ -29,7 +29,7 @@ from ridgeline.runtime.cpu.python_entry import python_function
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NativeStep:
     """One kernel call: `tasks` tasks, handed out `grain` at a time where that makes several."""
 
     function: int
@@ -59,7 +59,7 @@ class Plan:
 
     def __init__(
         self,
-        steps: Sequence[Step | Loop | Branch | Stop],
+        steps: Sequence[NativeStep | Loop | Branch | Stop],
         slots: int,
         arena: Sequence[tuple[int, int]] = (),
         arena_bytes: int = 0,
@@ -132,7 +132,7 @@ class Plan:
 
 
 def _check(
-    steps: tuple[Step | Loop | Branch | Stop, ...],
+    steps: tuple[NativeStep | Loop | Branch | Stop, ...],
     slots: int,
     arena: Sequence[tuple[int, int]],
     arena_bytes: int,
@@ -145,7 +145,7 @@ def _check(
         if not 0 <= offset <= arena_bytes or offset % 64:
             raise ValueError(f"slot {slot} at offset {offset} of an arena of {arena_bytes} bytes")
     for number, step in enumerate(steps):
-        if not isinstance(step, Step):
+        if not isinstance(step, NativeStep):
             check(step, slots)
             continue
         if not step.function or step.tasks < 0 or step.grain < 1:
@@ -155,7 +155,9 @@ def _check(
 
 
 def _encode(
-    steps: tuple[Step | Loop | Branch | Stop, ...], slots: int, arena: Sequence[tuple[int, int]]
+    steps: tuple[NativeStep | Loop | Branch | Stop, ...],
+    slots: int,
+    arena: Sequence[tuple[int, int]],
 ) -> array[int]:
     head = [0] * Head.WORDS
     head[Head.POOL] = pool.state()
@@ -163,29 +165,29 @@ def _encode(
     head[Head.SLOTS] = slots
     head[Head.ADDRESSES] = slots - len(arena)
     head[Head.ARENA] = len(arena)
-    head[Head.WIDEST] = max((len(s.args) for s in steps if isinstance(s, Step)), default=0)
+    head[Head.WIDEST] = max((len(s.args) for s in steps if isinstance(s, NativeStep)), default=0)
     head[Head.PARALLEL] = sum(map(_parallel, steps))
     words = array("q", head)
     for slot, offset in arena:
         words.extend((slot, offset))
     for step in steps:
-        if isinstance(step, Step):
+        if isinstance(step, NativeStep):
             words.extend((step.function, step.tasks, step.grain, len(step.args), *step.args))
         else:
             words.extend(step.words())
     return words
 
 
-def _parallel(step: Step | Loop | Branch | Stop) -> int:
+def _parallel(step: NativeStep | Loop | Branch | Stop) -> int:
     """How many kernel calls of a step may use several threads."""
-    if isinstance(step, Step):
+    if isinstance(step, NativeStep):
         return int(step.tasks > step.grain)
     return sum(plan.parallel for plan in step.plans)
 
 
-def _lasting(step: Step | Loop | Branch | Stop) -> bool:
+def _lasting(step: NativeStep | Loop | Branch | Stop) -> bool:
     """True where a test, not a count, ends a loop of the step."""
-    if isinstance(step, Step):
+    if isinstance(step, NativeStep):
         return False
     tested = isinstance(step, Loop) and step.test is not None
     return tested or any(plan.lasting for plan in step.plans)
