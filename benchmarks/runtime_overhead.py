@@ -18,7 +18,7 @@ from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.ceilings import measure
-from ridgeline.runtime.cpu.executor import NativeStep, Plan, machine_code
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep, machine_code
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.stream import HostStream, default_stream
 
@@ -42,7 +42,7 @@ def show(what: str, times: tuple[float, float], divide: int = 1) -> None:
     print(f"{what:<52} {low:10.3f} {middle:10.3f} us")
 
 
-def after_pause(plan: Plan, pause: float) -> tuple[float, float]:
+def after_pause(plan: NativePlan, pause: float) -> tuple[float, float]:
     """Seconds of one run that finds the workers asleep."""
     times = []
     for _ in range(60):
@@ -53,7 +53,7 @@ def after_pause(plan: Plan, pause: float) -> tuple[float, float]:
     return min(times), statistics.median(times)
 
 
-def round_trip(stream: HostStream, plan: Plan) -> None:
+def round_trip(stream: HostStream, plan: NativePlan) -> None:
     """Hand a plan to the stream's thread, whatever its length, and wait for it."""
     plan.stream_nanoseconds = 0
     stream.enqueue(plan, ()).wait()
@@ -79,18 +79,18 @@ def main() -> None:
     show("Buffer: NumPy view", per_call(lambda: buffer.array(dtypes.float32, (32, 32)), 20_000))
     show("Buffer: borrow an array", per_call(lambda: Buffer.borrow(array), 20_000))
     nothing = Library.load(compile_ir(_NOTHING)).address("nothing")
-    one = Plan([NativeStep(nothing, ())], 0)
+    one = NativePlan([NativeStep(nothing, ())], 0)
     show("plan of one empty kernel", per_call(lambda: one.run(()), 20_000))
-    four = Plan([NativeStep(nothing, (0, 1, 2, 3))], 5, [(4, 0)], 4096)
+    four = NativePlan([NativeStep(nothing, (0, 1, 2, 3))], 5, [(4, 0)], 4096)
     show(
         "plan of one kernel, four addresses and an arena",
         per_call(lambda: four.run((1,) * 4), 9999),
     )
-    calls = Plan([NativeStep(nothing, ())] * 1000, 0)
+    calls = NativePlan([NativeStep(nothing, ())] * 1000, 0)
     show("one empty kernel call inside a plan", per_call(lambda: calls.run(()), 100), 1000)
-    regions = Plan([NativeStep(nothing, (), 2, 1)] * 5000, 0)
+    regions = NativePlan([NativeStep(nothing, (), 2, 1)] * 5000, 0)
     show("one empty parallel step inside a plan", per_call(lambda: regions.run(()), 20), 5000)
-    single = Plan([NativeStep(nothing, (), 2, 1)], 0)
+    single = NativePlan([NativeStep(nothing, (), 2, 1)], 0)
     show("plan of one short parallel step, workers asleep", after_pause(single, 2e-3))
     show("plan of 5000 empty parallel steps, workers asleep", after_pause(regions, 2e-3))
     stream = default_stream()

@@ -21,7 +21,7 @@ from ridgeline.dtypes import bool_, uint8
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
-from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativeStep, Plan
+from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
 from ridgeline.runtime.memory_spaces import misplaced
 
 
@@ -37,7 +37,7 @@ class CpuExecutable:
         self.sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
         self._results = layout.results
         self.copied = tuple(layout.not_their_own())
-        self._split: tuple[Plan, Plan] | None = None
+        self._split: tuple[NativePlan, NativePlan] | None = None
 
     def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
@@ -46,7 +46,7 @@ class CpuExecutable:
         held = [*inputs, *self.sizes, *made]
         addresses = _addresses(held)
         for part in self.parts:
-            if isinstance(part, Plan):
+            if isinstance(part, NativePlan):
                 part.run(addresses)
             else:
                 self.call(part, held)
@@ -67,7 +67,7 @@ class CpuExecutable:
         shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(graph.inputs, inputs)}
         report_index(graph.outputs, shown)
 
-    def split(self, last: Plan) -> tuple[Plan, Plan]:
+    def split(self, last: NativePlan) -> tuple[NativePlan, NativePlan]:
         """The last plan before it overwrites anything that a run may be given, and from there on.
 
         The flag of a wrong index is known by then; the second part looks at it once more.
@@ -80,7 +80,7 @@ class CpuExecutable:
             stop = [step for step in steps[:end] if isinstance(step, Stop)]
             halves = steps[:end], [*stop, *steps[end:]]
             early, late = (
-                Plan(part, layout.slots, layout.arena, layout.arena_bytes) for part in halves
+                NativePlan(part, layout.slots, layout.arena, layout.arena_bytes) for part in halves
             )
             self._split = early, late
         return self._split
@@ -92,7 +92,7 @@ class CpuExecutable:
         addresses = _addresses(held)
         seconds: list[float] = []
         for part in self.parts:
-            if isinstance(part, Plan):
+            if isinstance(part, NativePlan):
                 times = zip(part.steps, part.profile(addresses))
                 seconds += [time for step, time in times if not isinstance(step, Stop)]
             else:
@@ -134,7 +134,7 @@ class CpuRun:
             for number, size in enumerate(layout.made)
         ]
         *before, last = executable.parts
-        assert isinstance(last, Plan), "what overwrites memory runs after all library calls"
+        assert isinstance(last, NativePlan), "what overwrites memory runs after all library calls"
         self._last = self._plan = last
         self._arena: Buffer | None = None
         self._begun = 0
@@ -143,11 +143,11 @@ class CpuRun:
         elif last.arena_bytes > SCRATCH_BYTES:
             self._arena = last.arena()
 
-    def _run_before(self, parts: Sequence[Plan | HostCall]) -> None:
+    def _run_before(self, parts: Sequence[NativePlan | HostCall]) -> None:
         """Run these parts, and as much of the last plan as signals may interrupt."""
         addresses = _addresses(self._held)
         for part in parts:
-            if isinstance(part, Plan):
+            if isinstance(part, NativePlan):
                 part.run(addresses)
             else:
                 self._executable.call(part, self._held)
@@ -213,7 +213,7 @@ def _copy(buffer: Buffer) -> Buffer:
     return made
 
 
-def _parts(layout: Layout, code: LoadedCode) -> Iterator[Plan | HostCall]:
+def _parts(layout: Layout, code: LoadedCode) -> Iterator[NativePlan | HostCall]:
     """Runs of kernels as plans, with the library calls between them.
 
     The arena lasts for one plan: what is in use across a library call has a buffer of its own. A
@@ -227,11 +227,11 @@ def _parts(layout: Layout, code: LoadedCode) -> Iterator[Plan | HostCall]:
             steps.append(_step(call, code))
             continue
         if any(not isinstance(step, Stop) for step in steps):
-            yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
+            yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
         steps = [Stop(layout.returns[-1])] if 0 <= layout.check <= number else []
         yield call
     if any(not isinstance(step, Stop) for step in steps):
-        yield Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
+        yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
 
 
 def _step(call: Call, code: LoadedCode) -> NativeStep | Loop | Branch:
@@ -247,7 +247,7 @@ def _step(call: Call, code: LoadedCode) -> NativeStep | Loop | Branch:
     return Branch(call.predicate, (first, second))
 
 
-def _plan(layout: Layout, code: LoadedCode) -> Plan:
+def _plan(layout: Layout, code: LoadedCode) -> NativePlan:
     """A body as a plan; what its caller binds are the addresses that `run` would take."""
     steps = [_step(call, code) for call in layout.calls]
-    return Plan(steps, layout.slots, layout.arena, layout.arena_bytes)
+    return NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)

@@ -16,7 +16,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.loops.text.printer import named
 from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from ridgeline.schedules.default import steps
 from tests.compiler.passing import fused
 
@@ -41,7 +41,7 @@ def run(
     everything = [*pointers, size.ctypes.data]
     slots = tuple(range(len(everything)))
     step = NativeStep(_address(kernel), slots, task_count(kernel, {"n": n}), 1)
-    plan = Plan([step], len(everything))
+    plan = NativePlan([step], len(everything))
     plan.run(everything)
     return out
 

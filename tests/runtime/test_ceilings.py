@@ -14,7 +14,7 @@ from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import ceilings
 from ridgeline.runtime.cpu.ceiling_kernels import _CHAINS, BLOCK, kernels
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_copy_kernel_copies_all_of_its_blocks_only() -> None:
     given[:] = np.arange(4 * words)
     result = Buffer.allocate(4 * BLOCK)
     np.asarray(result)[:] = 255
-    plan = Plan([NativeStep(library.address("ridgeline_copy"), (0, 1), 3, 1)], 2)
+    plan = NativePlan([NativeStep(library.address("ridgeline_copy"), (0, 1), 3, 1)], 2)
     plan.run((source.address, result.address))
     seen = np.asarray(result).view(np.int64)
     assert (seen[: 3 * words] == given[: 3 * words]).all()
@@ -65,7 +65,9 @@ def test_the_multiply_add_kernel_computes(bits: int, kind: type) -> None:
     library = kernels()
     out = Buffer.allocate(64 * 4)
     np.asarray(out)[:] = 0
-    Plan([NativeStep(library.address(f"ridgeline_fma{bits}"), (0,), 4, 1)], 1).run((out.address,))
+    NativePlan([NativeStep(library.address(f"ridgeline_fma{bits}"), (0,), 4, 1)], 1).run(
+        (out.address,)
+    )
     # Each chain converges to x = x / 2 + 1, that is 2.
     lanes = target().vector_bits // bits
     seen = np.asarray(out).view(kind).reshape(4, -1)[:, :lanes]

@@ -10,7 +10,7 @@ import pytest
 
 from ridgeline.runtime.buffer import Buffer, pool
 from ridgeline.runtime.cpu import executor
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
 
 
@@ -23,7 +23,7 @@ def test_steps_run_in_order_over_slots_and_temporaries() -> None:
     given, given_at = zeros(100)
     result, result_at = zeros(100)
     given[:] = np.arange(100)
-    plan = Plan(
+    plan = NativePlan(
         [
             NativeStep(kernel("copy_to"), (0, 2), 100, 7),  # first = given
             NativeStep(kernel("increment"), (2, 2), 100, 100),  # first += 1
@@ -44,24 +44,24 @@ def test_steps_run_in_order_over_slots_and_temporaries() -> None:
 def test_one_chunk_is_one_call_with_the_whole_range() -> None:
     seen, seen_at = zeros(2)
     for tasks, grain in ((1, 1), (10, 10), (10, 99)):
-        Plan([NativeStep(kernel("range"), (0,), tasks, grain)], 1).run((seen_at,))
+        NativePlan([NativeStep(kernel("range"), (0,), tasks, grain)], 1).run((seen_at,))
         assert seen.tolist() == [0, tasks]
 
 
 def test_a_plan_without_steps_or_slots_runs() -> None:
-    Plan([], 0).run(())
-    Plan([NativeStep(kernel("nothing"), ())], 0).run(())
+    NativePlan([], 0).run(())
+    NativePlan([NativeStep(kernel("nothing"), ())], 0).run(())
 
 
 def test_many_slots_and_wide_steps() -> None:
     arrays = [zeros(1) for _ in range(300)]
     steps = [NativeStep(kernel("increment"), (slot, slot, *range(300))) for slot in range(300)]
-    Plan(steps, 300).run([address for _, address in arrays])
+    NativePlan(steps, 300).run([address for _, address in arrays])
     assert all(array[0] == 1 for array, _ in arrays)
 
 
 def test_wrong_addresses_raise() -> None:
-    plan = Plan([NativeStep(kernel("nothing"), (0,))], 1)
+    plan = NativePlan([NativeStep(kernel("nothing"), (0,))], 1)
     for wrong in ((), (1, 2)):
         with pytest.raises(TypeError, match="wrong number of addresses"):
             plan.run(wrong)
@@ -76,15 +76,15 @@ def test_wrong_addresses_raise() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Plan([NativeStep(kernel("nothing"), (1,))], 1),
-        lambda: Plan([NativeStep(kernel("nothing"), (-1,))], 1),
-        lambda: Plan([NativeStep(0, ())], 0),
-        lambda: Plan([NativeStep(kernel("nothing"), (), 1, 0)], 0),
-        lambda: Plan([NativeStep(kernel("nothing"), (), -1, 1)], 0),
-        lambda: Plan([], 2, [(0, 0)], 64),
-        lambda: Plan([], 2, [(1, 128)], 64),
-        lambda: Plan([], 2, [(1, 8)], 64),
-        lambda: Plan([], 2, [(1, 0), (1, 0)], 64),
+        lambda: NativePlan([NativeStep(kernel("nothing"), (1,))], 1),
+        lambda: NativePlan([NativeStep(kernel("nothing"), (-1,))], 1),
+        lambda: NativePlan([NativeStep(0, ())], 0),
+        lambda: NativePlan([NativeStep(kernel("nothing"), (), 1, 0)], 0),
+        lambda: NativePlan([NativeStep(kernel("nothing"), (), -1, 1)], 0),
+        lambda: NativePlan([], 2, [(0, 0)], 64),
+        lambda: NativePlan([], 2, [(1, 128)], 64),
+        lambda: NativePlan([], 2, [(1, 8)], 64),
+        lambda: NativePlan([], 2, [(1, 0), (1, 0)], 64),
     ],
 )
 def test_impossible_plans_are_refused(make: object) -> None:
@@ -93,7 +93,7 @@ def test_impossible_plans_are_refused(make: object) -> None:
 
 
 def test_every_run_is_one_native_call() -> None:
-    plan = Plan([NativeStep(kernel("nothing"), (), 8, 1)] * 20, 0)
+    plan = NativePlan([NativeStep(kernel("nothing"), (), 8, 1)] * 20, 0)
     before = executor.calls
     for _ in range(5):
         plan.run(())
@@ -104,14 +104,14 @@ def test_every_run_is_one_native_call() -> None:
 
 def test_profile_gives_each_steps_time() -> None:
     steps = [NativeStep(kernel("nothing"), ()), NativeStep(kernel("pause"), (), 5, 5)]
-    times = Plan(steps, 0).profile(())
+    times = NativePlan(steps, 0).profile(())
     assert len(times) == 2
     assert 0 <= times[0] < times[1]
     assert times[1] >= 5e-3
 
 
 def test_running_leaks_nothing() -> None:
-    plan = Plan(
+    plan = NativePlan(
         [NativeStep(kernel("increment"), (1, 1), 16, 4)],
         slots=2,
         arena=[(1, 0)],
@@ -123,7 +123,7 @@ def test_running_leaks_nothing() -> None:
         for _ in range(count):
             plan.run((address,))
             plan.profile((address,))
-            Plan(plan.steps, 2, [(1, 0)], 256).run((address,))
+            NativePlan(plan.steps, 2, [(1, 0)], 256).run((address,))
 
     work(200)
     nones, in_use = sys.getrefcount(None), pool.in_use

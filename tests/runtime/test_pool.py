@@ -14,7 +14,7 @@ import pytest
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import executor, pool
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
 
 
@@ -22,7 +22,7 @@ from tests.runtime.kernels import kernel
 def test_every_task_runs_exactly_once(threads: int) -> None:
     counts = np.zeros(257, np.int64)
     grains = (1, 2, 3, 16, 128, 256)
-    plan = Plan([NativeStep(kernel("increment"), (0, 0), 257, grain) for grain in grains], 1)
+    plan = NativePlan([NativeStep(kernel("increment"), (0, 0), 257, grain) for grain in grains], 1)
     address = Buffer.borrow(counts).address
     with config.override(threads=threads):
         for round in range(300):
@@ -34,7 +34,7 @@ def test_every_task_runs_exactly_once(threads: int) -> None:
 
 def test_more_threads_than_ranges_are_exact() -> None:
     counts = np.zeros(1000, np.int64)
-    plan = Plan([NativeStep(kernel("increment"), (0, 0), 1000, grain) for grain in (1, 3)], 1)
+    plan = NativePlan([NativeStep(kernel("increment"), (0, 0), 1000, grain) for grain in (1, 3)], 1)
     with config.override(threads=70):
         for _ in range(50):
             plan.run((Buffer.borrow(counts).address,))
@@ -43,7 +43,7 @@ def test_more_threads_than_ranges_are_exact() -> None:
 
 def test_a_thread_takes_tasks_of_others_only_after_its_own() -> None:
     threads_of = np.zeros(64, np.int64)
-    plan = Plan([NativeStep(kernel("note_thread"), (0, 0), 64, 2)], 1)
+    plan = NativePlan([NativeStep(kernel("note_thread"), (0, 0), 64, 2)], 1)
     caller = threading.get_ident()  # which is what pthread_self gives
     with config.override(threads=2):
         for _ in range(300):
@@ -61,7 +61,7 @@ def test_threads_have_equal_shares_whatever_the_chunk(
     tasks: int, grain: int, threads: int, begins: list[int]
 ) -> None:
     chunk_of = np.zeros(tasks, np.int64)
-    plan = Plan([NativeStep(kernel("note_chunk"), (0, 0), tasks, grain)], 1)
+    plan = NativePlan([NativeStep(kernel("note_chunk"), (0, 0), tasks, grain)], 1)
     with config.override(threads=threads):
         plan.run((Buffer.borrow(chunk_of).address,))
     assert sorted(set(chunk_of.tolist())) == begins
@@ -75,14 +75,14 @@ def test_a_step_sees_all_of_the_step_before() -> None:
         NativeStep(kernel("add_to"), (0, 1), 512, 32),
     ]
     with config.override(threads=4):
-        Plan(steps * 400, 2).run((first, second))
+        NativePlan(steps * 400, 2).run((first, second))
     assert (values[0] == 400).all()
     assert (values[1] == 400 * 401 // 2).all()
 
 
 def test_concurrent_callers_are_exact() -> None:
     failures: list[str] = []
-    plan = Plan(
+    plan = NativePlan(
         [
             NativeStep(kernel("copy_to"), (0, 2), 300, 16),
             NativeStep(kernel("increment"), (2, 2), 300, 16),
@@ -113,8 +113,8 @@ def test_concurrent_callers_are_exact() -> None:
 
 def test_plans_inside_parallel_steps_run_inline() -> None:
     counts = np.zeros((16, 64), np.int64)
-    inner = Plan([NativeStep(kernel("increment"), (0, 0), 64, 4)] * 3, 1)
-    outer = Plan([NativeStep(kernel("run_plans"), (0, 1), 16, 1)], 2)
+    inner = NativePlan([NativeStep(kernel("increment"), (0, 0), 64, 4)] * 3, 1)
+    outer = NativePlan([NativeStep(kernel("run_plans"), (0, 1), 16, 1)], 2)
     rows = np.array([Buffer.borrow(row).address for row in counts], np.int64)
     slots = np.array([rows[i : i + 1].__array_interface__["data"][0] for i in range(16)], np.int64)
     called = np.array(
@@ -127,7 +127,7 @@ def test_plans_inside_parallel_steps_run_inline() -> None:
 
 
 def test_workers_follow_the_setting() -> None:
-    plan = Plan(
+    plan = NativePlan(
         [NativeStep(kernel("pause"), (), 8, 1)], 0
     )  # long enough to be worth waking workers
     for threads in (6, 2, 4, 1, 3):
@@ -142,7 +142,7 @@ def test_workers_follow_the_setting() -> None:
 
 def test_long_steps_wait_for_their_workers() -> None:
     done = np.zeros(8, np.int64)
-    plan = Plan(
+    plan = NativePlan(
         [NativeStep(kernel("pause"), (), 8, 1), NativeStep(kernel("increment"), (0, 0), 8, 1)],
         slots=1,
     )

@@ -15,7 +15,7 @@ import pytest
 
 from ridgeline.config import config
 from ridgeline.runtime.buffer import Buffer, pool
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from ridgeline.runtime.cpu.stream import HostStream, default_stream
 from ridgeline.runtime.cpu.stream_ir import CAPACITY
 from tests.runtime.kernels import kernel
@@ -28,18 +28,18 @@ def stream() -> Iterator[HostStream]:
     made.synchronize()
 
 
-def increments(tasks: int = 64, grain: int = 64) -> Plan:
-    return Plan([NativeStep(kernel("increment"), (0, 0), tasks, grain)], 1)
+def increments(tasks: int = 64, grain: int = 64) -> NativePlan:
+    return NativePlan([NativeStep(kernel("increment"), (0, 0), tasks, grain)], 1)
 
 
-def pause(milliseconds: int) -> Plan:
-    return Plan([NativeStep(kernel("pause"), (), milliseconds, milliseconds)], 0)
+def pause(milliseconds: int) -> NativePlan:
+    return NativePlan([NativeStep(kernel("pause"), (), milliseconds, milliseconds)], 0)
 
 
 def test_plans_run_in_order(stream: HostStream) -> None:
     values = np.zeros((2, 64), np.int64)
     first, second = (Buffer.borrow(row).address for row in values)
-    add = Plan([NativeStep(kernel("add_to"), (0, 1), 64, 16)], 2)
+    add = NativePlan([NativeStep(kernel("add_to"), (0, 1), 64, 16)], 2)
     plan = increments()
     stream.enqueue(pause(3), ())
     for _ in range(200):
@@ -58,7 +58,7 @@ def test_enqueueing_does_not_wait_for_the_work(stream: HostStream) -> None:
 
 
 def test_temporaries_are_apart_though_calls_overlap(stream: HostStream) -> None:
-    plan = Plan(
+    plan = NativePlan(
         [
             NativeStep(kernel("copy_to"), (0, 2), 100, 10),
             NativeStep(kernel("copy_to"), (2, 1), 100, 10),

@@ -24,7 +24,7 @@ from ridgeline.codegen.llvm.machine_code import ObjectCache, target
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
 from ridgeline.runtime.cpu.ceilings import empty_step, machine_key
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 
 _BYTES = (2e9, 100e9)  # what machines can do, from and to
 _FLOPS = (5e9, 500e9)
@@ -110,17 +110,17 @@ def _copied() -> list[float]:
     places = range(_aligned(memory), _aligned(memory) + slots * _PIECE, _PIECE)
     copy, zero = (kernels().address(f"ridgeline_{name}") for name in ("copy", "zero"))
     blocks = _PIECE // BLOCK
-    Plan([NativeStep(zero, (n,), blocks) for n in range(slots)], slots).run(
+    NativePlan([NativeStep(zero, (n,), blocks) for n in range(slots)], slots).run(
         places
     )  # touch the pages
-    plan = Plan([NativeStep(copy, (n, pieces + n % 2), blocks) for n in range(pieces)], slots)
+    plan = NativePlan([NativeStep(copy, (n, pieces + n % 2), blocks) for n in range(pieces)], slots)
     return [time for _ in range(_BURSTS) for time in plan.profile(places)]
 
 
 def _multiplied() -> list[float]:
     """Seconds of one thread for some tasks."""
     out = np.empty(64 * (_TASKS + 1), np.uint8)
-    plan = Plan([NativeStep(kernels().address("ridgeline_fma32"), (0,), _TASKS, _TASKS)], 1)
+    plan = NativePlan([NativeStep(kernels().address("ridgeline_fma32"), (0,), _TASKS, _TASKS)], 1)
     place = _aligned(out)
     return _bursts(lambda: plan.run((place,)))
 

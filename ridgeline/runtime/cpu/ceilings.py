@@ -20,7 +20,7 @@ from ridgeline.codegen.llvm.machine_code import ObjectCache, Target, target
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
-from ridgeline.runtime.cpu.executor import NativeStep, Plan
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 
 _ROUNDS = 11
 _NOISY = 0.15
@@ -76,15 +76,15 @@ def measure() -> Ceilings:
     tasks = 32 * threads
     written = (Buffer.allocate(64 * tasks).address,)
     copy, zero = library.address("ridgeline_copy"), library.address("ridgeline_zero")
-    Plan([NativeStep(zero, (0,), blocks), NativeStep(zero, (1,), blocks)], 2).run(
+    NativePlan([NativeStep(zero, (0,), blocks), NativeStep(zero, (1,), blocks)], 2).run(
         copied
     )  # touch the pages
 
     def rate(kernel: int, slots: int, addresses: tuple[int, ...], count: int, work: float) -> _Pair:
         """Amounts of work per second, of all threads and of one."""
         args = tuple(range(slots))
-        every = Plan([NativeStep(kernel, args, count)], slots)
-        alone = Plan([NativeStep(kernel, args, count, count)], slots)
+        every = NativePlan([NativeStep(kernel, args, count)], slots)
+        alone = NativePlan([NativeStep(kernel, args, count, count)], slots)
         return (
             lambda: work * count / every.profile(addresses)[0],
             lambda: work * count / alone.profile(addresses)[0],
@@ -115,12 +115,12 @@ def empty_step(threads: int) -> Callable[[], float]:
     library, place = kernels(), Buffer.allocate(64 * 4 * threads)
     long = NativeStep(library.address("ridgeline_fma32"), (0,), 4 * threads, 1)
     empty = NativeStep(library.address("ridgeline_nothing"), (), max(threads, 2), 1)
-    plan = Plan([long, *[empty] * _EMPTY_REGIONS], 1)
+    plan = NativePlan([long, *[empty] * _EMPTY_REGIONS], 1)
     return lambda: statistics.median(plan.profile((place.address,))[1:])
 
 
 def _cost_of(step: NativeStep) -> Callable[[], float]:
-    plan = Plan([step] * _EMPTY_STEPS, 0)
+    plan = NativePlan([step] * _EMPTY_STEPS, 0)
 
     def seconds() -> float:
         start = perf_counter()

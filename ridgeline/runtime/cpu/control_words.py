@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ridgeline.runtime.cpu.executor import Plan
+    from ridgeline.runtime.cpu.executor import NativePlan
 
 LOOP, BRANCH, STOP = 0, 1, 2
 NOWHERE = -1
@@ -109,13 +109,13 @@ class SideTables:
 class Loop:
     """A step that runs a sub-plan a number of times, or while a test holds."""
 
-    body: Plan
+    body: NativePlan
     tables: LoopTables
-    test: Plan | None = None
+    test: NativePlan | None = None
     test_tables: TestTables | None = None
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[NativePlan, ...]:
         """The sub-plans."""
         return (self.body,) if self.test is None else (self.body, self.test)
 
@@ -144,10 +144,10 @@ class Branch:
     """A step that runs one of two sub-plans, by the byte at a slot."""
 
     predicate: int
-    sides: tuple[tuple[Plan, SideTables], tuple[Plan, SideTables]]
+    sides: tuple[tuple[NativePlan, SideTables], tuple[NativePlan, SideTables]]
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[NativePlan, ...]:
         """The sub-plans."""
         return tuple(plan for plan, _ in self.sides)
 
@@ -170,7 +170,7 @@ class Stop:
     flag: int
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[NativePlan, ...]:
         """It has none."""
         return ()
 
@@ -211,7 +211,7 @@ def check(step: Loop | Branch | Stop, slots: int) -> None:
 
 
 def _check_rows(
-    step: Loop | Branch, plan: Plan, slots: int, arena: int, rows: Sequence[Row]
+    step: Loop | Branch, plan: NativePlan, slots: int, arena: int, rows: Sequence[Row]
 ) -> None:
     _within([] if arena == NOWHERE else [arena], slots, step)
     for row in rows:

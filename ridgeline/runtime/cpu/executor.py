@@ -52,7 +52,7 @@ QUICK_NS = 5_000_000  # a plan that took less has no need to be interrupted
 _scratch = _Scratch()
 
 
-class Plan:
+class NativePlan:
     """Steps over slots, ready to run. `run` may be called by several threads at once."""
 
     __slots__ = ("_words", "address", "arena_bytes", "lasting", "quick", "slots", "steps", "takes")

@@ -23,7 +23,7 @@ from typing import Any
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cpu import executor, pool
-from ridgeline.runtime.cpu.executor import Plan
+from ridgeline.runtime.cpu.executor import NativePlan
 from ridgeline.runtime.cpu.python_entry import python_function
 from ridgeline.runtime.cpu.stream_ir import (
     BORN,
@@ -105,7 +105,7 @@ class HostStream:
 
     def enqueue(
         self,
-        plan: Plan,
+        plan: NativePlan,
         addresses: Sequence[int],
         keep_alive: object = (),
         check: Check | None = None,
@@ -130,7 +130,7 @@ class HostStream:
             return ticket
 
     def _run_here(
-        self, plan: Plan, addresses: Sequence[int], keep_alive: object, check: Check | None
+        self, plan: NativePlan, addresses: Sequence[int], keep_alive: object, check: Check | None
     ) -> Ticket:
         """Run a plan on this thread, after all the others, and see whether it still is short."""
         self.finish(self._submitted)
