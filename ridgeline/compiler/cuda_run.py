@@ -21,7 +21,7 @@ from ridgeline.runtime.cuda.driver import DeviceFailure, failure
 from ridgeline.runtime.cuda.faults import blamed, places
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.memory import DeviceBuffer
-from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
+from ridgeline.runtime.cuda.plan import DevicePlan, HostStep, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
 from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, LaunchStep, Words
 from ridgeline.runtime.cuda.transfer import copying
@@ -44,7 +44,7 @@ class CudaExecutable:
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
         self._workspace, self._wrong = slots.workspace, slots.wrong
         target.device.activate()  # libraries describe their calls for the current device
-        self.plan = Plan(target.device, slots, lambda words: list(self._steps(words)))
+        self.plan = DevicePlan(target.device, slots, lambda words: list(self._steps(words)))
         self._results, self._copied = layout.results, tuple(layout.not_their_own())
         self._watched = index_inputs(calls.graph) if layout.checked else ()
 

@@ -21,7 +21,7 @@ from ridgeline import dtypes, nn, optim
 from ridgeline.errors import DeviceError, OutOfMemoryError
 from ridgeline.runtime.cuda import device as devices
 from ridgeline.runtime.cuda.memory import allocate
-from ridgeline.runtime.cuda.plan import Plan, Slots
+from ridgeline.runtime.cuda.plan import DevicePlan, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
 from ridgeline.runtime.cuda.steps import KernelStep, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
@@ -297,7 +297,7 @@ def test_finalizers_leave_the_device_as_it_is(fake: FakeDriver) -> None:
     def steps(words: Words) -> list[Any]:
         return [Drop(), KernelStep(fake.function("behind", 1), 1, 32, 0, 1, (0,), words)]
 
-    plan = Plan(here, Slots(1, (), (), 0, 0), steps)
+    plan = DevicePlan(here, Slots(1, (), (), 0, 0), steps)
     plan.run([DeviceSpace(0).take_in(np.ones(4, np.float32))])
     assert fake.launches and not held
     # a thread that never used a device has no context before, and none after
@@ -362,7 +362,7 @@ def test_plans_on_one_stream_do_not_interleave(fake: FakeDriver) -> None:
             inside.wait(0.05)  # time enough for the other thread to come in between
 
     plans = [
-        Plan(devices.device(0), Slots(0, (), (), 512, 0), lambda words, n=n: [Slow(n)] * 3)
+        DevicePlan(devices.device(0), Slots(0, (), (), 512, 0), lambda words, n=n: [Slow(n)] * 3)
         for n in range(2)
     ]
     in_threads(lambda n: plans[n].run([]), range(2))

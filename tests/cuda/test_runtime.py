@@ -17,7 +17,7 @@ from ridgeline.runtime.buffer import Buffer
 from ridgeline.runtime.cuda import device, flags
 from ridgeline.runtime.cuda.graphs import MOST_GRAPHS
 from ridgeline.runtime.cuda.memory import allocate
-from ridgeline.runtime.cuda.plan import HostStep, Plan, Slots
+from ridgeline.runtime.cuda.plan import DevicePlan, HostStep, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
 from ridgeline.runtime.cuda.steps import KernelStep, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
@@ -76,7 +76,7 @@ def test_out_of_memory_says_who_holds_what(fake: FakeDriver) -> None:
     del kept
 
 
-def plan_of(fake: FakeDriver, made: int = 1) -> Plan:
+def plan_of(fake: FakeDriver, made: int = 1) -> DevicePlan:
     """Two launches: from the inputs to the arena, and from there to what is made."""
     slots = Slots(inputs=2, made=(64,) * made, arena=((2 + made, 256),), arena_bytes=512,
                   workspace_bytes=128)  # fmt: skip
@@ -86,7 +86,7 @@ def plan_of(fake: FakeDriver, made: int = 1) -> Plan:
         second = KernelStep(fake.function("second", 2), 1, 32, 0, 1, (2 + made, 2), words)
         return [first, second]
 
-    return Plan(device.device(0), slots, steps)
+    return DevicePlan(device.device(0), slots, steps)
 
 
 def test_a_plan_launches_then_replays_a_graph(fake: FakeDriver) -> None:
@@ -138,7 +138,7 @@ class LibraryCall:
 def test_a_library_call_is_captured_when_its_addresses_come_again(fake: FakeDriver) -> None:
     call = LibraryCall()
     slots = Slots(inputs=1, made=(64,), arena=(), arena_bytes=0, workspace_bytes=0)
-    plan = Plan(device.device(0), slots, lambda words: [call])
+    plan = DevicePlan(device.device(0), slots, lambda words: [call])
     given = DeviceSpace(0).take_in(np.ones(4, np.float32))
     for _ in range(20):
         plan.run([given])
@@ -180,7 +180,7 @@ def test_a_host_step_runs_between_launches_and_is_not_captured(fake: FakeDriver)
             KernelStep(fake.function("after", 1), 1, 32, 0, 1, (0,), words),
         ]
 
-    plan = Plan(device.device(0), Slots(1, (), (), 0, 0), steps)
+    plan = DevicePlan(device.device(0), Slots(1, (), (), 0, 0), steps)
     there = DeviceSpace(0).take_in(np.ones(4, np.float32))
     for _ in range(3):
         plan.run([there])

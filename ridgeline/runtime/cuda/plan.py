@@ -67,7 +67,7 @@ class HostStep:
         raise AssertionError("a host step runs between launches")
 
 
-class Plan:
+class DevicePlan:
     """Steps over slots on one device."""
 
     def __init__(self, device: Device, slots: Slots, steps: Steps) -> None:
