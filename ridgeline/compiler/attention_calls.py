@@ -20,10 +20,10 @@ from ridgeline.graph.strides import View, itself
 from ridgeline.ops.attention_calls import ATTENTION_CALL
 from ridgeline.runtime.cuda import cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
-from ridgeline.runtime.cuda.cudnn_plans import GraphStep, Place, Plan
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place
 from ridgeline.runtime.cuda.steps import Words
 
-Planned = Callable[[str, Attention], Plan | None]
+Planned = Callable[[str, Attention], EnginePlan | None]
 _STRIDES = [field.name for field in fields(Attention)].index("strides")
 _LEAST = 512  # rows and columns from which the library was measured to be faster
 

@@ -53,7 +53,7 @@ from ridgeline.runtime.cuda import (
     cudnn_convolution,
     device as devices,
 )
-from ridgeline.runtime.cuda.cudnn_plans import Plan as CudnnPlan
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan as CudnnPlan
 from ridgeline.runtime.cuda.module import Modules
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine

@@ -26,7 +26,7 @@ from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.convolve import CONVOLVE, FILTER, FORWARD, ConvolveAttrs
 from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_convolution
-from ridgeline.runtime.cuda.cudnn_plans import Plan
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import H200
 from tests.compiler.test_fusion import traced
@@ -38,7 +38,7 @@ class WithCudnn(StatedGpu):
     """The backend of a GPU that is not there, with a cuDNN that has every convolution."""
 
     def convolution(self, attrs: ConvolveAttrs, dtype: str) -> Any:
-        return Plan(None, 1 << 20)  # type: ignore[arg-type]
+        return EnginePlan(None, 1 << 20)  # type: ignore[arg-type]
 
 
 def bottleneck(patch: pytest.MonkeyPatch) -> tuple[Sequence[Node], Sequence[Node]]:

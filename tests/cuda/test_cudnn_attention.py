@@ -28,7 +28,7 @@ from ridgeline.ops.attention_calls import CALLS
 from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
 from ridgeline.runtime.cuda.cudnn_graph import Held, Network, Tensor, operations
-from ridgeline.runtime.cuda.cudnn_plans import Plan
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
 from tests.cuda.stated import StatedGpu
 from tests.cuda.test_attention_gpu import truth
 from tests.cuda.test_convolutions import Recorder
@@ -222,7 +222,7 @@ class WithAttention(StatedGpu):
 
     def attention(self, kind: str, problem: Attention) -> Any:
         self.asked = [*getattr(self, "asked", []), (kind, problem)]
-        return Plan(None, 4096) if problem.width == 64 else None  # type: ignore[arg-type]
+        return EnginePlan(None, 4096) if problem.width == 64 else None  # type: ignore[arg-type]
 
 
 def laid_out(function: Any, *shapes: tuple[int, ...], target: StatedGpu) -> Layout:
@@ -303,7 +303,7 @@ def test_operands_that_the_library_does_not_read_in_place_are_written_in_order()
     class InOrder(WithAttention):
         def attention(self, kind: str, problem: Attention) -> Any:
             dense = Strides.dense(problem.heads, problem.rows, problem.width)
-            return Plan(None, 0) if problem.strides[0] == dense else None  # type: ignore[arg-type]
+            return EnginePlan(None, 0) if problem.strides[0] == dense else None  # type: ignore[arg-type]
 
     layout = laid_out(lambda x, ct: projected(x, ct)[0], *SHAPES, target=InOrder())
     (call,) = calls(layout)

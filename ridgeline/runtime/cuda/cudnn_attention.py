@@ -16,7 +16,7 @@ from math import inf, prod
 
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.runtime.cuda.cudnn_graph import Network, Sizes, Tensor, dense, operations
-from ridgeline.runtime.cuda.cudnn_plans import Note, Plan, best_plan, graph_of
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, Note, best_plan, graph_of
 
 SINCE = 91600  # earlier versions compute the gradient wrongly where keys are no whole tiles
 FORWARD, BACKWARD = "forward", "backward"
@@ -41,7 +41,9 @@ class Memory:
 
 
 @lru_cache(maxsize=256)
-def plan(device: int, kind: str, attention: Attention, one_order: bool = False) -> Plan | None:
+def plan(
+    device: int, kind: str, attention: Attention, one_order: bool = False
+) -> EnginePlan | None:
     """How the library computes an attention, with sums in one order if asked to; None: not at all.
 
     It takes no operand whose elements are seen more than once or from behind.

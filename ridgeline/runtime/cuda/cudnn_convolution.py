@@ -20,7 +20,7 @@ from ridgeline.runtime.cuda.cudnn_graph import (
     described,
     operation_descriptor,
 )
-from ridgeline.runtime.cuda.cudnn_plans import Note, Place, Plan, best_plan, graph_of
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, Note, Place, best_plan, graph_of
 
 _CROSS_CORRELATION = 1
 _IMAGE, _FILTERS, _RESULT, _BIAS, _PLAIN, _TOTAL = range(6)  # the numbers of tensors
@@ -41,7 +41,7 @@ def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Place]
 @lru_cache(maxsize=1024)
 def plan(
     device: int, attrs: ConvolveAttrs, dtype: str, shortened: bool, one_order: bool = False
-) -> Plan | None:
+) -> EnginePlan | None:
     """The first engine of the library's ranking that computes as precisely as it is asked to.
 
     `one_order` asks for sums in one order. None where there is no such engine.

@@ -36,7 +36,7 @@ class Note(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EnginePlan:
     """How the library computes a graph."""
 
     descriptor: Descriptor
@@ -57,7 +57,7 @@ class GraphStep:
     def __init__(
         self,
         device: int,
-        plan: Plan,
+        plan: EnginePlan,
         memory: Mapping[int, Place],
         workspace_slot: int,
         words: Words,
@@ -94,7 +94,9 @@ class GraphStep:
         return pack
 
 
-def best_plan(device: int, graph: Descriptor, refused: Set[Note] = frozenset()) -> Plan | None:
+def best_plan(
+    device: int, graph: Descriptor, refused: Set[Note] = frozenset()
+) -> EnginePlan | None:
     """The first engine of the library's ranking of which none of these is noted, if any."""
     for config in _configurations(graph):
         if refused and not refused.isdisjoint(_notes(config)):
@@ -106,7 +108,7 @@ def best_plan(device: int, graph: Descriptor, refused: Set[Note] = frozenset()) 
             continue
         (workspace,) = made.get(Attribute.PLAN_WORKSPACE, Type.INT64, 1)
         if workspace <= _MOST_WORKSPACE:
-            return Plan(made, workspace)
+            return EnginePlan(made, workspace)
     return None
 
 
