@@ -16,7 +16,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu.ceilings import measure
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep, machine_code
 from ridgeline.runtime.cpu.executor_ir import executor_ir
@@ -73,11 +73,13 @@ def main() -> None:
     """Print the table."""
     print(f"{target().cpu}, {target().threads} threads {'minimum':>31} {'median':>10}")
     show("import ridgeline", subprocess_time("import ridgeline"))
-    show("Buffer: allocate and drop 4 KiB", per_call(lambda: Buffer.allocate(4096), 20_000))
-    show("Buffer: allocate and drop 64 MiB", per_call(lambda: Buffer.allocate(64 << 20), 20_000))
-    buffer, array = Buffer.allocate(4096), np.zeros(1024, np.float32)
+    show("Buffer: allocate and drop 4 KiB", per_call(lambda: HostBuffer.allocate(4096), 20_000))
+    show(
+        "Buffer: allocate and drop 64 MiB", per_call(lambda: HostBuffer.allocate(64 << 20), 20_000)
+    )
+    buffer, array = HostBuffer.allocate(4096), np.zeros(1024, np.float32)
     show("Buffer: NumPy view", per_call(lambda: buffer.array(dtypes.float32, (32, 32)), 20_000))
-    show("Buffer: borrow an array", per_call(lambda: Buffer.borrow(array), 20_000))
+    show("Buffer: borrow an array", per_call(lambda: HostBuffer.borrow(array), 20_000))
     nothing = Library.load(compile_ir(_NOTHING)).address("nothing")
     one = NativePlan([NativeStep(nothing, ())], 0)
     show("plan of one empty kernel", per_call(lambda: one.run(()), 20_000))

@@ -27,7 +27,7 @@ from ridgeline.ops.attention import products
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.convolve import CONVOLVE
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 
 if TYPE_CHECKING:
     from ridgeline.compiler import CompiledKernel, Program, Stages
@@ -59,7 +59,7 @@ class KernelTime:
     lines: tuple[str, ...]
 
 
-def kernel_times(program: Program, inputs: Sequence[Buffer], rounds: int) -> list[KernelTime]:
+def kernel_times(program: Program, inputs: Sequence[HostBuffer], rounds: int) -> list[KernelTime]:
     """Median seconds of each kernel and library call over some rounds, in order."""
     measured = [program.profile(inputs) for _ in range(max(rounds, 1))]
     rows = {row.name: row for row in kernel_rows(program)}

@@ -32,7 +32,7 @@ from ridgeline.ops.elementwise import (
 )
 from ridgeline.ops.movement import reshape
 from ridgeline.ops.random import blocks, random_bits
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import require
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.turns import in_turn_of
@@ -45,7 +45,7 @@ _WORD = TensorType((), dtypes.uint64)
 def word(value: int) -> Node:
     """A 64-bit number as a run-time argument."""
     made = leaf(_WORD)
-    made.buffer = Buffer.borrow(np.array(value & _MASK, np.uint64))
+    made.buffer = HostBuffer.borrow(np.array(value & _MASK, np.uint64))
     return made
 
 

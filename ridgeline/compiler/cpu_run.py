@@ -19,7 +19,7 @@ from ridgeline.compiler.memory_plan import BranchCall, Call, HostCall, KernelCal
 from ridgeline.devices import CPU
 from ridgeline.dtypes import bool_, uint8
 from ridgeline.ops.index_checks import report_index
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
 from ridgeline.runtime.memory_spaces import misplaced
@@ -34,15 +34,15 @@ class CpuExecutable:
         """`code` has the kernels by name."""
         self.layout, self._calls = layout, calls
         self.parts = tuple(_parts(layout, code))
-        self.sizes = [Buffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
+        self.sizes = [HostBuffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
         self._results = layout.results
         self.copied = tuple(layout.not_their_own())
         self._split: tuple[NativePlan, NativePlan] | None = None
 
-    def run(self, inputs: Sequence[Buffer]) -> list[Buffer]:
+    def run(self, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
         """Run on the inputs' buffers; every output is a buffer nobody else has."""
         layout = self.layout
-        made = [Buffer.allocate(size) for size in layout.made]
+        made = [HostBuffer.allocate(size) for size in layout.made]
         held = [*inputs, *self.sizes, *made]
         addresses = _addresses(held)
         for part in self.parts:
@@ -57,11 +57,11 @@ class CpuExecutable:
             results[place] = _copy(results[place])
         return results
 
-    def begin(self, inputs: list[Buffer], given: Collection[int]) -> CpuRun:
+    def begin(self, inputs: list[HostBuffer], given: Collection[int]) -> CpuRun:
         """Run what comes before anything given, by number of memory, is overwritten."""
         return CpuRun(self, inputs, given)
 
-    def report(self, inputs: Sequence[Buffer]) -> None:
+    def report(self, inputs: Sequence[HostBuffer]) -> None:
         """Raise the error that names an index out of range."""
         graph = self._calls.graph
         shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(graph.inputs, inputs)}
@@ -85,9 +85,9 @@ class CpuExecutable:
             self._split = early, late
         return self._split
 
-    def profile(self, inputs: Sequence[Buffer]) -> list[float]:
+    def profile(self, inputs: Sequence[HostBuffer]) -> list[float]:
         """Run once and give the seconds of every kernel and library call, in order."""
-        made = [Buffer.allocate(size) for size in self.layout.made]
+        made = [HostBuffer.allocate(size) for size in self.layout.made]
         held = [*inputs, *self.sizes, *made]
         addresses = _addresses(held)
         seconds: list[float] = []
@@ -101,7 +101,7 @@ class CpuExecutable:
                 seconds.append(perf_counter() - begin)
         return seconds
 
-    def call(self, call: HostCall, held: Sequence[Buffer]) -> None:
+    def call(self, call: HostCall, held: Sequence[HostBuffer]) -> None:
         """A library call, in NumPy."""
         node = self._calls.order[call.node]
         operands = [
@@ -114,7 +114,7 @@ class CpuExecutable:
                 held[slot].array(made.dtype, known(made.shape))[...] = value
 
 
-_EMPTY = Buffer.allocate(0)
+_EMPTY = HostBuffer.allocate(0)
 
 
 class CpuRun:
@@ -123,20 +123,20 @@ class CpuRun:
     __slots__ = ("_arena", "_begun", "_count", "_executable", "_given", "_held", "_last", "_plan")
 
     def __init__(
-        self, executable: CpuExecutable, inputs: list[Buffer], given: Collection[int]
+        self, executable: CpuExecutable, inputs: list[HostBuffer], given: Collection[int]
     ) -> None:
         self._executable, self._given, self._count = executable, given, len(inputs)
         layout = executable.layout
         self._held = inputs
         self._held += executable.sizes
         self._held += [
-            _EMPTY if number in given else Buffer.allocate(size)
+            _EMPTY if number in given else HostBuffer.allocate(size)
             for number, size in enumerate(layout.made)
         ]
         *before, last = executable.parts
         assert isinstance(last, NativePlan), "what overwrites memory runs after all library calls"
         self._last = self._plan = last
-        self._arena: Buffer | None = None
+        self._arena: HostBuffer | None = None
         self._begun = 0
         if before or not last.quick:
             self._run_before(before)
@@ -158,8 +158,8 @@ class CpuRun:
             early.run_watched(addresses, self._arena)
 
     def finish(
-        self, reused: Mapping[int, Buffer]
-    ) -> tuple[list[Buffer], list[Callable[[], object]]]:
+        self, reused: Mapping[int, HostBuffer]
+    ) -> tuple[list[HostBuffer], list[Callable[[], object]]]:
         """The memory of the results, and the calls of C code that fill it.
 
         `reused` is the memory given; where it lacks some, fresh memory takes its place.
@@ -167,7 +167,7 @@ class CpuRun:
         layout, held = self._executable.layout, self._held
         first = layout.inputs + len(layout.sizes)
         for number in self._given:
-            held[first + number] = reused.get(number) or Buffer.allocate(layout.made[number])
+            held[first + number] = reused.get(number) or HostBuffer.allocate(layout.made[number])
         addresses = _addresses(held)
         calls: list[Callable[[], object]] = [self._last.prepared(addresses, self._arena)]
         if layout.checked:
@@ -175,7 +175,7 @@ class CpuRun:
             calls.append(partial(getitem, (None,), held[layout.returns[-1]].array(uint8, ())))
         results = [held[slot] for slot in layout.results]
         for place in self._executable.copied:
-            source, made = results[place], Buffer.allocate(results[place].nbytes)
+            source, made = results[place], HostBuffer.allocate(results[place].nbytes)
             calls.append(partial(ctypes.memmove, made.address, source.address, source.nbytes))
             results[place] = made
         return results, calls
@@ -191,7 +191,7 @@ class CpuRun:
             self._executable.report(self._held[: self._count])
 
 
-def _addresses(held: Sequence[Buffer]) -> list[int]:
+def _addresses(held: Sequence[HostBuffer]) -> list[int]:
     """Where the memory lies that a plan is given."""
     try:
         return [buffer.address for buffer in held]
@@ -207,8 +207,8 @@ def _touches(step: NativeStep | Loop | Branch | Stop, slots: Set[int]) -> bool:
     return not isinstance(step, Stop)
 
 
-def _copy(buffer: Buffer) -> Buffer:
-    made = Buffer.allocate(buffer.nbytes)
+def _copy(buffer: HostBuffer) -> HostBuffer:
+    made = HostBuffer.allocate(buffer.nbytes)
     ctypes.memmove(made.address, buffer.address, buffer.nbytes)
     return made
 

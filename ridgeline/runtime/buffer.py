@@ -20,7 +20,7 @@ from ridgeline.runtime.memory import Pool
 pool = Pool()
 
 
-class Buffer:
+class HostBuffer:
     """A piece of host memory; give it back by letting go of it.
 
     What happens then is C code, kept in a slot that has the finalizer's name: a finalizer in Python
@@ -34,11 +34,11 @@ class Buffer:
     address: int
     nbytes: int
     borrowed: bool  # the memory belongs to somebody else: an array, or another buffer
-    _owner: np.ndarray[Any, Any] | Buffer | None
-    _root: Buffer | None  # the buffer that the memory was taken for, where that is another one
+    _owner: np.ndarray[Any, Any] | HostBuffer | None
+    _root: HostBuffer | None  # the buffer that the memory was taken for, where that is another one
 
     @classmethod
-    def allocate(cls, nbytes: int) -> Buffer:
+    def allocate(cls, nbytes: int) -> HostBuffer:
         """Memory with undefined contents, 64-byte aligned, readable 64 bytes past its end."""
         buffer = cls.__new__(cls)
         block = pool.take(nbytes)
@@ -50,7 +50,7 @@ class Buffer:
         return buffer
 
     @classmethod
-    def borrow(cls, array: np.ndarray[Any, Any]) -> Buffer:
+    def borrow(cls, array: np.ndarray[Any, Any]) -> HostBuffer:
         """The memory of a C-contiguous array, not copied; the array lives as long as this."""
         if not array.flags.c_contiguous:
             raise ValueError("only a C-contiguous array can be borrowed; copy it first")
@@ -61,26 +61,26 @@ class Buffer:
         buffer.borrowed = True
         return buffer
 
-    def again(self) -> Buffer:
+    def again(self) -> HostBuffer:
         """The same memory as another object: for a time in which its contents may be other ones."""
         buffer = self._namesake()
         buffer._owner, buffer.borrowed = self, True
         return buffer
 
-    def _namesake(self) -> Buffer:
+    def _namesake(self) -> HostBuffer:
         """Another object over the same memory, which lives as long as both."""
-        buffer = Buffer.__new__(Buffer)
+        buffer = HostBuffer.__new__(HostBuffer)
         buffer.address, buffer.nbytes = self.address, self.nbytes
         buffer._root = self if self._root is None else self._root
         return buffer
 
-    def part(self, offset: int, nbytes: int) -> Buffer:
+    def part(self, offset: int, nbytes: int) -> HostBuffer:
         """Some bytes of this memory, which lives as long as they are held."""
         buffer = self.again()
         buffer.address, buffer.nbytes = self.address + offset, nbytes
         return buffer
 
-    def renewed(self) -> Buffer:
+    def renewed(self) -> HostBuffer:
         """As `again`; the new object owns the memory from now on, and this one borrows it."""
         buffer = self._namesake()
         buffer._owner, buffer.borrowed = self._owner, self.borrowed
@@ -91,7 +91,7 @@ class Buffer:
     def writeable(self) -> bool:
         """False only for a borrowed array that is read-only."""
         owner = self._owner
-        if isinstance(owner, Buffer):
+        if isinstance(owner, HostBuffer):
             return owner.writeable
         return owner is None or bool(owner.flags.writeable)
 
@@ -122,7 +122,7 @@ class Buffer:
         return f"Buffer({kind}{self.nbytes} bytes at {self.address:#x})"
 
 
-_ANOTHER = Buffer.allocate(0)  # stands for the owner of memory that lives by its root
+_ANOTHER = HostBuffer.allocate(0)  # stands for the owner of memory that lives by its root
 
 
 @lru_cache(maxsize=1024)

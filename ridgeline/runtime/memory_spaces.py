@@ -17,7 +17,7 @@ import numpy as np
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType, uint8
 from ridgeline.errors import DeviceError
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.scalars import Array
 
 
@@ -52,19 +52,19 @@ class Space(Protocol):
 class HostSpace:
     """The host's memory."""
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> HostBuffer:
         """Memory with undefined contents."""
-        return Buffer.allocate(nbytes)
+        return HostBuffer.allocate(nbytes)
 
-    def take_in(self, array: Array) -> Buffer:
+    def take_in(self, array: Array) -> HostBuffer:
         """Memory with a copy of an array; compiled code may overread it."""
-        buffer = Buffer.allocate(array.nbytes)
+        buffer = HostBuffer.allocate(array.nbytes)
         if array.nbytes:
             memory = np.asarray(buffer)[: array.nbytes].view(array.dtype)
             memory.reshape(array.shape)[...] = array
         return buffer
 
-    def copy(self, memory: Any) -> Buffer:
+    def copy(self, memory: Any) -> HostBuffer:
         """Memory with a copy of what lies here or on another device."""
         return self.take_in(memory.array(uint8, (memory.nbytes,)))
 

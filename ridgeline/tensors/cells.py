@@ -25,7 +25,7 @@ from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.reinterpret import REINTERPRET, ReinterpretAttrs, reinterpret, seen_shape
 
 if TYPE_CHECKING:
-    from ridgeline.runtime.buffer import Buffer
+    from ridgeline.runtime.buffer import HostBuffer
     from ridgeline.tensors.execute import Donated
     from ridgeline.tracing.capture import Capture
 
@@ -104,7 +104,7 @@ def rare(track: Track) -> Rare:
     return track.rare
 
 
-def filled_leaf(type: TensorType, buffer: Buffer) -> Node:
+def filled_leaf(type: TensorType, buffer: HostBuffer) -> Node:
     """A fresh leaf that already has its value."""
     made = leaf(type)
     made.buffer = buffer

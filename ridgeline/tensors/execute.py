@@ -32,7 +32,7 @@ from ridgeline.graph.origins import Origin, origins_of, user_line
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array, cast
 from ridgeline.tensors.cells import (
@@ -364,7 +364,7 @@ class Export:
 
     __slots__ = ("__weakref__", "buffer")
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: HostBuffer) -> None:
         self.buffer = buffer
 
     @property
@@ -426,7 +426,9 @@ class Shared:
 def leaf_over(array: Array, dtype: DType) -> Node:
     """A fresh leaf over somebody else's memory."""
     dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-    return filled_leaf(TensorType(array.shape, dtype), Buffer.borrow(dense.reshape(array.shape)))
+    return filled_leaf(
+        TensorType(array.shape, dtype), HostBuffer.borrow(dense.reshape(array.shape))
+    )
 
 
 def share(cell: Cell, shared: Shared) -> None:

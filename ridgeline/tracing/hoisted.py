@@ -15,7 +15,7 @@ from weakref import ref
 from ridgeline.compiler.hoisting import elements
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.capture import CellInput, NumberInput
 from ridgeline.tracing.side_effects import live_buffer, settled
@@ -32,12 +32,12 @@ class Steady:
 
         used = [node for node in topological(values, is_given) if is_given(node)]
         self.values = tuple(values)
-        self._sources: list[SteadySource | Buffer] = [sources.get(n, n.buffer) for n in used]
+        self._sources: list[SteadySource | HostBuffer] = [sources.get(n, n.buffer) for n in used]
         self._program = program_for(Graph(values, used))
         self._cells = [s.cell for s in self._sources if isinstance(s, CellInput)]
-        self._kept: tuple[list[Any], list[Buffer], list[int]] | None = None
+        self._kept: tuple[list[Any], list[HostBuffer], list[int]] | None = None
 
-    def buffers(self) -> list[Buffer]:
+    def buffers(self) -> list[HostBuffer]:
         """The memory of the values as the sources are now."""
         versions = [cell.version for cell in self._cells]
         given = [_current(source) for source in self._sources]
@@ -63,7 +63,7 @@ def steady_sizes(sources: Mapping[Node, SteadySource]) -> dict[Node, int]:
     }
 
 
-def _current(source: SteadySource | Buffer) -> Any:
+def _current(source: SteadySource | HostBuffer) -> Any:
     if isinstance(source, CellInput):
         return settled(source.cell)
     return source.getter() if isinstance(source, NumberInput) else source

@@ -12,7 +12,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.sizes import Size
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.scalars import cast
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
@@ -151,9 +151,9 @@ class LiveNumber:
 
     def __init__(self, source: NumberInput) -> None:
         self._source = source
-        self._last: tuple[Any, Buffer] | None = None
+        self._last: tuple[Any, HostBuffer] | None = None
 
-    def buffer(self) -> Buffer:
+    def buffer(self) -> HostBuffer:
         """The number as it is now."""
         value = self._source.getter()
         last = self._last  # one read: several threads may be here
@@ -165,27 +165,27 @@ class LiveNumber:
         return made
 
 
-def _number(value: Any, source: NumberInput) -> Buffer:
-    return Buffer.borrow(np.array(value, source.dtype.numpy))
+def _number(value: Any, source: NumberInput) -> HostBuffer:
+    return HostBuffer.borrow(np.array(value, source.dtype.numpy))
 
 
-def live_buffer(source: Source, leaves: Sequence[Any]) -> Buffer:
+def live_buffer(source: Source, leaves: Sequence[Any]) -> HostBuffer:
     """The value of an input in this call."""
     if isinstance(source, NumberInput):
         return _number(source.getter(), source)
     if isinstance(source, ArrayInput):
-        return Buffer.borrow(np.ascontiguousarray(cast(source.array, source.dtype)))
+        return HostBuffer.borrow(np.ascontiguousarray(cast(source.array, source.dtype)))
     if isinstance(source, RandomInput):
         seed, offset = source.generator.get_state()
-        return Buffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
+        return HostBuffer.borrow(np.array(seed if source.part == "seed" else offset, np.uint64))
     return settled(live_cell(source, leaves))
 
 
-def settled(cell: Cell) -> Buffer:
+def settled(cell: Cell) -> HostBuffer:
     """The buffer of a cell's value, computed if need be."""
     if cell.capture is not None and cell.node.buffer is None:
         execute.foreign(cell, cell, None)
-    found: Buffer = execute.settled(cell).buffer
+    found: HostBuffer = execute.settled(cell).buffer
     return found
 
 

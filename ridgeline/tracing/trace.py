@@ -22,7 +22,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
 from ridgeline.graph.passes.rebuild import substitute
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
@@ -493,7 +493,7 @@ class Trace:
 
     # ---- replaying ------------------------------------------------------------------------------
 
-    def live_buffers(self, leaves: Sequence[Any]) -> list[Buffer]:
+    def live_buffers(self, leaves: Sequence[Any]) -> list[HostBuffer]:
         """The program's inputs as they are now."""
         buffers = self.fixed.copy()
         for slot, place in self.arguments:
@@ -622,7 +622,7 @@ class Trace:
 
     def _output_nodes(
         self,
-        results: list[Buffer],
+        results: list[HostBuffer],
         nodes: list[Any],
         live: Mapping[int, Node],
         changes: list[Change],
@@ -638,12 +638,12 @@ class Trace:
                 nodes[number] = filled_leaf(self.output_types[number], buffer)
         return nodes
 
-    def _own(self, results: list[Buffer], number: int) -> Buffer:
+    def _own(self, results: list[HostBuffer], number: int) -> HostBuffer:
         """A result that is not an input handed through: none lies in foreign memory."""
         buffer = results[number]
         if not buffer.borrowed:
             return buffer
-        copied: Buffer = space(self.output_types[number].device).copy(buffer)
+        copied: HostBuffer = space(self.output_types[number].device).copy(buffer)
         return copied
 
     def _instantiate(self, leaves: Sequence[Any]) -> dict[int, Node]:

@@ -11,7 +11,7 @@ from ridgeline import dtypes
 from ridgeline.compiler import compile_graph
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from tests.compiler.programs import catalogue, evaluate, inputs_for
 
 
@@ -19,7 +19,7 @@ def run_compiled(
     outputs: list[Node], inputs: list[Node], arrays: list[np.ndarray[Any, Any]]
 ) -> list[np.ndarray[Any, Any]]:
     program = compile_graph(Graph(outputs, inputs))
-    buffers = program.run([Buffer.borrow(np.ascontiguousarray(a)) for a in arrays])
+    buffers = program.run([HostBuffer.borrow(np.ascontiguousarray(a)) for a in arrays])
     return [b.array(o.dtype, o.shape) for b, o in zip(buffers, outputs)]  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from ridgeline.compiler import HostCall, compile_graph
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Op, TensorType, leaf, node, proj
 from ridgeline.ops import elementwise as E, movement as M, reduce as R
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from tests.compiler.programs import f32
 
 SORT = Op(
@@ -30,7 +30,7 @@ def test_values_survive_across_library_calls() -> None:
     program = compile_graph(Graph([result, proj(order, 1)], [x]))
     assert sum(isinstance(part, HostCall) for part in program.executable.parts) == 1
     values = np.random.default_rng(0).integers(-9, 9, (6, 40)).astype(np.float32)
-    total, places = program.run([Buffer.borrow(values)])
+    total, places = program.run([HostBuffer.borrow(values)])
     expected = np.sort((2 * values).ravel()).reshape(6, 40) + (values**2).sum(1, keepdims=True)
     assert np.array_equal(total.array(dtypes.float32, (6, 40)), expected)
     assert np.array_equal(places.array(dtypes.int64, (240,)), np.argsort((2 * values).ravel()))
@@ -41,5 +41,5 @@ def test_complex_values_are_computed_by_the_library() -> None:
     product = E.mul(z, z)
     program = compile_graph(Graph([product], [z]))
     values = (np.arange(5) + 2j).astype(np.complex64)
-    (squared,) = program.run([Buffer.borrow(values)])
+    (squared,) = program.run([HostBuffer.borrow(values)])
     assert np.allclose(squared.array(dtypes.complex64, (5,)), values * values)

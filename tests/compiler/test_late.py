@@ -20,7 +20,7 @@ from ridgeline.ops.contract import CONTRACT, matmul
 from ridgeline.ops.elementwise import add, apply, full_like, mul, scale, select
 from ridgeline.ops.linalg import eye_like, inverse
 from ridgeline.ops.reduce import sum_
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 
 LAYERS, SIZE = 4, 128
 
@@ -82,7 +82,7 @@ def test_results_are_the_same(library_call: bool) -> None:
     assert any(n.op.name == "tag" for g in groups for v in g.values for n in v.inputs)
     rng = np.random.default_rng(0)
     arrays = [(rng.standard_normal((SIZE, SIZE)) / 16).astype(np.float32) for _ in inputs]
-    got = program.run([Buffer.borrow(a) for a in arrays])
+    got = program.run([HostBuffer.borrow(a) for a in arrays])
     assert any(g.apart is not None for g in groups) == library_call
     for buffer, wanted in zip(got, evaluate(outputs, dict(zip(inputs, arrays)))):
         mine = buffer.array(dtypes.float32, wanted.shape)

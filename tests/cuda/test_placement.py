@@ -15,7 +15,7 @@ from ridgeline.graph.node import TensorType, leaf
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.placement import together, transfer
 from ridgeline.ops.elementwise import add
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.tensors import device_copies
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tensors.values import read
@@ -45,9 +45,9 @@ class There:
 
 
 def test_programs_read_numbers_of_the_host_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = Buffer.borrow(np.zeros((), np.float32))
+    copied = HostBuffer.borrow(np.zeros((), np.float32))
     monkeypatch.setattr(device_copies, "on", lambda memory, device: copied)
-    here = Buffer.borrow(np.ones((), np.float32))
+    here = HostBuffer.borrow(np.ones((), np.float32))
     number = leaf(TensorType((), dtypes.float32))
     assert device_copies._reachable(here, number, "cuda:0") is here
     vector = leaf(TensorType((1,), dtypes.float32))
@@ -63,7 +63,7 @@ def test_programs_of_the_host_refuse_memory_of_a_device() -> None:
         with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
             use([There()])
     with pytest.raises(DeviceError, match="program of cpu was given memory of cuda:0"):
-        program.begin([Buffer.borrow(np.ones(3, np.float32))], {0}).finish({0: There()})
+        program.begin([HostBuffer.borrow(np.ones(3, np.float32))], {0}).finish({0: There()})
 
 
 def test_a_copy_that_has_a_value_is_where_a_graph_begins() -> None:
@@ -81,5 +81,5 @@ def test_what_a_program_does_not_read_may_lie_anywhere() -> None:
     other = leaf(TensorType((3,), dtypes.float32, "cuda:0"))
     with rl.config.override(tier="compiled"):
         program = program_for(Graph([add(x, x)], [other, x]))
-    (made,) = program.run([There(), Buffer.borrow(np.ones(3, np.float32))])
+    (made,) = program.run([There(), HostBuffer.borrow(np.ones(3, np.float32))])
     assert made.array(dtypes.float32, (3,)).tolist() == [2.0] * 3

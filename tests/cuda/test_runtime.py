@@ -13,7 +13,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import Tensor, dtypes
 from ridgeline.errors import DeviceError, IndexRangeError, OutOfMemoryError
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cuda import device, flags
 from ridgeline.runtime.cuda.graphs import MOST_GRAPHS
 from ridgeline.runtime.cuda.memory import allocate
@@ -153,7 +153,7 @@ def test_numbers_from_the_host_travel_together(fake: FakeDriver) -> None:
     there = DeviceSpace(0).take_in(np.ones(4, np.float32))
     for value in (0.5, 0.25):
         copies = fake.calls.get("cuMemcpyHtoDAsync", 0)
-        plan.run([Buffer.borrow(np.array(value, np.float32)), there])
+        plan.run([HostBuffer.borrow(np.array(value, np.float32)), there])
         assert fake.calls["cuMemcpyHtoDAsync"] == copies + 1
         address = fake.shown(fake.launches[-2][1][0])
         seen = np.frombuffer((np.ctypeslib.ctypes.c_char * 4).from_address(address), np.float32)
@@ -164,7 +164,7 @@ def test_memory_of_another_space_is_refused(fake: FakeDriver) -> None:
     plan = plan_of(fake)
     array = np.arange(100, dtype=np.float32)
     here, there = (DeviceSpace(number).take_in(array) for number in range(2))
-    for memory, place in ((Buffer.borrow(array), "cpu"), (there, "cuda:1")):
+    for memory, place in ((HostBuffer.borrow(array), "cpu"), (there, "cuda:1")):
         with pytest.raises(DeviceError, match=f"program of cuda:0 was given memory of {place}"):
             plan.run([memory, here])
     assert not fake.launches and not hasattr(here, "address")

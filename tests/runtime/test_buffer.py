@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ridgeline import dtypes
 from ridgeline.config import config
-from ridgeline.runtime.buffer import Buffer, pool
+from ridgeline.runtime.buffer import HostBuffer, pool
 from ridgeline.runtime.memory import LARGE, Pool, block_bytes
 
 SIZES = (0, 1, 63, 64, 65, 4096, 100_000, LARGE - 65, LARGE - 1, LARGE, LARGE + 1, 5 << 20)
@@ -22,7 +22,7 @@ SIZES = (0, 1, 63, 64, 65, 4096, 100_000, LARGE - 65, LARGE - 1, LARGE, LARGE + 
 
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_blocks_are_aligned_with_readable_slack(nbytes: int) -> None:
-    buffer = Buffer.allocate(nbytes)
+    buffer = HostBuffer.allocate(nbytes)
     assert buffer.address % (2 << 20 if nbytes >= LARGE else 64) == 0
     view = buffer.array(dtypes.uint8, (nbytes,))
     view[...] = 7
@@ -33,16 +33,16 @@ def test_blocks_are_aligned_with_readable_slack(nbytes: int) -> None:
 
 @pytest.mark.parametrize("nbytes", SIZES)
 def test_a_dropped_block_is_used_again(nbytes: int) -> None:
-    first = Buffer.allocate(nbytes)
+    first = HostBuffer.allocate(nbytes)
     address = first.address
     del first
-    assert Buffer.allocate(nbytes).address == address
+    assert HostBuffer.allocate(nbytes).address == address
 
 
 def test_statistics_follow_allocation_and_trim() -> None:
     pool.trim()  # or a slightly larger cached block might be taken
     before = pool.in_use
-    buffer = Buffer.allocate(3 << 20)
+    buffer = HostBuffer.allocate(3 << 20)
     assert pool.in_use == before + block_bytes(3 << 20)
     assert pool.peak >= pool.in_use
     del buffer
@@ -55,19 +55,19 @@ def test_statistics_follow_allocation_and_trim() -> None:
 def test_the_cap_on_cached_bytes_holds() -> None:
     pool.trim()
     with config.override(buffer_cache_bytes=8 << 20):
-        held = [Buffer.allocate(4 << 20) for _ in range(5)]
+        held = [HostBuffer.allocate(4 << 20) for _ in range(5)]
         del held
         assert pool.cached <= 8 << 20
 
 
 def test_views_keep_the_memory() -> None:
     before = pool.in_use
-    buffer = Buffer.allocate(4096)
+    buffer = HostBuffer.allocate(4096)
     view = buffer.array(dtypes.float32, (32, 32))[1:, ::2]
     view[...] = 3.0
     address = buffer.address
     del buffer
-    others = [Buffer.allocate(4096) for _ in range(8)]
+    others = [HostBuffer.allocate(4096) for _ in range(8)]
     assert all(other.address != address for other in others)
     assert (view == 3.0).all()
     del view, others
@@ -75,7 +75,7 @@ def test_views_keep_the_memory() -> None:
 
 
 def test_views_have_the_type_and_fit() -> None:
-    buffer = Buffer.allocate(64)
+    buffer = HostBuffer.allocate(64)
     assert buffer.array(dtypes.bfloat16, (4, 8)).dtype == dtypes.bfloat16.numpy
     assert buffer.array(dtypes.float64, ()).shape == ()
     assert buffer.array(dtypes.float64, (0, 5)).shape == (0, 5)
@@ -87,9 +87,9 @@ def test_borrowing_shares_memory_and_is_never_pooled() -> None:
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     gc.collect()  # what other tests left in cycles goes now, not between the two readings
     before = (pool.in_use, pool.cached)
-    buffer = Buffer.borrow(array)
+    buffer = HostBuffer.borrow(array)
     assert buffer.borrowed
-    assert not Buffer.allocate(1).borrowed
+    assert not HostBuffer.allocate(1).borrowed
     buffer.array(dtypes.float32, (12,))[3] = 99
     assert array[0, 3] == 99
     kept = buffer.array(dtypes.float32, (3, 4))
@@ -102,19 +102,19 @@ def test_borrowing_shares_memory_and_is_never_pooled() -> None:
 def test_borrowing_respects_layout_and_read_only() -> None:
     array = np.zeros((4, 4))
     with pytest.raises(ValueError, match="contiguous"):
-        Buffer.borrow(array.T[1:])
+        HostBuffer.borrow(array.T[1:])
     array.flags.writeable = False
-    buffer = Buffer.borrow(array)
+    buffer = HostBuffer.borrow(array)
     assert not buffer.writeable
     assert not buffer.array(dtypes.float64, (4, 4)).flags.writeable
 
 
 def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="-1"):
-        Buffer.allocate(-1)
+        HostBuffer.allocate(-1)
     before = pool.in_use
     with pytest.raises(MemoryError):
-        Buffer.allocate(1 << 55)
+        HostBuffer.allocate(1 << 55)
     assert pool.in_use == before
 
 
@@ -169,7 +169,7 @@ def test_threads_never_share_a_block() -> None:
         held: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
         for _ in range(1500):
             count = int(random.integers(1, 600))
-            view = Buffer.allocate(count * 8).array(dtypes.int64, (count,))
+            view = HostBuffer.allocate(count * 8).array(dtypes.int64, (count,))
             view[...] = mark
             held.append(view)
             if len(held) > 12:

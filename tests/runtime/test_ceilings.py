@@ -11,7 +11,7 @@ import pytest
 
 from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.config import config
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import ceilings
 from ridgeline.runtime.cpu.ceiling_kernels import _CHAINS, BLOCK, kernels
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
@@ -48,10 +48,10 @@ def test_noisy_figures_are_not_stored(fresh: None, monkeypatch: pytest.MonkeyPat
 def test_the_copy_kernel_copies_all_of_its_blocks_only() -> None:
     library = kernels()
     words = BLOCK // 8
-    source = Buffer.allocate(4 * BLOCK)
+    source = HostBuffer.allocate(4 * BLOCK)
     given = np.asarray(source).view(np.int64)
     given[:] = np.arange(4 * words)
-    result = Buffer.allocate(4 * BLOCK)
+    result = HostBuffer.allocate(4 * BLOCK)
     np.asarray(result)[:] = 255
     plan = NativePlan([NativeStep(library.address("ridgeline_copy"), (0, 1), 3, 1)], 2)
     plan.run((source.address, result.address))
@@ -63,7 +63,7 @@ def test_the_copy_kernel_copies_all_of_its_blocks_only() -> None:
 @pytest.mark.parametrize(("bits", "kind"), [(32, np.float32), (64, np.float64)])
 def test_the_multiply_add_kernel_computes(bits: int, kind: type) -> None:
     library = kernels()
-    out = Buffer.allocate(64 * 4)
+    out = HostBuffer.allocate(64 * 4)
     np.asarray(out)[:] = 0
     NativePlan([NativeStep(library.address(f"ridgeline_fma{bits}"), (0,), 4, 1)], 1).run(
         (out.address,)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from ridgeline.runtime.buffer import Buffer, pool
+from ridgeline.runtime.buffer import HostBuffer, pool
 from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
@@ -16,7 +16,7 @@ from tests.runtime.kernels import kernel
 
 def zeros(count: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], int]:
     array = np.zeros(count, np.int64)
-    return array, Buffer.borrow(array).address
+    return array, HostBuffer.borrow(array).address
 
 
 def test_steps_run_in_order_over_slots_and_temporaries() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.atomic import apply, steps
-from ridgeline.runtime.buffer import Buffer, pool
+from ridgeline.runtime.buffer import HostBuffer, pool
 from ridgeline.weak import WeakMap, WeakSet, WeakTable
 
 
@@ -115,7 +115,7 @@ def test_forgetting_runs_no_python() -> None:
             ran.append(str(frame))
 
     for cyclic in (False, True):
-        made, buffer = Member(), Buffer.allocate(64)
+        made, buffer = Member(), HostBuffer.allocate(64)
         members.add(made)
         values[made] = 1
         assert table.keep("key", made) is made and table.keep("key", Member()) is made

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ridgeline.config import config
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import executor, pool
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
@@ -23,7 +23,7 @@ def test_every_task_runs_exactly_once(threads: int) -> None:
     counts = np.zeros(257, np.int64)
     grains = (1, 2, 3, 16, 128, 256)
     plan = NativePlan([NativeStep(kernel("increment"), (0, 0), 257, grain) for grain in grains], 1)
-    address = Buffer.borrow(counts).address
+    address = HostBuffer.borrow(counts).address
     with config.override(threads=threads):
         for round in range(300):
             plan.run((address,))
@@ -37,7 +37,7 @@ def test_more_threads_than_ranges_are_exact() -> None:
     plan = NativePlan([NativeStep(kernel("increment"), (0, 0), 1000, grain) for grain in (1, 3)], 1)
     with config.override(threads=70):
         for _ in range(50):
-            plan.run((Buffer.borrow(counts).address,))
+            plan.run((HostBuffer.borrow(counts).address,))
     assert (counts == 100).all()
 
 
@@ -47,7 +47,7 @@ def test_a_thread_takes_tasks_of_others_only_after_its_own() -> None:
     caller = threading.get_ident()  # which is what pthread_self gives
     with config.override(threads=2):
         for _ in range(300):
-            plan.run((Buffer.borrow(threads_of).address,))
+            plan.run((HostBuffer.borrow(threads_of).address,))
             helped = (threads_of[:32] != caller).any()
             assert not (helped and (threads_of[32:] == caller).any())
             assert (threads_of[:32] == caller).all() or helped
@@ -63,13 +63,13 @@ def test_threads_have_equal_shares_whatever_the_chunk(
     chunk_of = np.zeros(tasks, np.int64)
     plan = NativePlan([NativeStep(kernel("note_chunk"), (0, 0), tasks, grain)], 1)
     with config.override(threads=threads):
-        plan.run((Buffer.borrow(chunk_of).address,))
+        plan.run((HostBuffer.borrow(chunk_of).address,))
     assert sorted(set(chunk_of.tolist())) == begins
 
 
 def test_a_step_sees_all_of_the_step_before() -> None:
     values = np.zeros((2, 512), np.int64)
-    first, second = (Buffer.borrow(row).address for row in values)
+    first, second = (HostBuffer.borrow(row).address for row in values)
     steps = [
         NativeStep(kernel("increment"), (0, 0), 512, 8),
         NativeStep(kernel("add_to"), (0, 1), 512, 32),
@@ -95,7 +95,7 @@ def test_concurrent_callers_are_exact() -> None:
 
     def work(mark: int) -> None:
         given, result = np.full(300, mark, np.int64), np.zeros(300, np.int64)
-        addresses = (Buffer.borrow(given).address, Buffer.borrow(result).address)
+        addresses = (HostBuffer.borrow(given).address, HostBuffer.borrow(result).address)
         for round in range(400):
             given[:] = mark + round
             plan.run(addresses)
@@ -115,14 +115,14 @@ def test_plans_inside_parallel_steps_run_inline() -> None:
     counts = np.zeros((16, 64), np.int64)
     inner = NativePlan([NativeStep(kernel("increment"), (0, 0), 64, 4)] * 3, 1)
     outer = NativePlan([NativeStep(kernel("run_plans"), (0, 1), 16, 1)], 2)
-    rows = np.array([Buffer.borrow(row).address for row in counts], np.int64)
+    rows = np.array([HostBuffer.borrow(row).address for row in counts], np.int64)
     slots = np.array([rows[i : i + 1].__array_interface__["data"][0] for i in range(16)], np.int64)
     called = np.array(
         [executor.machine_code().address("ridgeline_execute"), inner.address], np.int64
     )
     with config.override(threads=4):
         for _ in range(200):
-            outer.run((Buffer.borrow(slots).address, Buffer.borrow(called).address))
+            outer.run((HostBuffer.borrow(slots).address, HostBuffer.borrow(called).address))
     assert (counts == 600).all()
 
 
@@ -148,7 +148,7 @@ def test_long_steps_wait_for_their_workers() -> None:
     )
     with config.override(threads=8):
         for _ in range(5):
-            plan.run((Buffer.borrow(done).address,))
+            plan.run((HostBuffer.borrow(done).address,))
     assert (done == 5).all()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ridgeline.config import config
-from ridgeline.runtime.buffer import Buffer, pool
+from ridgeline.runtime.buffer import HostBuffer, pool
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from ridgeline.runtime.cpu.stream import HostStream, default_stream
 from ridgeline.runtime.cpu.stream_ir import CAPACITY
@@ -38,7 +38,7 @@ def pause(milliseconds: int) -> NativePlan:
 
 def test_plans_run_in_order(stream: HostStream) -> None:
     values = np.zeros((2, 64), np.int64)
-    first, second = (Buffer.borrow(row).address for row in values)
+    first, second = (HostBuffer.borrow(row).address for row in values)
     add = NativePlan([NativeStep(kernel("add_to"), (0, 1), 64, 16)], 2)
     plan = increments()
     stream.enqueue(pause(3), ())
@@ -70,7 +70,7 @@ def test_temporaries_are_apart_though_calls_overlap(stream: HostStream) -> None:
     given = [np.full(100, number, np.int64) for number in range(50)]
     results = [np.zeros(100, np.int64) for _ in range(50)]
     for source, result in zip(given, results):
-        stream.enqueue(plan, (Buffer.borrow(source).address, Buffer.borrow(result).address))
+        stream.enqueue(plan, (HostBuffer.borrow(source).address, HostBuffer.borrow(result).address))
     stream.synchronize()
     assert all((result == number).all() for number, result in enumerate(results))
 
@@ -81,7 +81,7 @@ def test_what_is_needed_is_kept_until_done_and_then_released(stream: HostStream)
 
     kept = Kept()
     watch = weakref.ref(kept)
-    buffer = Buffer.allocate(512)
+    buffer = HostBuffer.allocate(512)
     np.asarray(buffer)[:] = 0
     in_use = pool.in_use
     stream.enqueue(pause(20), ())
@@ -98,7 +98,7 @@ def test_what_is_needed_is_kept_until_done_and_then_released(stream: HostStream)
 
 def test_short_work_on_an_empty_stream_runs_at_once(stream: HostStream) -> None:
     counts = np.zeros(64, np.int64)
-    address = Buffer.borrow(counts).address
+    address = HostBuffer.borrow(counts).address
     plan = increments()
     stream.enqueue(plan, (address,)).wait()
     assert plan.stream_nanoseconds > 0
@@ -113,7 +113,7 @@ def test_short_work_on_an_empty_stream_runs_at_once(stream: HostStream) -> None:
 
 def test_a_full_ring_makes_the_producer_wait(stream: HostStream) -> None:
     counts = np.zeros(64, np.int64)
-    address = Buffer.borrow(counts).address
+    address = HostBuffer.borrow(counts).address
     plan = increments()
     stream.enqueue(pause(20), ())
     for _ in range(3 * CAPACITY):
@@ -153,7 +153,7 @@ def test_several_producers(stream: HostStream) -> None:
     counts = np.zeros((4, 64), np.int64)
 
     def produce(row: int) -> None:
-        address = Buffer.borrow(counts[row]).address
+        address = HostBuffer.borrow(counts[row]).address
         for round in range(300):
             ticket = stream.enqueue(plan, (address,))
             if round % 50 == 0:

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 
 from ridgeline.codegen.llvm.machine_code import ObjectCache, Target, target
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
@@ -71,10 +71,10 @@ def measure() -> Ceilings:
     host, threads = target(), pool.threads()
     library = kernels()
     blocks = min(max(4 * host.l3, 64 << 20), 512 << 20) // BLOCK
-    source, destination = (Buffer.allocate(blocks * BLOCK) for _ in range(2))
+    source, destination = (HostBuffer.allocate(blocks * BLOCK) for _ in range(2))
     copied = (source.address, destination.address)
     tasks = 32 * threads
-    written = (Buffer.allocate(64 * tasks).address,)
+    written = (HostBuffer.allocate(64 * tasks).address,)
     copy, zero = library.address("ridgeline_copy"), library.address("ridgeline_zero")
     NativePlan([NativeStep(zero, (0,), blocks), NativeStep(zero, (1,), blocks)], 2).run(
         copied
@@ -112,7 +112,7 @@ _Pair = tuple[Callable[[], float], Callable[[], float]]
 
 def empty_step(threads: int) -> Callable[[], float]:
     """Gives the seconds of an empty parallel step, behind a long one that workers wake up for."""
-    library, place = kernels(), Buffer.allocate(64 * 4 * threads)
+    library, place = kernels(), HostBuffer.allocate(64 * 4 * threads)
     long = NativeStep(library.address("ridgeline_fma32"), (0,), 4 * threads, 1)
     empty = NativeStep(library.address("ridgeline_nothing"), (), max(threads, 2), 1)
     plan = NativePlan([long, *[empty] * _EMPTY_REGIONS], 1)

@@ -20,7 +20,7 @@ from time import perf_counter_ns
 
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.config import config
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
@@ -43,7 +43,7 @@ class _Scratch(threading.local):
     """Memory of the calling thread for small arenas: a run neither takes nor returns a block."""
 
     def __init__(self) -> None:
-        self._memory = Buffer.allocate(SCRATCH_BYTES)
+        self._memory = HostBuffer.allocate(SCRATCH_BYTES)
         self.address = self._memory.address
 
 
@@ -83,14 +83,14 @@ class NativePlan:
         elif self.arena_bytes <= SCRATCH_BYTES:
             _run(self.address, _scratch.address, *addresses)
         else:
-            arena = Buffer.allocate(self.arena_bytes)
+            arena = HostBuffer.allocate(self.arena_bytes)
             _run(self.address, arena.address, *addresses)
 
-    def arena(self) -> Buffer:
+    def arena(self) -> HostBuffer:
         """Memory for the temporaries of a run; a handler's own plans use the thread's."""
-        return Buffer.allocate(self.arena_bytes)
+        return HostBuffer.allocate(self.arena_bytes)
 
-    def run_watched(self, addresses: Sequence[int], arena: Buffer) -> None:
+    def run_watched(self, addresses: Sequence[int], arena: HostBuffer) -> None:
         """Run all steps; in the main thread signals are handled between them."""
         follow_settings()
         run = _watched if threading.get_ident() == threading.main_thread().ident else _run
@@ -102,7 +102,7 @@ class NativePlan:
         """A run of all steps took so long."""
         self.quick = nanoseconds < QUICK_NS and not self.lasting
 
-    def prepared(self, addresses: Sequence[int], arena: Buffer | None) -> Callable[[], None]:
+    def prepared(self, addresses: Sequence[int], arena: HostBuffer | None) -> Callable[[], None]:
         """A run as one call of C code, which no signal interrupts."""
         follow_settings()
         memory = _scratch.address if arena is None else arena.address
@@ -112,7 +112,7 @@ class NativePlan:
         """Run all steps, and return the seconds that each one took."""
         follow_settings()
         times = array("q", bytes(8 * len(self.steps)))
-        arena = Buffer.allocate(self.arena_bytes)
+        arena = HostBuffer.allocate(self.arena_bytes)
         _profile(self.address, arena.address, times.buffer_info()[0], *addresses)
         return [nanoseconds * 1e-9 for nanoseconds in times]
 

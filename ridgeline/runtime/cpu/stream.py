@@ -21,7 +21,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import executor, pool
 from ridgeline.runtime.cpu.executor import NativePlan
 from ridgeline.runtime.cpu.python_entry import python_function
@@ -120,7 +120,7 @@ class HostStream:
             if len(self._pending) >= CAPACITY:
                 self.finish(self._submitted - CAPACITY // 2)
             slot_bytes = -(-8 * plan.slots // 64) * 64
-            memory = Buffer.allocate(slot_bytes + plan.arena_bytes)
+            memory = HostBuffer.allocate(slot_bytes + plan.arena_bytes)
             slots, arena = memory.address, memory.address + slot_bytes
             if not _native().enqueue(plan.address, arena, self._state, slots, *addresses):
                 raise RuntimeError("the system refuses to start another thread")
