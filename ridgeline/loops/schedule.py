@@ -70,7 +70,7 @@ __all__ = [
     "Split",
     "Spread",
     "Step",
-    "Stream",
+    "StreamingStore",
     "Streamed",
     "Tensorize",
     "Tile",
