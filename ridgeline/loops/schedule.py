@@ -14,7 +14,7 @@ from typing import Any
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
 from ridgeline.loops.steps.block_scan import Prefix
-from ridgeline.loops.steps.cache_in_registers import Hold, Spread
+from ridgeline.loops.steps.cache_in_registers import CacheInRegisters, Spread
 from ridgeline.loops.steps.cache_read import CacheRead
 from ridgeline.loops.steps.cache_write import CacheWrite
 from ridgeline.loops.steps.cascade import Cascade
@@ -49,7 +49,7 @@ __all__ = [
     "Cascade",
     "ComputeAt",
     "Fuse",
-    "Hold",
+    "CacheInRegisters",
     "Inline",
     "Interleave",
     "Jam",
@@ -87,7 +87,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "cache_write": CacheWrite, "stream": StreamingStore, "cascade": Cascade,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
-    "hold": Hold, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
+    "hold": CacheInRegisters, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
     "pick": Pick, "streamed": Streamed, "jam": Jam, "skip": Skip,
     "prefix": Prefix, "resume": Resume,
 }  # fmt: skip

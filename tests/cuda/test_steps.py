@@ -9,7 +9,7 @@ from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import (
     Bind,
-    Hold,
+    CacheInRegisters,
     Jam,
     Pad,
     Partials,
@@ -172,7 +172,7 @@ def test_a_fold_of_folds_is_not_cut() -> None:
 
 def test_a_held_row_is_read_once() -> None:
     kernel = rewritten(LOSS, Pick("c"), Split("c", 8, "guard"), Reorder(("c.1", "c.0")),
-                       Hold("x", "r"), Bind("c.1", "thread"))  # fmt: skip
+                       CacheInRegisters("x", "r"), Bind("c.1", "thread"))  # fmt: skip
     assert print_kernel(kernel).count("x[r, c.0 * 8 + c.1]") == 1
 
 
@@ -189,8 +189,8 @@ for r < 5:
 
 def test_elements_are_held_before_the_memory_that_says_which_they_are() -> None:
     with pytest.raises(ScheduleError, match="not known in front of its row"):
-        rewritten(GATHERED, Hold("at", "r"), Hold("x", "r"))
-    kernel = rewritten(GATHERED, Hold("x", "r"), Hold("at", "r"))
+        rewritten(GATHERED, CacheInRegisters("at", "r"), CacheInRegisters("x", "r"))
+    kernel = rewritten(GATHERED, CacheInRegisters("x", "r"), CacheInRegisters("at", "r"))
     rng = np.random.default_rng(3)
     x, at = rng.integers(-4, 5, 9).astype(np.float32), rng.integers(0, 9, (5, 8))
     y = np.zeros((5, 8), np.float32)

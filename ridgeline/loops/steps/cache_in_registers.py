@@ -33,7 +33,7 @@ Chain = tuple[For | If, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Hold(Step):
+class CacheInRegisters(Step):
     """Read a parameter once at the start of a loop's body, and keep what was read in registers."""
 
     buffer: str

@@ -17,8 +17,8 @@ from ridgeline.loops.ir import Alloc, Buffer, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.schedule import (
     Bind,
+    CacheInRegisters,
     Fuse,
-    Hold,
     Inline,
     Jam,
     Partials,
@@ -175,7 +175,7 @@ def _threads_are_columns(draft: Draft, rows: list[str], inner: list[str], gpu: G
         draft.do(Split(row[0], per_block, "guard"))
         inside = f"{row[0]}.1"
     for name, _ in reversed(held):  # elements before the memory that says which they are
-        _attempt(draft, Hold(name, inside))
+        _attempt(draft, CacheInRegisters(name, inside))
     axes = (thread, turn, lane) if lane else (thread, turn)
     for buffer in scratch:
         draft.do(Spread(buffer.name, axes))
