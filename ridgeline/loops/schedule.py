@@ -25,7 +25,7 @@ from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.interleave import Interleave
 from ridgeline.loops.steps.kind import SetKind
 from ridgeline.loops.steps.offset import Offset
-from ridgeline.loops.steps.one_hot_sum import Pick
+from ridgeline.loops.steps.one_hot_sum import OneHotSum
 from ridgeline.loops.steps.online import Online
 from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
@@ -57,7 +57,7 @@ __all__ = [
     "Online",
     "Pad",
     "Partials",
-    "Pick",
+    "OneHotSum",
     "Pipeline",
     "Prefix",
     "Reorder",
@@ -88,7 +88,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": CacheInRegisters, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
-    "pick": Pick, "streamed": Streamed, "jam": Jam, "skip": Skip,
+    "pick": OneHotSum, "streamed": Streamed, "jam": Jam, "skip": Skip,
     "prefix": Prefix, "resume": Resume,
 }  # fmt: skip
 

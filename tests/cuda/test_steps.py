@@ -11,9 +11,9 @@ from ridgeline.loops.schedule import (
     Bind,
     CacheInRegisters,
     Jam,
+    OneHotSum,
     Pad,
     Partials,
-    Pick,
     Reorder,
     ScheduleError,
     Share,
@@ -89,7 +89,7 @@ def scores() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_sum_with_one_term_is_picked(scores: tuple[np.ndarray, np.ndarray]) -> None:
-    kernel = rewritten(LOSS, Pick("c"))
+    kernel = rewritten(LOSS, OneHotSum("c"))
     text = print_kernel(kernel)
     assert "if (0 <= t[r]) & (t[r] < 50):" in text
     assert "own[] += x[r, t[r]]" in text
@@ -106,19 +106,19 @@ KEPT_LOSS = LOSS.replace(
 
 
 def test_a_term_in_scratch_is_computed_again(scores: tuple[np.ndarray, np.ndarray]) -> None:
-    kernel = rewritten(KEPT_LOSS, Pick("c"), Spread("row", ("c",)))
+    kernel = rewritten(KEPT_LOSS, OneHotSum("c"), Spread("row", ("c",)))
     assert "own[] += tanh(x[r, t[r]])" in print_kernel(kernel)
     np.testing.assert_array_equal(loss(kernel, *scores), loss(parse_kernel(KEPT_LOSS), *scores))
 
 
 def test_only_single_terms_are_picked() -> None:
     with pytest.raises(ScheduleError, match="one term alone"):
-        rewritten(LOSS.replace("x[r, c], 0.0", "x[r, c], 1.0"), Pick("c"))
+        rewritten(LOSS.replace("x[r, c], 0.0", "x[r, c], 1.0"), OneHotSum("c"))
 
 
 def test_threads_go_over_a_row_once(scores: tuple[np.ndarray, np.ndarray]) -> None:
     kernel = rewritten(
-        LOSS, Pick("c"), Split("c", 4, "guard"), Reorder(("c.1", "c.0")), Streamed("c.1", "c.0"),
+        LOSS, OneHotSum("c"), Split("c", 4, "guard"), Reorder(("c.1", "c.0")), Streamed("c.1", "c.0"),
         Bind("c.1", "thread"), Bind("r", "grid"),
     )  # fmt: skip
     assert print_kernel(kernel).count("for c.0 < 13 carried:") == 1
@@ -171,7 +171,7 @@ def test_a_fold_of_folds_is_not_cut() -> None:
 
 
 def test_a_held_row_is_read_once() -> None:
-    kernel = rewritten(LOSS, Pick("c"), Split("c", 8, "guard"), Reorder(("c.1", "c.0")),
+    kernel = rewritten(LOSS, OneHotSum("c"), Split("c", 8, "guard"), Reorder(("c.1", "c.0")),
                        CacheInRegisters("x", "r"), Bind("c.1", "thread"))  # fmt: skip
     assert print_kernel(kernel).count("x[r, c.0 * 8 + c.1]") == 1
 

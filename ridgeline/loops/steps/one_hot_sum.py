@@ -33,7 +33,7 @@ from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 
 
 @dataclass(frozen=True, slots=True)
-class Pick(Step):
+class OneHotSum(Step):
     """Replace sums over an axis that have at most one term by that term."""
 
     axis: str

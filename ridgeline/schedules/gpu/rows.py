@@ -21,8 +21,8 @@ from ridgeline.loops.schedule import (
     Fuse,
     Inline,
     Jam,
+    OneHotSum,
     Partials,
-    Pick,
     Reorder,
     SetKind,
     Split,
@@ -72,7 +72,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         _unknown_lengths(draft, rows, inner)
         return draft.steps
     if len(inner) == 1:
-        _attempt(draft, Pick(inner[0]))
+        _attempt(draft, OneHotSum(inner[0]))
         if not draft.has(inner[0]):  # nothing is folded any more
             spread_over_threads(draft, rows, gpu)
             return draft.steps
