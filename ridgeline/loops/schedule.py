@@ -20,7 +20,7 @@ from ridgeline.loops.steps.cache_write import CacheWrite
 from ridgeline.loops.steps.cascade import Cascade
 from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse
-from ridgeline.loops.steps.fuse_siblings import Jam
+from ridgeline.loops.steps.fuse_siblings import FuseSiblings
 from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.interleave import Interleave
 from ridgeline.loops.steps.kind import SetKind
@@ -52,7 +52,7 @@ __all__ = [
     "CacheInRegisters",
     "Inline",
     "Interleave",
-    "Jam",
+    "FuseSiblings",
     "Offset",
     "Online",
     "Pad",
@@ -88,7 +88,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": CacheInRegisters, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
-    "pick": OneHotSum, "streamed": Streamed, "jam": Jam, "skip": Skip,
+    "pick": OneHotSum, "streamed": Streamed, "jam": FuseSiblings, "skip": Skip,
     "prefix": Prefix, "resume": Resume,
 }  # fmt: skip
 

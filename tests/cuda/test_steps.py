@@ -10,7 +10,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import (
     Bind,
     CacheInRegisters,
-    Jam,
+    FuseSiblings,
     OneHotSum,
     Pad,
     Partials,
@@ -136,16 +136,16 @@ def test_a_row_of_nothing_but_minus_infinity_stays_undefined() -> None:
 
 
 def test_folds_that_need_nothing_of_one_another_share_a_loop() -> None:
-    kernel = rewritten(MOMENTS, Jam("c"))
+    kernel = rewritten(MOMENTS, FuseSiblings("c"))
     assert print_kernel(kernel).count("for c < 40 reduce:") == 1
     with pytest.raises(ScheduleError, match="can run as one"):
         rewritten(LOSS.replace("own[] += select(c == t[r], x[r, c], 0.0)", "own[] += sum[]"),
-                  Jam("c"))  # fmt: skip
+                  FuseSiblings("c"))  # fmt: skip
 
 
 @pytest.mark.parametrize("pieces", [4, 7])
 def test_pieces_are_joined_by_a_second_launch(pieces: int) -> None:
-    kernel = rewritten(MOMENTS, Jam("c"), Partials("c", pieces), Bind("c.p", "grid"))
+    kernel = rewritten(MOMENTS, FuseSiblings("c"), Partials("c", pieces), Bind("c.p", "grid"))
     x = np.random.default_rng(1).integers(-5, 5, (40, 6)).astype(np.float32)
     s, q = np.zeros(6, np.float32), np.zeros(6, np.float32)
     interpret(kernel, {0: x, 1: s, 2: q})
@@ -155,7 +155,7 @@ def test_pieces_are_joined_by_a_second_launch(pieces: int) -> None:
 
 def test_pieces_are_joined_by_rows_of_their_own() -> None:
     kernel = rewritten(
-        MOMENTS, Jam("c"), Partials("c", 4, ("r",)), Split("r", 4, "guard"),
+        MOMENTS, FuseSiblings("c"), Partials("c", 4, ("r",)), Split("r", 4, "guard"),
         Split("r.j", 2, "guard"), Bind("r.j.1", "thread"), Bind("r.1", "thread"),
     )  # fmt: skip
     x = np.random.default_rng(1).integers(-5, 5, (40, 6)).astype(np.float32)

@@ -13,7 +13,7 @@ from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 
 
 @dataclass(frozen=True, slots=True)
-class Jam(Step):
+class FuseSiblings(Step):
     """Merge the loops of an axis that have nothing to do with one another's results."""
 
     axis: str

@@ -19,8 +19,8 @@ from ridgeline.loops.schedule import (
     Bind,
     CacheInRegisters,
     Fuse,
+    FuseSiblings,
     Inline,
-    Jam,
     OneHotSum,
     Partials,
     Reorder,
@@ -76,7 +76,7 @@ def steps(lowered: Lowered, gpu: GpuMachine) -> list[Step]:
         if not draft.has(inner[0]):  # nothing is folded any more
             spread_over_threads(draft, rows, gpu)
             return draft.steps
-        _attempt(draft, Jam(inner[0]))
+        _attempt(draft, FuseSiblings(inner[0]))
     touched, axes = accesses(draft.kernel), [*rows, *inner]
     if rows and _contiguity(draft, touched, axes, rows[-1]) > _contiguity(
         draft, touched, axes, inner[-1]
@@ -361,7 +361,7 @@ def _threads_are_rows(draft: Draft, rows: list[str], inner: list[str], gpu: GpuM
     over, lane = draft.vectors(last, vector_width(draft.kernel, last, draft.length(last)))
     columns = draft.fuse(inner)
     if len(inner) > 1:
-        _attempt(draft, Jam(columns))
+        _attempt(draft, FuseSiblings(columns))
     outer = list(rows[:-1])
     if not over:  # the whole axis is one vector
         over, outer = (draft.fuse(outer), []) if outer else ("", [])
