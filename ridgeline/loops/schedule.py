@@ -35,7 +35,7 @@ from ridgeline.loops.steps.rfactor import Rfactor
 from ridgeline.loops.steps.share import Share
 from ridgeline.loops.steps.skip import Skip
 from ridgeline.loops.steps.split import Split
-from ridgeline.loops.steps.split_scan import Resume
+from ridgeline.loops.steps.split_scan import SplitScan
 from ridgeline.loops.steps.step import ScheduleError, Step
 from ridgeline.loops.steps.stream import StreamingStore
 from ridgeline.loops.steps.streamed import Streamed
@@ -61,7 +61,7 @@ __all__ = [
     "Pipeline",
     "Prefix",
     "Reorder",
-    "Resume",
+    "SplitScan",
     "Rfactor",
     "ScheduleError",
     "SetKind",
@@ -89,7 +89,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": CacheInRegisters, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
     "pick": OneHotSum, "streamed": Streamed, "jam": FuseSiblings, "skip": Skip,
-    "prefix": Prefix, "resume": Resume,
+    "prefix": Prefix, "resume": SplitScan,
 }  # fmt: skip
 
 

@@ -12,7 +12,15 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
-from ridgeline.loops.schedule import Bind, Prefix, Resume, ScheduleError, from_json, replay, to_json
+from ridgeline.loops.schedule import (
+    Bind,
+    Prefix,
+    ScheduleError,
+    SplitScan,
+    from_json,
+    replay,
+    to_json,
+)
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.ops.scan import extreme_scan, linear_scan, scan
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
@@ -183,19 +191,19 @@ y[] = acc[]
 
 
 def test_only_scans_are_cut() -> None:
-    for step in (Prefix("c", 4, 2), Resume("c", 2)):
+    for step in (Prefix("c", 4, 2), SplitScan("c", 2)):
         assert from_json(to_json([step])) == [step]
         with pytest.raises(ScheduleError, match="not a scan"):
             replay(parse_kernel(SUMS.format(value="x[c] * acc[]")), [step])
     with pytest.raises(ScheduleError, match="not a scan"):
-        replay(parse_kernel(SUMS.format(value="x[c]")), [Resume("c", 2)])
+        replay(parse_kernel(SUMS.format(value="x[c]")), [SplitScan("c", 2)])
 
 
 def test_what_joins_in_order_is_not_bound() -> None:
     shape = (9000,)
     factors, terms = given(dtypes.float32, *shape), given(dtypes.float32, *shape)
     (made,) = schedule([linear_scan(factors, terms, 0)], [factors, terms], H200)
-    pieces = replay(made.lowered.kernel, [Resume("c", 2)])
+    pieces = replay(made.lowered.kernel, [SplitScan("c", 2)])
     for axis in ("c.f", "c.q"):
         with pytest.raises(ScheduleError, match="in order"):
             replay(pieces, [Bind(axis, "thread")])

@@ -18,7 +18,7 @@ from ridgeline.loops.steps.step import ScheduleError, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Resume(Step):
+class SplitScan(Step):
     """Cut the axis of a scan into `pieces`, which `axis.p` counts; `axis.f` folds a piece in the
     first launch, `axis.q` joins the pieces before one in the second."""
 

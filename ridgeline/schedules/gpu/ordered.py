@@ -9,7 +9,7 @@ from ridgeline.loops.interpreter.counters import joined, operations
 from ridgeline.loops.ir import For, Reduce
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.schedule import Bind, Prefix, Reorder, Resume, SetKind, Split, Step
+from ridgeline.loops.schedule import Bind, Prefix, Reorder, SetKind, Split, SplitScan, Step
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.radix import RANK
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN
@@ -106,7 +106,7 @@ def _scan(draft: Draft, rows: list[str], axis: str, gpu: GpuMachine) -> None:
     pieces = min(gpu.multiprocessors * _SCAN_WAVES // blocks, length // least, _MOST_PIECES)
     cut = pieces > 1
     if cut:
-        draft.do(Resume(axis, pieces))
+        draft.do(SplitScan(axis, pieces))
     if alone:
         if rows:
             last = rows[-1]
