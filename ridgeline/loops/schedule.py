@@ -13,7 +13,7 @@ from typing import Any
 
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
-from ridgeline.loops.steps.block_scan import Prefix
+from ridgeline.loops.steps.block_scan import BlockScan
 from ridgeline.loops.steps.cache_in_registers import CacheInRegisters, Spread
 from ridgeline.loops.steps.cache_read import CacheRead
 from ridgeline.loops.steps.cache_write import CacheWrite
@@ -59,7 +59,7 @@ __all__ = [
     "Partials",
     "OneHotSum",
     "Pipeline",
-    "Prefix",
+    "BlockScan",
     "Reorder",
     "SplitScan",
     "Rfactor",
@@ -89,7 +89,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
     "hold": CacheInRegisters, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
     "pick": OneHotSum, "streamed": Streamed, "jam": FuseSiblings, "skip": Skip,
-    "prefix": Prefix, "resume": SplitScan,
+    "prefix": BlockScan, "resume": SplitScan,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.loops.schedule import (
     Bind,
-    Prefix,
+    BlockScan,
     ScheduleError,
     SplitScan,
     from_json,
@@ -191,7 +191,7 @@ y[] = acc[]
 
 
 def test_only_scans_are_cut() -> None:
-    for step in (Prefix("c", 4, 2), SplitScan("c", 2)):
+    for step in (BlockScan("c", 4, 2), SplitScan("c", 2)):
         assert from_json(to_json([step])) == [step]
         with pytest.raises(ScheduleError, match="not a scan"):
             replay(parse_kernel(SUMS.format(value="x[c] * acc[]")), [step])

@@ -21,7 +21,7 @@ from ridgeline.loops.steps.step import ScheduleError, Step, at_loops
 
 
 @dataclass(frozen=True, slots=True)
-class Prefix(Step):
+class BlockScan(Step):
     """Scan an axis in tiles, which `axis.0` counts, of `threads` (`axis.1`) times `run` elements
     (`axis.2`), which the threads move in `axis.u`. `axis.g` folds groups of threads, `axis.h` joins
     groups and `axis.i` the threads of one."""

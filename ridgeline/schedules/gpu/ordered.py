@@ -9,7 +9,7 @@ from ridgeline.loops.interpreter.counters import joined, operations
 from ridgeline.loops.ir import For, Reduce
 from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.schedule import Bind, Prefix, Reorder, SetKind, Split, SplitScan, Step
+from ridgeline.loops.schedule import Bind, BlockScan, Reorder, SetKind, Split, SplitScan, Step
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.radix import RANK
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN
@@ -127,14 +127,14 @@ def _by_block(draft: Draft, axis: str, cut: bool) -> None:
     run = min(_RUN, power_at_most(_RUN_BYTES // held))
     length = draft.length(axis) or 1
     threads = min(max(power_at_least(-(-length // run)), _WARP), _SCAN_THREADS)
-    prefixed = {axis: Prefix(axis, threads, min(run, -(-length // threads)))}
+    prefixed = {axis: BlockScan(axis, threads, min(run, -(-length // threads)))}
     for name in (f"{axis}.f", f"{axis}.q") if cut else ():
         if monoid.commutative:
             draft.do(Split(name, threads, "guard"), Reorder((f"{name}.1", f"{name}.0")))
             draft.do(Bind(f"{name}.1", "thread"))
         else:
             some = min(max(power_at_least(-(-(draft.length(name) or 1) // run)), _WARP), threads)
-            prefixed[name] = Prefix(name, some, run)
+            prefixed[name] = BlockScan(name, some, run)
     for name, step in prefixed.items():
         draft.do(step)
         draft.do(*(Bind(f"{name}.{part}", "thread") for part in "1g"))
