@@ -2,7 +2,7 @@
 
 `op`, `cast` and `bitcast` simplify locally as they build (`terms.py`, `identities.py`); the helpers
 below are short names for them. `substitute`, `free_vars` and `affine` walk iteratively.
-`simplify` and `bounds` (`ranges.py`) reason about index arithmetic with known ranges.
+`simplify` and `bounds` (`index_bounds.py`) reason about index arithmetic with known ranges.
 """
 
 from __future__ import annotations

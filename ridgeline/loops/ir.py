@@ -3,7 +3,8 @@
 A kernel is a loop nest over buffers. Expressions are hash-consed and pure; statements are frozen.
 Loops are typed *spatial* (iterations independent), *reduce* (they feed a monoid) or *carried*
 (ordered). Loops that stand side by side under one name are one logical axis: a schedule step that
-names the axis applies to all of them. `loops/interpreter/interpret.py` is the meaning of every node here.
+names the axis applies to all of them. `loops/interpreter/interpret.py` is the meaning of every
+node here.
 """
 
 from __future__ import annotations

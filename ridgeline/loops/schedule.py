@@ -44,34 +44,34 @@ from ridgeline.loops.steps.tile import Tile
 
 __all__ = [
     "Bind",
+    "BlockScan",
+    "CacheInRegisters",
     "CacheRead",
     "CacheWrite",
     "Cascade",
     "ComputeAt",
     "Fuse",
-    "CacheInRegisters",
+    "FuseSiblings",
     "Inline",
     "Interleave",
-    "FuseSiblings",
     "Offset",
+    "OneHotSum",
     "Online",
     "Pad",
     "Partials",
-    "OneHotSum",
     "Pipeline",
-    "BlockScan",
     "Reorder",
-    "SplitScan",
     "Rfactor",
     "ScheduleError",
     "SetKind",
     "Share",
     "Skip",
     "Split",
+    "SplitScan",
     "Spread",
     "Step",
-    "StreamingStore",
     "Streamed",
+    "StreamingStore",
     "Tensorize",
     "Tile",
     "applied",
@@ -87,11 +87,16 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "cache_write": CacheWrite, "stream": StreamingStore, "cascade": Cascade,
     "compute_at": ComputeAt, "inline": Inline, "rfactor": Rfactor, "online": Online,
     "tensorize": Tensorize, "pipeline": Pipeline, "bind": Bind,
-    "hold": CacheInRegisters, "spread": Spread, "pad": Pad, "partials": Partials, "share": Share,
-    "pick": OneHotSum, "streamed": Streamed, "jam": FuseSiblings, "skip": Skip,
-    "prefix": BlockScan, "resume": SplitScan,
+    "cache_in_registers": CacheInRegisters, "spread": Spread, "pad": Pad,
+    "partials": Partials, "share": Share, "one_hot_sum": OneHotSum, "streamed": Streamed,
+    "fuse_siblings": FuseSiblings, "skip": Skip, "block_scan": BlockScan, "split_scan": SplitScan,
 }  # fmt: skip
 
+# steps that were renamed, as schedules on disk still have them
+_FORMER = {
+    "hold": "cache_in_registers", "pick": "one_hot_sum", "jam": "fuse_siblings",
+    "prefix": "block_scan", "resume": "split_scan",
+}  # fmt: skip
 
 _RECENT = 256  # rewrites that are remembered
 _recent: dict[tuple[int, Step], tuple[Kernel, Kernel]] = {}  # by identity, which the value keeps
@@ -135,6 +140,7 @@ def from_json(data: Sequence[dict[str, Any]]) -> list[Step]:
 
 def _from_json(entry: Any) -> Step:
     name = entry.get("step") if isinstance(entry, dict) else None
+    name = _FORMER.get(name, name) if isinstance(name, str) else None
     if name not in _STEPS:
         raise ScheduleError(
             f"{entry!r:.80} is no step of a schedule",

@@ -1,9 +1,9 @@
 """Convolution as libraries have it: channels last, with padding, strides, dilation and groups.
 
 No program is written in this op: convolutions are contractions. Where a device's library computes
-one, a pass puts this op in the contraction's place (`graph/passes/libraries/convolutions.py`). The three
-tensors of a convolution, image [n, …, c], filters [k, …, c / groups] and result [n, …, k], give
-three kinds: each of them can be the one that is computed from the other two.
+one, a pass puts this op in the contraction's place (`graph/passes/libraries/convolutions.py`). The
+three tensors of a convolution, image [n, …, c], filters [k, …, c / groups] and result [n, …, k],
+give three kinds: each of them can be the one that is computed from the other two.
 """
 
 from __future__ import annotations

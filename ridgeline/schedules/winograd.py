@@ -1,4 +1,7 @@
-"""Whether fewer multiplications make up for transforming tiles (`graph/passes/contractions/winograd.py`)."""
+"""Whether fewer multiplications make up for transforming tiles.
+
+The transformation itself is a pass: `graph/passes/contractions/winograd.py`.
+"""
 
 from __future__ import annotations
 

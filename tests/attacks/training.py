@@ -24,13 +24,13 @@ ATTACK = Attack(
     trial,
     short=60,
     faults=(
-        Fault("gradients go on through what was detached", "graph.passes.autodiff.differentiate", "flowing",
-              "if not current.inputs or ends(current):", "if not current.inputs:"),
+        Fault("gradients go on through what was detached", "graph.passes.autodiff.differentiate",
+              "flowing", "if not current.inputs or ends(current):", "if not current.inputs:"),
         Fault("a write that no gradient sees is differentiated", "tensors.values", "write",
               "if not tracked and cell.mode == GRAPH:", "if False:"),
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",
               "if not (create_graph if retain_graph is None else retain_graph):", "if True:"),
-        Fault("a second pass finds no graph where no value is needed", "graph.passes.autodiff.saved_values",
-              "_reads_values", "name in _NOTHING", "False"),
+        Fault("a second pass finds no graph where no value is needed",
+              "graph.passes.autodiff.saved_values", "_reads_values", "name in _NOTHING", "False"),
     ),
 )  # fmt: skip

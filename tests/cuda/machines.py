@@ -39,8 +39,8 @@ from .fake_driver import FakeDriver
 
 _BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_watches"), (device, "_devices"))
 _BY_DEVICE: tuple[Any, ...] = (
-    backend, memory_spaces.space, transfer.staging, transfer.reach, cublaslt._handle, cudnn_api.handle,
-    cudnn_attention.plan, cudnn_convolution.plan,
+    backend, memory_spaces.space, transfer.staging, transfer.reach, cublaslt._handle,
+    cudnn_api.handle, cudnn_attention.plan, cudnn_convolution.plan,
 )  # fmt: skip
 
 

@@ -118,8 +118,8 @@ def test_only_single_terms_are_picked() -> None:
 
 def test_threads_go_over_a_row_once(scores: tuple[np.ndarray, np.ndarray]) -> None:
     kernel = rewritten(
-        LOSS, OneHotSum("c"), Split("c", 4, "guard"), Reorder(("c.1", "c.0")), Streamed("c.1", "c.0"),
-        Bind("c.1", "thread"), Bind("r", "grid"),
+        LOSS, OneHotSum("c"), Split("c", 4, "guard"), Reorder(("c.1", "c.0")),
+        Streamed("c.1", "c.0"), Bind("c.1", "thread"), Bind("r", "grid"),
     )  # fmt: skip
     assert print_kernel(kernel).count("for c.0 < 13 carried:") == 1
     expected = loss(parse_kernel(LOSS), *scores)

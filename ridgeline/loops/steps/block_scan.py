@@ -1,4 +1,4 @@
-"""Prefix: a scan by the threads of a block, tile by tile through shared memory.
+"""BlockScan: a scan by the threads of a block, tile by tile through shared memory.
 
 A tile is read in the order of memory, and each thread folds a run of it. What lies before a run is
 joined from whole groups of threads and from the threads before it in its own group, so threads wait
@@ -29,7 +29,7 @@ class BlockScan(Step):
     axis: str
     threads: int
     run: int
-    name: ClassVar[str] = "prefix"
+    name: ClassVar[str] = "block_scan"
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Replace the loop of the scan."""

@@ -1,7 +1,8 @@
-"""Hold and Spread: what a row needs more than once stays in registers, spread over threads.
+"""CacheInRegisters and Spread: what a row needs more than once stays in the registers of threads.
 
-`Hold` reads a parameter once and keeps it for all later stages; `Spread` lays scratch out by the
-loops that index it. Where one of these loops is bound to threads, every thread keeps its own part.
+`CacheInRegisters` reads a parameter once and keeps it for all later stages; `Spread` lays scratch
+out by the loops that index it. Where one of these loops is bound to threads, every thread keeps its
+own part.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class CacheInRegisters(Step):
 
     buffer: str
     inside: str
-    name: ClassVar[str] = "hold"
+    name: ClassVar[str] = "cache_in_registers"
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Put the copy in front, and read from it."""

@@ -1,4 +1,4 @@
-"""Jam: loops over one axis that stand side by side become one, so that a row is read once."""
+"""FuseSiblings: loops over one axis, side by side, become one, so that a row is read once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FuseSiblings(Step):
     """Merge the loops of an axis that have nothing to do with one another's results."""
 
     axis: str
-    name: ClassVar[str] = "jam"
+    name: ClassVar[str] = "fuse_siblings"
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Merge as many neighbours as there are."""

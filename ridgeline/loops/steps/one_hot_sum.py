@@ -1,4 +1,4 @@
-"""Pick: a sum in which one term alone is not zero is that term.
+"""OneHotSum: a sum in which one term alone is not zero is that term.
 
 `sum over c of select(c == e, f(c), 0)` is `f(e)` where e is a place on the axis, and 0 elsewhere:
 the score of a target class is read, not searched for along the row. A term that lies in scratch is
@@ -37,7 +37,7 @@ class OneHotSum(Step):
     """Replace sums over an axis that have at most one term by that term."""
 
     axis: str
-    name: ClassVar[str] = "pick"
+    name: ClassVar[str] = "one_hot_sum"
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Rewrite every loop that does nothing but such a sum."""

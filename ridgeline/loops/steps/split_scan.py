@@ -1,4 +1,4 @@
-"""Resume: a scan in pieces that run side by side, each beginning where those before it end.
+"""SplitScan: a scan in pieces that run side by side, each beginning where those before it end.
 
 One launch leaves the total of every piece in a workspace; in a second one each piece joins the
 totals of those before it and scans on from there. What is scanned is read twice and written once.
@@ -24,7 +24,7 @@ class SplitScan(Step):
 
     axis: str
     pieces: int
-    name: ClassVar[str] = "resume"
+    name: ClassVar[str] = "split_scan"
 
     def apply(self, kernel: Kernel) -> Kernel:
         """Two nests over the same pieces and rows."""

@@ -6,7 +6,7 @@
 The gradient of a padded convolution by its input is the case that counts: it would compute the
 gradient of the margin too, and then cut it off, in groups behind a reshape. Padding that no index
 reaches is not written, and multiplications by the zeros between spread elements are left out
-(`phases.py`).
+(`polyphase.py`).
 """
 
 from __future__ import annotations
