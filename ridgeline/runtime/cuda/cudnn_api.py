@@ -177,16 +177,16 @@ def handle(device: int) -> c_void_p:
     return made
 
 
-_discarded: deque[c_void_p] = deque()  # descriptors that nobody holds any more
+_discarded: deque[Callable[[], object]] = deque()  # they destroy what nobody holds any more
 
 
 def _destroy_discarded() -> None:
     while _discarded:
         try:
-            raw = _discarded.popleft()
+            destroy = _discarded.popleft()
         except IndexError:  # another thread took it
             return
-        library().cudnnBackendDestroyDescriptor(raw)
+        destroy()
 
 
 class Descriptor:
@@ -201,7 +201,8 @@ class Descriptor:
         self.raw = c_void_p()
         made = library().cudnnBackendCreateDescriptor(c_int32(kind), byref(self.raw))
         check(made, f"a {kind.name.lower()} descriptor")
-        self.__del__ = partial(_discarded.append, self.raw)
+        destroy = partial(library().cudnnBackendDestroyDescriptor, self.raw)
+        self.__del__ = partial(_discarded.append, destroy)
         self._kept: list[Any] = []  # descriptors that this one refers to
 
     def set(self, attribute: Attribute, kind: Type, values: Sequence[Any]) -> Descriptor:
