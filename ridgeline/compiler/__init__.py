@@ -26,8 +26,7 @@ from ridgeline.compiler.pipeline import check, compilation, lower, lower_graph, 
 from ridgeline.compiler.program import Program
 from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.graph.graph import Graph
-from ridgeline.graph.structure import structure
+from ridgeline.graph.graph import Graph, structure
 from ridgeline.recent import Recent
 
 __all__ = [

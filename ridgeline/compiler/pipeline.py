@@ -25,21 +25,17 @@ from ridgeline.compiler.settings import Compilation, Recorded
 from ridgeline.compiler.stages import Stages
 from ridgeline.compiler.weight_packing import multiply_less, pack_weights
 from ridgeline.config import ConfigError, config
-from ridgeline.graph.body import Body, bodies, body
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.body import Body, bodies, body, in_bodies
+from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import LEAF, leaf
 from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.passes.contractions.narrow_windows import fit_windows, narrow_windows
 from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
-from ridgeline.graph.passes.legalize.bodies import in_bodies
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
-from ridgeline.graph.passes.legalize.decompose import spell
+from ridgeline.graph.passes.legalize.decompose import erase, last_updates, spell, tiled_sorts
 from ridgeline.graph.passes.legalize.index_flag import with_index_flag
-from ridgeline.graph.passes.legalize.join_updates import last_updates
-from ridgeline.graph.passes.legalize.strip_autograd import erase
-from ridgeline.graph.passes.legalize.tile_sorts import tiled_sorts
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.graph.passes.libraries.attention_layout import place_heads
 from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
@@ -47,7 +43,6 @@ from ridgeline.graph.passes.libraries.channels_last import convolutions_last
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
-from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.sizes import remembered
 
 Prepare: TypeAlias = Pass[Graph, Recorded]

@@ -7,13 +7,12 @@ what is derived from a body (its gradient, its batched form) is derived once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import LEAF, Node, TensorType, topological
-from ridgeline.graph.structure import structure
+from ridgeline.graph.graph import Graph, structure
+from ridgeline.graph.node import LEAF, Node, TensorType, node, topological
 from ridgeline.weak import WeakTable
 
 
@@ -78,3 +77,17 @@ def with_bodies(attrs: Any, new: Sequence[Body]) -> Any:
     """The attributes of a control-flow node with other bodies, in the same order."""
     names = [f.name for f in fields(attrs) if isinstance(getattr(attrs, f.name), Body)]
     return replace(attrs, **dict(zip(names, new)))
+
+
+def in_bodies(graph: Graph, changed: Callable[[Body], Body]) -> Graph:
+    """The graph with every body of its control flow changed."""
+    if not any(n.op.family == "control" for n in graph.order):
+        return graph
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        held = bodies(current)
+        if not held:
+            return None
+        return node(current.op, inputs, with_bodies(current.attrs, [changed(b) for b in held]))
+
+    return graph.rebuilt(replace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from ridgeline.devices import CPU
@@ -98,3 +98,32 @@ class Graph:
                     inherit(made, old.origins)
                 new[old] = made
         return Graph([new[o] for o in self.outputs], [new[i] for i in self.inputs])
+
+
+def structure(graph: Graph) -> tuple[object, ...]:
+    """A key that is equal for graphs that compute the same of equally typed inputs."""
+    number: dict[Node, int] = {}
+    rows: list[object] = []
+    for node in graph.inputs:
+        if node not in number:
+            number[node] = len(number)
+            rows.append(node.types)
+        else:  # the same node given twice reads one buffer
+            rows.append(number[node])
+    for node in graph.order:
+        if node not in number:
+            number[node] = len(number)
+            rows.append((node.op.name, node.attrs, tuple([number[i] for i in node.inputs])))
+    return (tuple(rows), tuple([number[o] for o in graph.outputs]))
+
+
+def substitute(roots: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:
+    """The roots with some nodes replaced by others; what only they used is not visited."""
+    new: dict[Node, Node] = dict(replacements)
+    for current in topological(roots, replacements.__contains__):
+        if current in new:
+            continue
+        new[current] = over(current, tuple([new[i] for i in current.inputs]))
+        if not new[current].origins:
+            inherit(new[current], current.origins)
+    return [new[root] for root in roots]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ridgeline.graph.graph import substitute
 from ridgeline.graph.node import Node, Transpose, leaf
 from ridgeline.graph.passes.autodiff.differentiate import forward, reverse
-from ridgeline.graph.passes.rebuild import substitute
 
 Expand = Callable[[Node, Sequence[Node]], Sequence[Node]]  # a node's outputs over given inputs
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ridgeline.graph.body import Body, body
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import LEAF, Node, leaf, node, topological
-from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.tracking import ERASED, TAG, VARIABLE, TagAttrs
 

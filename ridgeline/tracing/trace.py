@@ -17,11 +17,10 @@ from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
 from ridgeline.devices import current as current_gpu
 from ridgeline.functions.operands import defaults
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
-from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.tensors import execute

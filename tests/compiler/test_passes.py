@@ -14,9 +14,13 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, over, proj, topological
-from ridgeline.graph.passes.canonicalize.algebra import ALGEBRA, simplify_algebra
-from ridgeline.graph.passes.canonicalize.casts import holds_all, simplify_casts
-from ridgeline.graph.passes.canonicalize.constant_folding import fold
+from ridgeline.graph.passes.canonicalize.algebra import (
+    ALGEBRA,
+    fold,
+    holds_all,
+    simplify_algebra,
+    simplify_casts,
+)
 from ridgeline.graph.passes.canonicalize.movement import simplify_moves
 from ridgeline.graph.printer import format_graph
 from ridgeline.ops import elementwise as E, movement as M, reduce as R

@@ -18,8 +18,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.compiler import compile_graph
-from ridgeline.graph.graph import Graph
-from ridgeline.graph.passes.rebuild import substitute
+from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.placement import placed
 from ridgeline.runtime.memory_spaces import space
 from tests.compiler.programs import catalogue, evaluate

@@ -11,8 +11,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import node
-from ridgeline.graph.passes.legalize.join_updates import last_updates
-from ridgeline.graph.passes.legalize.tile_sorts import tiled_sorts
+from ridgeline.graph.passes.legalize.decompose import last_updates, tiled_sorts
 from ridgeline.ops.gather import scatter
 from ridgeline.ops.radix import RANK, DigitAttrs
 from ridgeline.ops.sort import sort

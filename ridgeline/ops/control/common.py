@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ridgeline.graph.body import Body
+from ridgeline.graph.graph import substitute
 from ridgeline.graph.node import Node, TensorType, leaf, proj
-from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.ops.elementwise import constant
 from ridgeline.ops.movement import broadcast_scalar
 

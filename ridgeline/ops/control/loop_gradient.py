@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ridgeline.graph.body import Body, body
+from ridgeline.graph.graph import substitute
 from ridgeline.graph.node import PROJ, Node, Op, leaf, node, proj, topological
 from ridgeline.graph.passes.autodiff.differentiate import reverse
-from ridgeline.graph.passes.rebuild import substitute
 from ridgeline.graph.sizes import Size, bounds, product, remembered
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.control.common import fresh, is_smooth, zeros

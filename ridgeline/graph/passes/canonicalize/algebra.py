@@ -1,4 +1,6 @@
-"""Algebraic simplification: identities that hold to the bit, for NaN, infinities and -0 too.
+"""Algebraic simplification: constant folding, identities, and casts that lose nothing.
+
+What is rewritten stays the same to the bit, for NaN, infinities and -0 too.
 
 %1 = neg %0              becomes   %1 = mul %0, %x
 %2 = neg %1
@@ -11,10 +13,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
+import ml_dtypes
+import numpy as np
+
+from ridgeline.dtypes import DType
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.canonicalize.splat import number_in, uniform
-from ridgeline.ops.elementwise import apply, neg, select
+from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, apply, cast, constant, neg, select
+from ridgeline.ops.movement import BROADCAST, PAD, PERMUTE, RESHAPE, SLICE, broadcast_scalar
+from ridgeline.ops.reduce import REDUCE
+
+# ---- constants: one number, or one number repeated over a shape ---------------------------------
+
+Number = complex | float | int | bool
+
+
+def number_in(node: Node) -> Number | None:
+    """The number of a constant, or of a constant repeated over a shape; else None."""
+    if node.op is BROADCAST:
+        node = node.inputs[0]
+    if node.op is not CONSTANT:
+        return None
+    value: Number = node.attrs.value
+    return value
+
+
+def uniform(value: Number, like: Node) -> Node:
+    """A number over the shape and type of another node."""
+    made = constant(value, like.dtype, like.type.device)
+    return broadcast_scalar(made, like.shape)
+
+
+# ---- constant folding: pointwise work on numbers is done once, by the definition of the op -------
+# %0 = constant 2.0        becomes   %0 = constant 6.0
+# %1 = constant 3.0
+# %2 = mul %0, %1
+
+_IDEMPOTENT = ("max", "min", "any", "all")  # folding equal values gives that value
+
+
+def fold(node: Node) -> Node | None:
+    """The constant that a node always is."""
+    if node.op is IOTA:
+        return uniform(0, node) if node.shape[node.attrs.axis] == 1 else None
+    if node.op is CONSTANT or not node.inputs:
+        return None
+    numbers = [number_in(i) for i in node.inputs]
+    if any(number is None for number in numbers):
+        return None
+    if node.op in (RESHAPE, PERMUTE, SLICE):
+        return uniform(numbers[0], node)  # type: ignore[arg-type]
+    if node.op is PAD:
+        filled = uniform(node.attrs.value, node)
+        return filled if filled is uniform(numbers[0], node) else None  # type: ignore[arg-type]
+    if node.op is REDUCE:
+        full = 0 not in node.inputs[0].shape
+        kept = full and node.attrs.monoid in _IDEMPOTENT
+        return uniform(numbers[0], node) if kept else None  # type: ignore[arg-type]
+    if node.op.family != "pointwise":
+        return None
+    operands = [np.array(n, i.dtype.numpy) for n, i in zip(numbers, node.inputs)]
+    with np.errstate(all="ignore"):
+        value = node.op.value(node, operands)[0]
+    return uniform(value.item(), node)
+
+
+# ---- identities ----------------------------------------------------------------------------------
 
 Rule = Callable[[Node], Node | None]
 
@@ -120,3 +185,41 @@ def simplify_algebra(node: Node) -> Node | None:
     """A simpler node of the same value."""
     rule = ALGEBRA.get(node.op.name)
     return rule(node) if rule is not None and node.op.family == "pointwise" else None
+
+
+# ---- cast cancellation: a detour through a type that holds every value changes nothing -----------
+# %1 = cast %0 [dtype=float32] : float32[8]      becomes   %0
+# %2 = cast %1 [dtype=bfloat16] : bfloat16[8]
+
+
+def simplify_casts(node: Node) -> Node | None:
+    """Of two casts in a row the first goes where it loses nothing."""
+    if node.op is not CAST:
+        return None
+    inner = node.inputs[0]
+    if inner.op is not CAST:
+        return None
+    source = inner.inputs[0]
+    return cast(source, node.dtype) if holds_all(inner.dtype, source.dtype) else None
+
+
+@lru_cache(maxsize=256)
+def holds_all(wide: DType, narrow: DType) -> bool:
+    """True where every value of `narrow` is one of `wide`: nothing is rounded or clipped."""
+    if wide is narrow or narrow.kind == "bool":
+        return True
+    if wide.kind == "complex" or narrow.kind == "complex" or wide.kind == "bool":
+        return False
+    if narrow.kind == "float":
+        return wide.kind == "float" and _floats_fit(wide, narrow)
+    low, high = np.iinfo(narrow.numpy).min, np.iinfo(narrow.numpy).max
+    if wide.kind == "float":
+        bits = int(ml_dtypes.finfo(wide.numpy).nmant) + 1
+        return max(-int(low), int(high)) <= 1 << bits
+    return np.iinfo(wide.numpy).min <= low and high <= np.iinfo(wide.numpy).max
+
+
+def _floats_fit(wide: DType, narrow: DType) -> bool:
+    a, b = ml_dtypes.finfo(wide.numpy), ml_dtypes.finfo(narrow.numpy)
+    least = float(a.smallest_subnormal) <= float(b.smallest_subnormal)
+    return bool(a.nmant >= b.nmant and least and float(a.max) >= float(b.max))

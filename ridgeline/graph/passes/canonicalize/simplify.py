@@ -10,11 +10,8 @@ from collections.abc import Sequence
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node
-from ridgeline.graph.passes.canonicalize.algebra import simplify_algebra
-from ridgeline.graph.passes.canonicalize.casts import simplify_casts
-from ridgeline.graph.passes.canonicalize.concat_sums import join_parts
-from ridgeline.graph.passes.canonicalize.constant_folding import fold
-from ridgeline.graph.passes.canonicalize.movement import simplify_moves
+from ridgeline.graph.passes.canonicalize.algebra import fold, simplify_algebra, simplify_casts
+from ridgeline.graph.passes.canonicalize.movement import join_parts, simplify_moves
 from ridgeline.ops.elementwise import IOTA
 
 RULES = (fold, simplify_algebra, simplify_casts, simplify_moves, join_parts)

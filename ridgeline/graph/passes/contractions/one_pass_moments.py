@@ -20,7 +20,7 @@ from functools import reduce
 from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op, node
-from ridgeline.graph.passes.canonicalize.splat import number_in
+from ridgeline.graph.passes.canonicalize.algebra import number_in
 from ridgeline.graph.sizes import product
 from ridgeline.ops.elementwise import CAST, ROWS, add, apply, div, full_like, mul, neg, sub
 from ridgeline.ops.movement import BROADCAST, RESHAPE, broadcast, reshape, slice_

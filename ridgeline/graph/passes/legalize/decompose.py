@@ -1,23 +1,32 @@
-"""Ops that kernels do not have, written out in those they have.
+"""Ops that kernels do not have, written out in those they have, or erased.
 
-Random bits, sorts, attention, exponents, and scatters that sum floats.
+Random bits, sorts, attention, exponents, and scatters that sum floats; for a GPU also sorts and
+updates in forms that many threads share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 
+from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, Op
 from ridgeline.ops import attention_written, radix, random
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, select
 from ridgeline.ops.expansion import Expand
 from ridgeline.ops.exponents import split_exponent_written
-from ridgeline.ops.gather import SCATTER
+from ridgeline.ops.gather import SCATTER, gather, ramps, scatter
+from ridgeline.ops.movement import broadcast, broadcast_scalar, permute, reshape
+from ridgeline.ops.radix import RADIX
 from ridgeline.ops.random import RANDOM_BITS
+from ridgeline.ops.reduce import kept_axes
 from ridgeline.ops.sort import SORT
 from ridgeline.ops.special import SPLIT_EXPONENT
 from ridgeline.ops.summed_scatter import wide_scatter
+from ridgeline.ops.tiled_radix import tiled
+from ridgeline.ops.tracking import CUSTOM, ERASED
 
 _ONE = (RANDOM_BITS, SCATTER)
 # ops with several outputs
@@ -52,3 +61,105 @@ def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> G
         return written[source][output]
 
     return graph.rebuilt(replace)
+
+
+# ---- what only differentiation sees is erased: tags, variables, custom rules ---------------------
+# %1 = tag %0           becomes   %2 = mul %0, %0
+# %2 = mul %1, %1
+
+
+def needs_erasing(order: Iterable[Node]) -> bool:
+    """True where a graph holds nodes that the compiler must not see."""
+    return any(current.op in ERASED for current in order)
+
+
+def erase(graph: Graph) -> Graph:
+    """The same values without tracking nodes."""
+    if not needs_erasing(graph.order):
+        return graph
+
+    outputs: dict[Node, Sequence[Node]] = {}  # what each custom node passes through
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is PROJ and current.inputs[0].op is CUSTOM:
+            passed: Node = outputs[current.inputs[0]][current.attrs.output]
+            return passed
+        if current.op is CUSTOM:
+            outputs[current] = inputs[: current.attrs.outputs]
+            return inputs[0]
+        return inputs[0] if current.op in ERASED else None
+
+    return graph.rebuilt(replace)
+
+
+# ---- radix passes by tiles, for a device on which one thread would take long for a row -----------
+
+
+_SHORTEST, _LONGEST = 512, 4096  # elements of a tile
+_ELEMENT = 24  # bytes of shared memory that an element takes at most
+
+
+def tiled_sorts(graph: Graph, shared_bytes: int) -> Graph:
+    """The graph with its radix passes, over rows of known length, by tiles."""
+    longest = min(1 << (shared_bytes // _ELEMENT).bit_length() - 1, _LONGEST)
+    written: dict[Node, Sequence[Node]] = {}
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is not PROJ or inputs[0].op is not RADIX:
+            return None
+        source = inputs[0]
+        length = source.inputs[0].shape[-1]
+        if not isinstance(length, int) or not length:
+            return None
+        if source not in written:
+            size = min(max(1 << (length - 1).bit_length(), _SHORTEST), longest)
+            written[source] = tiled(source.inputs[0], source.inputs[1], source.attrs, size)
+        output: int = current.attrs.output
+        return written[source][output]
+
+    return graph.rebuilt(replace)
+
+
+# ---- updates of which the last one counts, where one thread would take long for them -------------
+# All updates of an element join in the largest of their numbers, in any order. Then every element
+# takes the update that its number names, or stays as it is.
+
+_FEW_UPDATES = 64  # that a thread makes one after another
+_MANY_ROWS = 1 << 14  # whose updates run side by side
+
+
+def last_updates(graph: Graph) -> Graph:
+    """The graph with long runs of updates, of known number, as joins of their numbers."""
+
+    def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
+        if current.op is not SCATTER or current.attrs.mode != "set":
+            return None
+        return _joined(inputs[0], inputs[1], inputs[2:], current.attrs.axes)
+
+    return graph.rebuilt(replace)
+
+
+def _joined(
+    base: Node, updates: Node, indices: Sequence[Node], axes: tuple[int, ...]
+) -> Node | None:
+    places, rank = indices[0].shape, len(base.shape)
+    sizes = [n for n in (*base.shape, *places) if isinstance(n, int)]
+    if len(sizes) < rank + len(places):
+        return None
+    count, rest = prod(sizes[rank:]), kept_axes(rank, axes)
+    apart = prod(sizes[rank + d] for d in ramps(indices, axes, base).values())
+    rows = apart * prod(sizes[a] for a in rest)
+    if count <= _FEW_UPDATES * apart or rows >= _MANY_ROWS or count >> 31:
+        return None
+    device = base.type.device
+    none = broadcast_scalar(constant(-1, dtypes.int32, device), tuple(base.shape[a] for a in axes))
+    numbers = reshape(iota((count,), 0, dtypes.int32, device), places)
+    last = scatter(none, numbers, indices, range(len(axes)), "max")
+    flat = reshape(updates, (count, *(base.shape[a] for a in rest)))
+    chosen = cast(apply("max", last, full_like(last, 0)), dtypes.int64)
+    found = gather(flat, (chosen,), (0,))
+    order = (*axes, *rest)
+    found = permute(found, tuple(order.index(a) for a in range(rank)))
+    turned = tuple(axes.index(a) for a in sorted(axes))
+    unnamed = permute(apply("lt", last, full_like(last, 0)), turned)
+    return select(broadcast(unnamed, base.shape, tuple(sorted(axes))), base, found)

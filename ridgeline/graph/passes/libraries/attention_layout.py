@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node, proj
-from ridgeline.graph.passes.canonicalize.concat_sums import join_parts
+from ridgeline.graph.passes.canonicalize.movement import join_parts
 from ridgeline.graph.strides import dense, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.elementwise import ROWS

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.canonicalize.splat import number_in
+from ridgeline.graph.passes.canonicalize.algebra import number_in
 from ridgeline.ops.convolve import CONVOLVE, FORWARD, ConvolveAttrs, rectified
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import BROADCAST
