@@ -18,6 +18,7 @@ from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
+from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add, apply, full_like, mul, select
@@ -31,6 +32,7 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "prod": ("uint", "int", "float", "complex"),
     "logaddexp": ("float", "complex"),
 }
+_SHORT = 16  # numbers whose sum may round at each addition
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,14 @@ def carried(dtype: DType) -> DType:
     return dtypes.complex128 if dtype.kind == "complex" else dtype
 
 
+def is_compensated(dtype: DType, length: Size) -> bool:
+    """True for a running sum that keeps what its additions lost: no wider type carries it.
+
+    A short one adds as NumPy does, to the bit: so few roundings are within the error of a sum.
+    """
+    return carried(dtype) is dtype and dtype.is_differentiable and bounds(length)[1] > _SHORT
+
+
 def _widened(array: Array, dtype: DType) -> Array:
     return array.astype(carried(dtype).numpy, copy=False)
 
@@ -116,7 +126,10 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     wide = _widened(source, current.dtype)
     turned = np.flip(wide, attrs.axis) if attrs.reverse else wide
     with np.errstate(all="ignore"):
-        result = _running(attrs.monoid, turned, attrs.axis, wide.dtype == source.dtype)
+        if attrs.monoid == "sum" and is_compensated(current.dtype, source.shape[attrs.axis]):
+            result = sums.running_sums(turned, attrs.axis)
+        else:
+            result = _running(attrs.monoid, turned, attrs.axis, wide.dtype == source.dtype)
         result = scalars.cast(result, current.dtype)
     return (np.flip(result, attrs.axis) if attrs.reverse else result,)
 
@@ -127,8 +140,6 @@ def _running(monoid: str, array: Array, axis: int, is_widest: bool) -> Array:
     joins = {"sum": np.add, "prod": np.multiply, "logaddexp": np.logaddexp}
     if monoid == "logaddexp" and is_complex:
         return sums.running(_complex_log_add, array, axis)
-    if is_widest and array.dtype.kind in "fc" and monoid == "sum":
-        return sums.running_sums(array, axis)
     if is_widest and array.dtype.kind in "fc" and monoid == "logaddexp":
         return sums.running(joins[monoid], array, axis)
     return joins[monoid].accumulate(array, axis=axis, dtype=array.dtype)

@@ -73,6 +73,15 @@ def test_running_values_are_carried_in_a_wider_type(name: str, low: float, dtype
                 assert found.tolist() == exact.to(rounded.dtype).tolist()
 
 
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_short_running_sums_are_those_of_numpy(dtype: str, tier: str) -> None:
+    x = (numbers((16, 5, 16)) - numbers((16, 5, 16), 1)).astype(dtype)  # sums that cancel
+    with rl.config.override(tier=tier):
+        for axis in range(3):
+            assert rl.tensor(x).cumsum(axis).tolist() == np.cumsum(x, axis).tolist()
+
+
 def test_differences_and_integrals() -> None:
     x, y = numbers((3, 6)), np.sort(numbers((6,), 1))
     agree(lambda lib, x: lib.diff(x, 2), [x], second=True)

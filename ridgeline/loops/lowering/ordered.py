@@ -36,7 +36,7 @@ from ridgeline.loops.rewrite import sequence
 from ridgeline.ops.gather import SCATTER, ramps
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST
-from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried
+from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried, is_compensated
 from ridgeline.ops.search import SEARCH
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED, tiles_of
 
@@ -218,7 +218,7 @@ def _scan(node: Node, lowering: GroupLowering) -> Lowered:
     wide = carried(node.dtype)
     values = tuple(cast(lowering.read(i, space.full_index, space), wide) for i in node.inputs)
     monoid = "affine" if node.op is LINEAR_SCAN else node.attrs.monoid
-    if monoid == "sum" and node.dtype is dtypes.float64:  # which has no wider type to be carried in
+    if monoid == "sum" and is_compensated(node.dtype, node.shape[node.attrs.axis]):
         return _scanned(
             node, lowering, space, "compensated", (*values, ir.const(-0.0, wide)), [(0, node)]
         )
