@@ -21,7 +21,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import ConvolveAttrs
 

@@ -28,7 +28,7 @@ from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
 from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.elements import widened_from
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.runtime.cpu.calibration import calibration
 from ridgeline.schedules.default import steps as default_steps

@@ -41,7 +41,7 @@ from ridgeline.graph.strides import View, in_order
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.elements import widened_from
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED

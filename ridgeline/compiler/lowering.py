@@ -22,7 +22,7 @@ from ridgeline.fusion.rematerialize import compute_late
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.loops.text.printer import named, print_kernel
 from ridgeline.schedules.attempts import noted

@@ -12,7 +12,7 @@ from ridgeline.fusion.groups import Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.strides import View
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 
 Mode = Literal["deferred", "jit", "loops", "body"]
 

@@ -26,9 +26,8 @@ from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
 from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
-from ridgeline.loops.lowering.iteration_space import NotFusable
+from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable
 from ridgeline.loops.lowering.lower import GroupLowering
-from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.lowering.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import PAD

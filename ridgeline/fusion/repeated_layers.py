@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.loops.lowering.iteration_space import NotFusable
+from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable
 from ridgeline.loops.lowering.lower import GroupLowering
-from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.ops.gather import GATHER
 
 

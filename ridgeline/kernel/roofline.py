@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import float64
 from ridgeline.explain import quantity
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 
 
 @dataclass(frozen=True, slots=True)

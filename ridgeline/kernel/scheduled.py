@@ -24,7 +24,7 @@ from ridgeline.kernel.roofline import KernelRoofline, ceilings_of
 from ridgeline.kernel.steps import Steps
 from ridgeline.loops.analysis.counts import compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.ir import For, Kernel, statements
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step, from_json, replay, to_json
 from ridgeline.loops.text.printer import named, print_kernel
 from ridgeline.tensors.cells import PLAIN, filled_leaf

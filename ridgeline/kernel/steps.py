@@ -25,7 +25,7 @@ from ridgeline.loops.schedule import (
     Tensorize,
     Tile,
 )
-from ridgeline.loops.steps.split import Tail
+from ridgeline.loops.steps.nest import Tail
 
 
 class Steps:

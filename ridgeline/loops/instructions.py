@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.loops import ir
+from ridgeline.loops.build import add, affine, free_vars, mul
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +78,90 @@ INSTRUCTIONS: dict[str, Instruction] = {
 def tile_registers(high: int, wide: int) -> int:
     """Those that so many tiles of sums take, with a column of the left operand and a right one."""
     return high * wide + high + 1
+
+
+# ---- the normal form of a small contraction in loops: `acc[m, n] += left[m, k] * right[k, n]` ----
+
+
+@dataclass(frozen=True, slots=True)
+class ContractionTile:
+    """A perfect nest of loops around one sum of products, its loops classed by what they index."""
+
+    reduce: Reduce
+    left: Load
+    right: Load
+    rows: tuple[For, ...]
+    lanes: tuple[For, ...]
+    depth: tuple[For, ...]
+
+
+def tile_of(statement: Stmt) -> ContractionTile | str:
+    """The normal form of a nest, or why it has none."""
+    loops: list[For] = []
+    while isinstance(statement, For):
+        loops.append(statement)
+        statement = statement.body
+    if not isinstance(statement, Reduce) or statement.monoid != "sum":
+        return "the loops do more than sum products"
+    read = factors(statement)
+    if read is None:
+        return "what is summed is not a product of two values from memory"
+    left, right = _by_columns(read, loops)
+    total = _variables(statement.index)
+    classes: dict[str, list[For]] = {"rows": [], "lanes": [], "depth": []}
+    for loop in loops:
+        in_left = loop.name in _variables(left.index)
+        in_right = loop.name in _variables(right.index)
+        if loop.name not in total and in_left and in_right:
+            classes["depth"].append(loop)
+        elif loop.name in total and in_left != in_right:
+            classes["rows" if in_left else "lanes"].append(loop)
+        else:
+            return f"loop {loop.name!r} is neither a row, a column nor summed"
+    found = {name: tuple(group) for name, group in classes.items()}
+    return ContractionTile(statement, left, right, found["rows"], found["lanes"], found["depth"])
+
+
+def _by_columns(read: tuple[Load, Load], loops: list[For]) -> tuple[Load, Load]:
+    """The operand that the innermost loop over rows or columns moves along is the right one."""
+    for loop in reversed(loops):
+        moved = [loop.name in _variables(load.index) for load in read]
+        if not all(moved):
+            return read if moved[1] else (read[1], read[0])
+    return read
+
+
+def factors(statement: Reduce) -> tuple[Load, Load] | None:
+    """The two loads whose product is summed, converted or not; None for any other sum."""
+    value = statement.values[0]
+    if statement.monoid != "sum" or not (isinstance(value, Op) and value.name == "mul"):
+        return None
+    left, right = map(_uncast, value.args)
+    return (left, right) if isinstance(left, Load) and isinstance(right, Load) else None
+
+
+def _uncast(expr: Expr) -> Expr:
+    return expr.args[0] if isinstance(expr, Op) and expr.name == "cast" else expr
+
+
+def _variables(index: tuple[Expr, ...]) -> frozenset[str]:
+    return frozenset().union(*(free_vars(i) for i in index))
+
+
+def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None:
+    """Elements that an access moves per step of a variable; None if that is not one number."""
+    linear: Expr = ir.index(0)
+    for size, place in zip(buffer.shape, index):
+        linear = add(mul(linear, size), place)
+    form = affine(linear)
+    return None if form is None else form[0].get(variable, 0)
+
+
+def length(loops: tuple[For, ...]) -> int | None:
+    """The iterations of a class of loops; None where they are not known."""
+    total = 1
+    for loop in loops:
+        if not isinstance(loop.extent, Const):
+            return None
+        total *= int(loop.extent.value)
+    return total

@@ -4,9 +4,36 @@ list of them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ridgeline.loops.ir import Stmt
+from ridgeline.loops import ir
+from ridgeline.loops.analysis.index_bounds import Simplifier
+from ridgeline.loops.build import (
+    add,
+    lt,
+    map_children,
+    map_expressions,
+    minimum,
+    mod,
+    replace_variables,
+    sequence,
+)
+from ridgeline.loops.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Op,
+    Pipe,
+    Reduce,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+)
+from ridgeline.loops.steps.step import widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +50,88 @@ def legalized(body: Stmt, passes: Sequence[LoopPass]) -> Stmt:
     for each in passes:
         body = each.run(body)
     return body
+
+
+# ---- quotients and remainders of loop variables, simplified by the known lengths of the loops ----
+# Cutting a loop leaves `(r.0 * 32 + r.1) // 64` where `r.0 // 2` would do, and only the latter
+# shows a code generator that lanes lie next to each other.
+
+
+def with_short_indices(body: Stmt) -> Stmt:
+    """The same statements with index arithmetic as short as the lengths of loops allow."""
+    extents: dict[str, int] = {}
+    unknown: set[str] = set()
+    for loop in ir.statements(body):
+        if isinstance(loop, For) and isinstance(loop.extent, Const):
+            extents[loop.name] = max(extents.get(loop.name, 0), int(loop.extent.value))
+        elif isinstance(loop, For):
+            unknown.add(loop.name)
+    # a loop that runs once keeps its variable, by which registers are found
+    ranges = {n: (0, e - 1) for n, e in extents.items() if e > 1 and n not in unknown}
+    simplifier = Simplifier(ranges)
+    return map_expressions(body, lambda expr: simplifier.run(expr) if _divides(expr) else expr)
+
+
+def _divides(expr: Expr) -> bool:
+    return any(isinstance(e, Op) and e.name in ("floordiv", "mod") for e in ir.subexpressions(expr))
+
+
+# ---- pipelined loops: their two halves, and the same loop with several copies of its scratch -----
+# `parts` takes the loop of a `Pipe` apart into what fills its scratch and what uses it. `unpiped`
+# is how a target without asynchronous copies runs it: the scratch becomes a ring, the first fills
+# come before the loop, and every iteration fills for a later one, so that the loads are under way
+# while earlier data is used.
+
+
+def parts(loop: For) -> tuple[list[Buffer], Stmt | None, Stmt | None]:
+    """The scratch of a loop's body, the leading statements that fill it, and the others."""
+    buffers: list[Buffer] = []
+    body = loop.body
+    while isinstance(body, Alloc):
+        buffers.append(body.buffer)
+        body = body.body
+    statements = body.body if isinstance(body, Seq) else (body,)
+    first = 0
+    while first < len(statements) and _only_fills(statements[first], buffers):
+        first += 1
+    fill, use = statements[:first], statements[first:]
+    return buffers, sequence(*fill) if fill else None, sequence(*use) if use else None
+
+
+def _only_fills(statement: Stmt, buffers: list[Buffer]) -> bool:
+    stores = [s for s in ir.statements(statement) if isinstance(s, (Store, Reduce))]
+    return all(isinstance(s, Store) and s.buffer in buffers for s in stores)
+
+
+def unpiped(statement: Stmt) -> Stmt:
+    """The statement with every pipe written out as loops over a ring of scratch."""
+    inner = map_children(statement, unpiped)
+    if not isinstance(inner, Pipe):
+        return inner
+    loop = inner.body
+    assert isinstance(loop, For)
+    buffers, fill, use = parts(loop)
+    assert fill is not None and use is not None
+    stages = ir.index(inner.stages)
+    variable, ahead = Var.make(loop.name), ir.index(inner.stages - 1)
+    later = add(variable, ahead)
+    first = f"{loop.name}.first"
+
+    def filling(iteration: Expr) -> Stmt:
+        return _in_ring(replace_variables(fill, {loop.name: iteration}), buffers, stages, iteration)
+
+    start = For(first, minimum(ahead, loop.extent), filling(Var.make(first)))
+    body = sequence(
+        If(lt(later, loop.extent), filling(later)), _in_ring(use, buffers, stages, variable)
+    )
+    result = sequence(start, replace(loop, body=body))
+    for buffer in reversed(buffers):
+        result = Alloc(replace(buffer, shape=(stages, *buffer.shape)), result)
+    return result
+
+
+def _in_ring(statement: Stmt, buffers: list[Buffer], stages: Expr, iteration: Expr) -> Stmt:
+    for buffer in buffers:
+        ring = replace(buffer, shape=(stages, *buffer.shape))
+        statement = widened(statement, buffer, ring, mod(iteration, stages))
+    return statement

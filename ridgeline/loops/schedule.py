@@ -13,34 +13,27 @@ from typing import Any
 
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
-from ridgeline.loops.steps.block_scan import BlockScan
 from ridgeline.loops.steps.cache_in_registers import CacheInRegisters, Spread
-from ridgeline.loops.steps.cache_read import CacheRead
-from ridgeline.loops.steps.cache_write import CacheWrite
+from ridgeline.loops.steps.cache_read import CacheRead, Pipeline
+from ridgeline.loops.steps.cache_write import CacheWrite, StreamingStore
 from ridgeline.loops.steps.cascade import Cascade
 from ridgeline.loops.steps.compute_at import ComputeAt
-from ridgeline.loops.steps.fuse import Fuse
-from ridgeline.loops.steps.fuse_siblings import FuseSiblings
+from ridgeline.loops.steps.fuse import Fuse, FuseSiblings
 from ridgeline.loops.steps.inline import Inline
 from ridgeline.loops.steps.interleave import Interleave
-from ridgeline.loops.steps.kind import SetKind
+from ridgeline.loops.steps.nest import Reorder, SetKind, Split, Tile
 from ridgeline.loops.steps.offset import Offset
 from ridgeline.loops.steps.one_hot_sum import OneHotSum
 from ridgeline.loops.steps.online import Online
 from ridgeline.loops.steps.pad import Pad
 from ridgeline.loops.steps.partials import Partials
-from ridgeline.loops.steps.pipeline import Pipeline
-from ridgeline.loops.steps.reorder import Reorder
 from ridgeline.loops.steps.rfactor import Rfactor
+from ridgeline.loops.steps.scans import BlockScan, SplitScan
 from ridgeline.loops.steps.share import Share
 from ridgeline.loops.steps.skip import Skip
-from ridgeline.loops.steps.split import Split
-from ridgeline.loops.steps.split_scan import SplitScan
 from ridgeline.loops.steps.step import ScheduleError, Step
-from ridgeline.loops.steps.stream import StreamingStore
 from ridgeline.loops.steps.streamed import Streamed
 from ridgeline.loops.steps.tensorize import Tensorize
-from ridgeline.loops.steps.tile import Tile
 
 __all__ = [
     "Bind",

@@ -1,11 +1,12 @@
 """Smart constructors of expressions: `op`, `cast` and `bitcast` fold and simplify as they build.
 
-The identities themselves are rows of `identities.py`. Each is exact: it holds for every bit
-pattern of the operands, wrap-around, signed zeros and NaN included.
+Each identity is exact: it holds for every bit pattern of the operands, wrap-around, signed zeros
+and NaN included.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
@@ -156,3 +157,292 @@ def _fold(name: str, args: tuple[Expr, ...], dtype: DType) -> Const | None:
         if -_PLAIN < found < _PLAIN:
             return ir.index(found)
     return constant(scalars.evaluate(name, *map(_array, literals)), dtype)
+
+
+# ---- identities of scalar operations, applied by `op` whenever a term is built -------------------
+# A rule takes the operands of one operation (literals stand on the right of commutative ones) and
+# returns a simpler equal expression, or None. `tests/loops/test_identities.py` proves them with z3.
+
+
+__all__ = ["bitcast", "cast", "holds", "op", "rebuild"]
+
+_ROUNDINGS = ("floor", "ceil", "round", "trunc")
+_Rule = Callable[[Expr, Expr], Expr | None]
+
+
+def _is(expr: Expr, value: int | float) -> bool:
+    """True for the literal `value`; 0.0 and -0.0 are told apart."""
+    if not isinstance(expr, Const) or expr.dtype.kind == "bool":
+        return False
+    found = expr.value
+    same_sign = math.copysign(1.0, found) == math.copysign(1.0, value)
+    return found == value and (found != 0 or expr.dtype.kind != "float" or same_sign)
+
+
+def _is_bool(expr: Expr, value: bool) -> bool:
+    return isinstance(expr, Const) and expr.dtype is dtypes.bool_ and expr.value == value
+
+
+def _named(expr: Expr, name: str) -> tuple[Expr, ...] | None:
+    return expr.args if isinstance(expr, Op) and expr.name == name else None
+
+
+def _integral(expr: Expr) -> bool:
+    return expr.dtype.kind in ("int", "uint")
+
+
+def _zero(expr: Expr) -> Const:
+    return ir.const(0, expr.dtype)
+
+
+def _offset(expr: Expr) -> tuple[Expr, int]:
+    """An integer expression as (base, literal added to it)."""
+    if isinstance(expr, Op) and expr.name in ("add", "sub") and isinstance(expr.args[1], Const):
+        amount = int(expr.args[1].value)
+        return expr.args[0], amount if expr.name == "add" else -amount
+    return expr, 0
+
+
+def _shifted(base: Expr, amount: int) -> Expr:
+    """`base + amount` in the one form used for it: a positive literal added or subtracted."""
+    dtype = base.dtype
+    span = 1 << dtype.bits
+    amount %= span
+    if dtype.kind == "int" and amount > span // 2:
+        return Op.make((base, ir.const(span - amount, dtype)), dtype, "sub")
+    if dtype.kind == "int" and amount == span // 2:
+        amount -= span
+    return Op.make((base, ir.const(amount, dtype)), dtype, "add") if amount else base
+
+
+@identity("neg")
+def _neg(x: Expr) -> Expr | None:
+    if inner := _named(x, "neg"):
+        return inner[0]
+    if (inner := _named(x, "sub")) and _integral(x) and not isinstance(inner[1], Const):
+        return op("sub", inner[1], inner[0])
+    return None
+
+
+@identity("abs")
+def _abs(x: Expr) -> Expr | None:
+    if x.dtype.kind == "uint" or _named(x, "abs"):
+        return x
+    inner = _named(x, "neg")
+    return op("abs", inner[0]) if inner else None
+
+
+@identity(*_ROUNDINGS)
+def _rounding(x: Expr) -> Expr | None:
+    whole = isinstance(x, Op) and (
+        x.name in _ROUNDINGS
+        or (x.name == "cast" and x.args[0].dtype.kind in ("bool", "int", "uint"))
+    )
+    return x if whole else None
+
+
+@identity("not")
+def _not(x: Expr) -> Expr | None:
+    if inner := _named(x, "not"):
+        return inner[0]
+    if isinstance(x, Op) and x.name in ("eq", "ne"):
+        return op("ne" if x.name == "eq" else "eq", *x.args)
+    if isinstance(x, Op) and x.name in ("lt", "le") and _integral(x.args[0]):
+        return op("le" if x.name == "lt" else "lt", x.args[1], x.args[0])
+    return None
+
+
+@identity("add")
+def _add(a: Expr, b: Expr) -> Expr | None:
+    if inner := _named(b, "neg"):
+        return op("sub", a, inner[0])
+    if inner := _named(a, "neg"):
+        return op("sub", b, inner[0])
+    if _is(b, -0.0):
+        return a
+    if _integral(a) and isinstance(b, Const):
+        base, amount = _offset(a)
+        return _shifted(base, amount + int(b.value))
+    return None
+
+
+@identity("sub")
+def _sub(a: Expr, b: Expr) -> Expr | None:
+    if inner := _named(b, "neg"):
+        return op("add", a, inner[0])
+    if _is(a, -0.0):  # also the integer 0
+        return op("neg", b)
+    if _is(b, 0.0):
+        return a
+    if _integral(a) and a is b:
+        return _zero(a)
+    if _integral(a) and isinstance(b, Const):
+        base, amount = _offset(a)
+        return _shifted(base, amount - int(b.value))
+    return None
+
+
+@identity("mul")
+def _mul(a: Expr, b: Expr) -> Expr | None:
+    if _is(b, 1):
+        return a
+    if _is(b, -1):
+        return op("neg", a)
+    if (left := _named(a, "neg")) and (right := _named(b, "neg")):
+        return op("mul", left[0], right[0])
+    if _integral(a) and isinstance(b, Const):
+        if _is(b, 0):
+            return b
+        inner = _named(a, "mul")
+        if inner and isinstance(inner[1], Const):
+            return op("mul", inner[0], op("mul", inner[1], b))
+    return None
+
+
+@identity("div")
+def _div(a: Expr, b: Expr) -> Expr | None:
+    if not isinstance(b, Const) or b.dtype.kind != "float" or not b.value:
+        return None
+    inverse = 1.0 / b.value
+    exact = constant(scalars.cast(np.array(inverse), b.dtype), b.dtype)
+    power_of_two = math.isfinite(b.value) and abs(math.frexp(b.value)[0]) == 0.5
+    return op("mul", a, exact) if power_of_two and exact.value == inverse else None
+
+
+@identity("floordiv")
+def _floordiv(a: Expr, b: Expr) -> Expr | None:
+    if not _integral(a):
+        return None
+    if _is(b, 1):
+        return a
+    if _is(a, 0) or _is(b, 0):
+        return _zero(a)
+    inner = _named(a, "floordiv")
+    if inner and isinstance(b, Const) and isinstance(inner[1], Const):
+        product = int(inner[1].value) * int(b.value)
+        if min(inner[1].value, b.value) > 0 and product <= np.iinfo(a.dtype.numpy).max:
+            return op("floordiv", inner[0], ir.const(product, a.dtype))
+    return None
+
+
+@identity("mod")
+def _mod(a: Expr, b: Expr) -> Expr | None:
+    if not _integral(a):
+        return None
+    if _is(b, 1) or _is(b, 0) or _is(a, 0):
+        return _zero(a)
+    inner = _named(a, "mod")
+    return a if inner and inner[1] is b else None
+
+
+@identity("pow")
+def _pow(a: Expr, b: Expr) -> Expr | None:
+    if _is(b, 0) or _is(b, -0.0):
+        return ir.const(1, a.dtype)
+    return a if _is(b, 1) else None
+
+
+def _extreme(name: str) -> _Rule:
+    sign = 1.0 if name == "max" else -1.0
+
+    def rule(a: Expr, b: Expr) -> Expr | None:
+        if a is b or _is(b, -sign * math.inf):
+            return a
+        inner = _named(a, name)
+        if _integral(a) and isinstance(b, Const):
+            limits = np.iinfo(a.dtype.numpy)
+            if b.value == (limits.min if sign > 0 else limits.max):
+                return a
+            if inner and isinstance(inner[1], Const):
+                return op(name, inner[0], op(name, inner[1], b))
+        return a if inner and _integral(a) and b in inner else None
+
+    return rule
+
+
+def _compare(name: str) -> _Rule:
+    def rule(a: Expr, b: Expr) -> Expr | None:
+        if a is b and (name == "lt" or (a.dtype.kind != "float" and a.dtype.kind != "complex")):
+            return ir.const(name in ("le", "eq"), dtypes.bool_)
+        if a.dtype is dtypes.bool_ and name in ("eq", "ne") and isinstance(b, Const):
+            return a if b.value == (name == "eq") else op("not", a)
+        if a.dtype.kind == "uint" and (
+            (name == "lt" and _is(b, 0)) or (name == "le" and _is(a, 0))
+        ):
+            return ir.const(name == "le", dtypes.bool_)
+        return None
+
+    return rule
+
+
+def _bits(name: str) -> _Rule:
+    def rule(a: Expr, b: Expr) -> Expr | None:
+        none = _is(b, 0) or _is_bool(b, False)
+        ones = _is(b, -1 if b.dtype.kind == "int" else (1 << b.dtype.bits) - 1)
+        if name == "xor":
+            if a is b:
+                return ir.const(0, a.dtype)
+            return a if none else op("not", a) if ones or _is_bool(b, True) else None
+        neutral, absorbing = (ones or _is_bool(b, True)), none
+        if name == "or":
+            neutral, absorbing = absorbing, neutral
+        return a if neutral or a is b else b if absorbing else None
+
+    return rule
+
+
+@identity("shl", "shr")
+def _shift(a: Expr, b: Expr) -> Expr | None:
+    return a if _is(b, 0) or _is(a, 0) else None
+
+
+@identity("select")
+def _select(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
+    if isinstance(condition, Const):
+        return yes if condition.value else no
+    if yes is no:
+        return yes
+    if inner := _named(condition, "not"):
+        return op("select", inner[0], no, yes)
+    if _is_bool(yes, True) and _is_bool(no, False):
+        return condition
+    if _is_bool(yes, False) and _is_bool(no, True):
+        return op("not", condition)
+    if (inner := _named(yes, "select")) and inner[0] is condition:
+        return op("select", condition, inner[1], no)
+    if (inner := _named(no, "select")) and inner[0] is condition:
+        return op("select", condition, yes, inner[2])
+    return None
+
+
+@identity("guarded")
+def _guarded(condition: Expr, yes: Expr, no: Expr) -> Expr | None:
+    if isinstance(condition, Const):
+        return yes if condition.value else no
+    if yes is no:
+        return yes
+    worthwhile = any(_is_dear(node) for node in ir.subexpressions(yes))
+    return None if worthwhile else op("select", condition, yes, no)
+
+
+def _is_dear(node: Expr) -> bool:
+    """What a guard is for: memory that may not be read, calls that should not be made."""
+    return isinstance(node, Load) or (isinstance(node, Op) and node.name.startswith("libm_"))
+
+
+@identity("fma")
+def _fma(a: Expr, b: Expr, c: Expr) -> Expr | None:
+    if _is(c, -0.0):
+        return op("mul", a, b)
+    if _is(b, 1):
+        return op("add", a, c)
+    return op("add", b, c) if _is(a, 1) else None
+
+
+for _family, _names in (
+    (_extreme, ("max", "min")),
+    (_compare, ("lt", "le", "eq", "ne")),
+    (_bits, ("and", "or", "xor")),
+):
+    for _name in _names:
+        identity(_name)(_family(_name))

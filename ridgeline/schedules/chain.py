@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Const, For, Kernel, Reduce
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import (
     CacheRead,
     Reorder,

@@ -8,7 +8,7 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Reduce
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import (
     CacheRead,
     CacheWrite,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.lowering.ordered import ORDERED
 from ridgeline.loops.schedule import Step, replay
 from ridgeline.ops.contract import CONTRACT

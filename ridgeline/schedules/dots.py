@@ -17,8 +17,7 @@ from math import ceil, prod
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import factors
-from ridgeline.loops.instructions import INSTRUCTIONS, Instruction
+from ridgeline.loops.instructions import INSTRUCTIONS, Instruction, factors
 from ridgeline.loops.ir import Kernel, Reduce
 from ridgeline.schedules.accesses import Access, access
 from ridgeline.schedules.dot_forms import Form, Operand, Shape, forms, tasks

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Reorder, SetKind, Split, Step
 from ridgeline.ops.radix import RANK
 from ridgeline.schedules.accesses import accesses

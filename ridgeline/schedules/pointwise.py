@@ -5,7 +5,7 @@ from __future__ import annotations
 from ridgeline import scalars
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Kernel, Op
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, StreamingStore
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.attempts import attempt

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import inf, prod
 
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step
 from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.machine import Machine

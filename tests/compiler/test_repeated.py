@@ -13,9 +13,8 @@ from ridgeline.compiler import Stages, lower_graph
 from ridgeline.fusion.repeated_layers import Repeated
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.loops.lowering.iteration_space import NotFusable
+from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable
 from ridgeline.loops.lowering.lower import GroupLowering
-from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.elementwise import add, apply, mul
 from ridgeline.ops.reduce import reduce

@@ -20,8 +20,8 @@ from ridgeline.compiler.verify import verify_layout
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf, proj
 from ridgeline.graph.verify import VerifyError, verify_graph
+from ridgeline.loops.build import map_children
 from ridgeline.loops.ir import For, Kernel, Seq, Store
-from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.verify import verify_kernel
 from ridgeline.ops.contract import matmul

@@ -18,9 +18,9 @@ import numpy as np
 
 from ridgeline.codegen.cuda import KernelSource, generate
 from ridgeline.codegen.cuda.horizontal_fusion import Part, joined
+from ridgeline.loops.build import map_buffers
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Const, Kernel
-from ridgeline.loops.rewrite import map_buffers
 
 from .fake_driver import NO_BINARY, Context, FakeDriver, Function, Refused, words
 

@@ -13,7 +13,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import replay
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel

@@ -9,10 +9,10 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.short_indices import with_short_indices
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import For, Kernel, Op
+from ridgeline.loops.legalize import with_short_indices
 from ridgeline.ops.elementwise import apply, cast, full_like, scale
 from ridgeline.ops.movement import permute
 from ridgeline.ops.random import expand, random_bits

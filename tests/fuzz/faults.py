@@ -28,11 +28,11 @@ class Fault:
 
 
 FAULTS = (
-    Fault("a permutation is read the other way round", "loops.lowering.views", "through_permute",
-          "index[order.index(axis)]", "index[order[axis]]"),
-    Fault("a split axis keeps no remainder", "loops.lowering.views", "_unflatten",
+    Fault("a permutation is read the other way round", "loops.lowering.iteration_space",
+          "through_permute", "index[order.index(axis)]", "index[order[axis]]"),
+    Fault("a split axis keeps no remainder", "loops.lowering.iteration_space", "_unflatten",
           "if position != real[0]:", "if False:"),
-    Fault("the last element of a remainder is left out", "loops.steps.split", "Split._split",
+    Fault("the last element of a remainder is left out", "loops.steps.nest", "Split._split",
           "return sequence(pieces, piece(ir.index(whole * factor), rest))",
           "return sequence(pieces, piece(ir.index(whole * factor), max(rest - 1, 1)))"),
     Fault("the last partial sum is not joined", "loops.steps.rfactor", "Rfactor._factored",

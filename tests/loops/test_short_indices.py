@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.loops.analysis.short_indices import with_short_indices
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
+from ridgeline.loops.legalize import with_short_indices
 from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 

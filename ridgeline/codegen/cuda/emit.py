@@ -20,9 +20,8 @@ from ridgeline.codegen.cuda.statements import Statements, static_bytes
 from ridgeline.codegen.cuda.threads import written_slots
 from ridgeline.codegen.cuda.types import memory_type
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.short_indices import with_short_indices
 from ridgeline.loops.ir import Alloc, Buffer, Const, For, Kernel, Seq, Stmt
-from ridgeline.loops.legalize import LoopPass, legalized
+from ridgeline.loops.legalize import LoopPass, legalized, with_short_indices
 from ridgeline.loops.steps.bind import launches
 
 _WORKSPACE_ALIGN = 256

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
-from ridgeline.loops.build import op
+from ridgeline.loops.build import map_children, op
 from ridgeline.loops.ir import Buffer, Const, Expr, Load, Op, Stmt, Store
-from ridgeline.loops.rewrite import map_children
 
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16}
 

@@ -9,9 +9,8 @@ from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.target import target
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import ContractionTile, length, tile_of
 from ridgeline.loops.build import substitute
-from ridgeline.loops.instructions import INSTRUCTIONS
+from ridgeline.loops.instructions import INSTRUCTIONS, ContractionTile, length, tile_of
 from ridgeline.loops.ir import Expr, Load, Mma, Var
 
 _INTRINSICS = {

@@ -29,9 +29,7 @@ from ridgeline.codegen.llvm.tile_registers import emit_tiles, release_tiles, sta
 from ridgeline.codegen.llvm.transpose import length, turned, turns
 from ridgeline.codegen.llvm.transposed_stores import lies_across, store_across
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.pipelined_loops import unpiped
-from ridgeline.loops.analysis.short_indices import with_short_indices
-from ridgeline.loops.build import add, free_vars, substitute
+from ridgeline.loops.build import add, free_vars, map_expressions, replace_variables, substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import (
     Alloc,
@@ -46,9 +44,8 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )  # fmt: skip
-from ridgeline.loops.legalize import LoopPass, legalized
+from ridgeline.loops.legalize import LoopPass, legalized, unpiped, with_short_indices
 from ridgeline.loops.math import expand
-from ridgeline.loops.rewrite import map_expressions, replace_variables
 
 LEGALIZE = (
     LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped),

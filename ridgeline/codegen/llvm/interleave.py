@@ -16,8 +16,8 @@ from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.transpose import length, shuffled, turned
 from ridgeline.codegen.llvm.types import vector
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import stride
 from ridgeline.loops.build import add, floordiv, mod, substitute
+from ridgeline.loops.instructions import stride
 from ridgeline.loops.ir import Const, Expr, For, Load, Stmt, Store, Var
 
 if TYPE_CHECKING:

@@ -13,11 +13,16 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import ContractionTile, length, stride, tile_of
-from ridgeline.loops.build import substitute
-from ridgeline.loops.instructions import INSTRUCTIONS, TILE_REGISTERS
+from ridgeline.loops.build import map_children, sequence, substitute
+from ridgeline.loops.instructions import (
+    INSTRUCTIONS,
+    TILE_REGISTERS,
+    ContractionTile,
+    length,
+    stride,
+    tile_of,
+)
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Mma, Seq, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, sequence
 
 if TYPE_CHECKING:
     from ridgeline.codegen.llvm.emit import KernelEmitter

@@ -16,9 +16,8 @@ from itertools import takewhile
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, conjuncts, loads, sites, size
 from ridgeline.loops.analysis.polynomial import Polynomial
-from ridgeline.loops.build import affine
+from ridgeline.loops.build import affine, map_buffers
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store, Var
-from ridgeline.loops.rewrite import map_buffers
 
 
 @dataclass(frozen=True, slots=True)

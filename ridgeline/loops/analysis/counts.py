@@ -17,10 +17,9 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads, sites, size
 from ridgeline.loops.analysis.footprint import Access, covers, image
 from ridgeline.loops.analysis.polynomial import Polynomial
-from ridgeline.loops.build import substitute, substitution
+from ridgeline.loops.build import map_buffers, map_expressions, substitute, substitution
 from ridgeline.loops.interpreter.counters import operations, values_of
 from ridgeline.loops.ir import Buffer, Expr, Kernel, Reduce, Store, Var
-from ridgeline.loops.rewrite import map_buffers, map_expressions
 from ridgeline.scalars import CostClass
 
 _FLOAT_CLASSES: dict[CostClass, int] = {"add": 1, "mul": 1, "fma": 2, "div": 1, "sfu": 1, "cmp": 1}

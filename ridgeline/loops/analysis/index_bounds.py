@@ -15,8 +15,8 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis import intervals
 from ridgeline.loops.analysis.intervals import Interval
 from ridgeline.loops.analysis.linear import Linear, to_expr
-from ridgeline.loops.identities import op, rebuild
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.terms import op, rebuild
 
 _NEVER_WRAPS = 1 << 62
 

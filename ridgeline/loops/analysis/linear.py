@@ -13,8 +13,8 @@ from functools import reduce
 from hashlib import blake2b
 
 from ridgeline.loops import ir
-from ridgeline.loops.identities import op
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.terms import op
 from ridgeline.weak import WeakMap
 
 _MOST_PRODUCTS = 16  # beyond this a product of sums is kept as it is

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import permutations
 
 from ridgeline.loops import ir
+from ridgeline.loops.build import map_buffers, sequence
 from ridgeline.loops.ir import Buffer, For, Load, Reduce, Seq, Stmt, Store
-from ridgeline.loops.rewrite import map_buffers, sequence
 
 
 def in_one_row(body: Stmt, rows: Iterable[Buffer]) -> tuple[Stmt, list[Buffer]]:

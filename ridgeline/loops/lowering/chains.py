@@ -23,13 +23,21 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.scratch_reuse import in_one_row
-from ridgeline.loops.build import cast, mul
+from ridgeline.loops.build import cast, mul, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lowering.iteration_space import Axis, NotFusable, Space, reduced_axes
+from ridgeline.loops.lowering.iteration_space import (
+    Axis,
+    Chain,
+    ChainStage,
+    Index,
+    Lowered,
+    NotFusable,
+    Space,
+    reduced_axes,
+    size_expr,
+    through_reshape,
+)
 from ridgeline.loops.lowering.lower import GroupLowering, accumulator_type, mapped
-from ridgeline.loops.lowering.lowered import Chain, ChainStage, Lowered
-from ridgeline.loops.lowering.views import Index, size_expr, through_reshape
-from ridgeline.loops.rewrite import sequence
 from ridgeline.ops.contract import CONTRACT, AxisMap
 
 MOST_CONTRACTIONS = 4

@@ -19,10 +19,10 @@ from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, bitcast, cast, lt, maximum, minimum, op, sub
 from ridgeline.loops.ir import Buffer, Expr, Load
-from ridgeline.loops.lowering.iteration_space import NotFusable, Space
-from ridgeline.loops.lowering.sorting import key
-from ridgeline.loops.lowering.views import (
+from ridgeline.loops.lowering.iteration_space import (
     Index,
+    NotFusable,
+    Space,
     size_expr,
     through_broadcast,
     through_pad,
@@ -30,6 +30,7 @@ from ridgeline.loops.lowering.views import (
     through_reshape,
     through_slice,
 )  # fmt: skip
+from ridgeline.loops.lowering.sorting import key
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import CAST, CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.gather import GATHER

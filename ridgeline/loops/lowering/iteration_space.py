@@ -1,19 +1,145 @@
-"""The loops of a group: which axes are rows, which are folded, and where nodes are read."""
+"""The loops of a group: which axes are rows, which are folded, and where nodes are read.
+
+Also how movement ops change an index, and what the lowering of a group gives.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.node import Node, Op
+from ridgeline.graph.sizes import Quasi, Size, Sym
+from ridgeline.graph.strides import axis_runs
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, mul
-from ridgeline.loops.ir import Expr, Var
-from ridgeline.loops.lowering.views import Index, size_expr
+from ridgeline.loops.build import (
+    add,
+    eq,
+    floordiv,
+    free_vars,
+    le,
+    logical_and,
+    lt,
+    map_buffers,
+    maximum,
+    minimum,
+    mod,
+    mul,
+    simplify,
+    sub,
+)
+from ridgeline.loops.ir import Buffer, Expr, For, Kernel, Stmt, Var
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT
 from ridgeline.ops.reduce import ARG_REDUCE
+
+# ---- movement ops as index arithmetic: which input element an output element is ------------------
+# Each function maps the index of an output element to the index in the input. A pad or a
+# concatenation also yields a condition under which the element exists there.
+
+Index = tuple[Expr, ...]
+Ranges = Mapping[str, tuple[int, int]]
+
+
+def size_expr(size: Size) -> Expr:
+    """A size as an expression over the kernel's size variables."""
+    if isinstance(size, int):
+        return ir.index(size)
+    total: Expr = ir.index(0)
+    for monomial, coefficient in size.terms:
+        term: Expr = ir.index(coefficient)
+        for atom in monomial:
+            term = mul(term, _atom_expr(atom))
+        total = add(total, term)
+    return total
+
+
+def _atom_expr(atom: Sym | Quasi) -> Expr:
+    if isinstance(atom, Sym):
+        return Var.make(atom.name)
+    left, right = size_expr(atom.left), size_expr(atom.right)
+    build = {"//": floordiv, "%": mod, "min": minimum, "max": maximum}[atom.kind]
+    return build(left, right)
+
+
+def through_permute(node: Node, index: Index) -> Index:
+    """Input axis order[i] is output axis i."""
+    order = node.attrs.order
+    return tuple(index[order.index(axis)] for axis in range(len(order)))
+
+
+def through_broadcast(node: Node, index: Index) -> Index:
+    """Repeated axes read element 0."""
+    source, attrs = node.inputs[0], node.attrs
+    return tuple(
+        ir.index(0) if size == 1 and attrs.shape[axis] != 1 else index[axis]
+        for size, axis in zip(source.shape, attrs.axes)
+    )
+
+
+def through_slice(node: Node, index: Index) -> Index:
+    """start + step * i along each axis."""
+    attrs = node.attrs
+    return tuple(
+        add(mul(i, ir.index(step)), size_expr(start))
+        for i, start, step in zip(index, attrs.starts, attrs.steps)
+    )
+
+
+def through_pad(node: Node, index: Index, ranges: Ranges) -> tuple[Index, Expr | None]:
+    """The index of the element under the padding, and the condition that there is one."""
+    attrs, shape = node.attrs, node.inputs[0].shape
+    places: list[Expr] = []
+    condition: Expr | None = None
+    for i, low, gap, size, padded in zip(index, attrs.low, attrs.interior, shape, node.shape):
+        place = sub(i, size_expr(low))
+        tests: list[Expr] = []
+        if low:
+            tests.append(le(ir.index(0), place))
+        if gap:
+            tests.append(eq(mod(place, ir.index(gap + 1)), ir.index(0)))
+            place = floordiv(place, ir.index(gap + 1))
+        if padded != size + low:
+            tests.append(lt(place, size_expr(size)))
+        for test in tests:
+            test = simplify(test, ranges)
+            condition = test if condition is None else logical_and(condition, test)
+        places.append(simplify(place, ranges))
+    return tuple(places), condition
+
+
+def through_reshape(
+    old: Sequence[Size], new: Sequence[Size], index: Index, ranges: Ranges
+) -> Index:
+    """The index under shape `old` of the element that has `index` under shape `new`.
+
+    Both shapes are cut into runs of axes with equal products; within a run, axes that merge give
+    sums and only axes that split give divisions.
+    """
+    result: list[Expr] = []
+    for old_run, new_run in axis_runs(old, new):
+        flat: Expr = ir.index(0)
+        for axis in new_run:
+            flat = add(mul(flat, size_expr(new[axis])), index[axis])
+        result.extend(_unflatten(flat, [old[axis] for axis in old_run], ranges))
+    return tuple(result)
+
+
+def _unflatten(flat: Expr, sizes: Sequence[Size], ranges: Ranges) -> list[Expr]:
+    real = [i for i, size in enumerate(sizes) if size != 1]
+    places: list[Expr] = [ir.index(0)] * len(sizes)
+    stride: Expr = ir.index(1)
+    for position in reversed(real):
+        place = flat if stride is ir.index(1) else floordiv(flat, stride)
+        if position != real[0]:
+            place = mod(place, size_expr(sizes[position]))
+        places[position] = simplify(place, ranges)
+        stride = mul(stride, size_expr(sizes[position]))
+    return places
+
+
+# ---- axes ----------------------------------------------------------------------------------------
 
 
 class NotFusable(Exception):
@@ -143,3 +269,67 @@ def numbered(letter: str, number: int, total: int) -> str:
 def same(a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
     """True for equal shapes; those of different rank are told apart without deciding sizes."""
     return len(a) == len(b) and a == b
+
+
+# ---- what lowering gives: loops, and which node each slot of memory holds ------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStage:
+    """A contraction of a chain: its loop over columns, and the other loops."""
+
+    columns: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a schedule needs to know of a chain: its loops by name."""
+
+    columns: str  # a loop over all columns
+    scores: tuple[ChainStage, ...]  # contractions before the folds, with what each sums over
+    folded: tuple[str, ...]  # columns of the row stages, one name each
+    weighted: tuple[ChainStage, ...]  # contractions that sum over columns, with their own axes
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """The loops of a group, and the node that each slot holds: first those read, then written."""
+
+    name: str
+    body: Stmt  # over `views`, which are not yet parameters
+    views: Mapping[Buffer, Buffer]  # the parameter that each becomes
+    sizes: tuple[str, ...]  # of shapes; the kernel has those of places as well
+    slots: tuple[Node, ...]
+    reads: int
+    rows: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    anchor: Op | None  # the op of the first fold, which decides the kernel's family
+    chain: Chain | None = None  # the stages of a chain of contractions
+    model: Lowered | None = None  # of an equal group, whose kernel serves this one too
+
+    def over(self, slots: tuple[Node, ...]) -> Lowered:
+        """The same loops over other nodes."""
+        return replace(self, slots=slots, model=self.model or self)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel; made only when asked for, since most groups merge into larger ones."""
+        if self.model is not None:
+            return self.model.kernel
+        params = tuple(sorted(self.views.values(), key=lambda b: (b.slot, b.name)))
+        final = map_buffers(self.body, lambda buffer: self.views.get(buffer, buffer))
+        names = {*self.sizes, *_free_names(final)}
+        return Kernel(self.name, params, tuple(sorted(names)), final)
+
+
+def _free_names(body: Stmt) -> set[str]:
+    """Variables that no loop of a body binds: sizes."""
+    used: set[str] = set()
+    bound: set[str] = set()
+    for statement in ir.statements(body):
+        if isinstance(statement, For):
+            bound.add(statement.name)
+        for expr in ir.expressions(statement):
+            used |= free_vars(expr)
+    return used - bound

@@ -16,21 +16,21 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op
 from ridgeline.graph.sizes import bounds, symbols
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, mul
+from ridgeline.loops.build import add, cast, mul, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.elements import Reading, pads_inside, widens
 from ridgeline.loops.lowering.iteration_space import (
+    Index,
+    Lowered,
     NotFusable,
     Space,
     across_rows,
     part_shape,
     same,
+    size_expr,
     space_of,
 )
-from ridgeline.loops.lowering.lowered import Lowered
-from ridgeline.loops.lowering.views import Index, size_expr
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.rewrite import sequence
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT, PAD
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE

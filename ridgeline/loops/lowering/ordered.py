@@ -14,11 +14,10 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, maximum, minimum, op, sub
+from ridgeline.loops.build import add, cast, maximum, minimum, op, sequence, sub
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lowering.iteration_space import Axis, Space
+from ridgeline.loops.lowering.iteration_space import Axis, Lowered, Space, size_expr
 from ridgeline.loops.lowering.lower import GroupLowering
-from ridgeline.loops.lowering.lowered import Lowered
 from ridgeline.loops.lowering.radix_tiles import RUN, RadixTile, SortedTile, counts_body
 from ridgeline.loops.lowering.sorting import (
     Index,
@@ -30,9 +29,7 @@ from ridgeline.loops.lowering.sorting import (
     smallest_body,
     within,
 )
-from ridgeline.loops.lowering.views import size_expr
 from ridgeline.loops.monoids import MONOIDS, compensated_total
-from ridgeline.loops.rewrite import sequence
 from ridgeline.ops.gather import SCATTER, ramps
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST

@@ -14,9 +14,20 @@ from dataclasses import dataclass
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, floordiv, lt, maximum, mod, mul, op, select, sub
+from ridgeline.loops.build import (
+    add,
+    cast,
+    floordiv,
+    lt,
+    maximum,
+    mod,
+    mul,
+    op,
+    select,
+    sequence,
+    sub,
+)
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
-from ridgeline.loops.rewrite import sequence
 
 RUN = 16  # elements of a thread
 _VALUES, _BITS = 16, 4  # that are told apart at a time

@@ -20,11 +20,11 @@ from ridgeline.loops.build import (
     minimum,
     op,
     select,
+    sequence,
     sub,
 )
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
-from ridgeline.loops.lowering.views import size_expr
-from ridgeline.loops.rewrite import sequence
+from ridgeline.loops.lowering.iteration_space import size_expr
 from ridgeline.ops.radix import key_type
 
 Index = tuple[Expr, ...]

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from ridgeline.loops import ir
+from ridgeline.loops.build import map_children
 from ridgeline.loops.ir import Alloc, Buffer, For, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.rewrite import map_children
-from ridgeline.loops.steps.repeats import check_apart
+from ridgeline.loops.steps.nest import check_apart
 from ridgeline.loops.steps.step import ScheduleError, Step, known_extent, loops_named
 
 

@@ -12,7 +12,15 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads
-from ridgeline.loops.build import affine, free_vars, op, substitution
+from ridgeline.loops.build import (
+    affine,
+    free_vars,
+    map_children,
+    map_expressions,
+    op,
+    sequence,
+    substitution,
+)
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -27,7 +35,6 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
-from ridgeline.loops.rewrite import map_children, map_expressions, sequence
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
 Chain = tuple[For | If, ...]

@@ -1,4 +1,4 @@
-"""CacheRead: pack what a loop reads of a buffer into scratch."""
+"""CacheRead: pack what a loop reads of a buffer into scratch; Pipeline: some iterations ahead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NoReturn
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, free_vars, mul, substitution
+from ridgeline.loops.build import (
+    add,
+    free_vars,
+    map_expressions,
+    mul,
+    replace_variables,
+    sequence,
+    substitution,
+)
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -16,11 +24,12 @@ from ridgeline.loops.ir import (
     Load,
     LoopKind,
     Op,
+    Pipe,
     Stmt,
     Store,
     Var,
 )
-from ridgeline.loops.rewrite import map_expressions, replace_variables, sequence
+from ridgeline.loops.legalize import parts
 from ridgeline.loops.steps.pad import is_guarded_read
 from ridgeline.loops.steps.regions import (
     Ranges,
@@ -31,7 +40,14 @@ from ridgeline.loops.steps.regions import (
     reads,
     written_memory,
 )  # fmt: skip
-from ridgeline.loops.steps.step import ScheduleError, Step, free_name, known_extent, loops_named
+from ridgeline.loops.steps.step import (
+    ScheduleError,
+    Step,
+    at_loops,
+    free_name,
+    known_extent,
+    loops_named,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +222,39 @@ def _by_squares(squares: For, turned: For, side: int) -> Stmt:
     )
     inner = replace(squares, body=replace(turned, body=some))
     return For(f"{lanes.name}.square", ir.index(known_extent(lanes) // side), inner)
+
+
+# ---- Pipeline: fill scratch some iterations ahead of its use -------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline(Step):
+    """Let a loop that first fills scratch and then uses it fill `stages - 1` iterations ahead."""
+
+    axis: str
+    stages: int = 2
+    name: ClassVar[str] = "pipeline"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Mark every loop of the axis."""
+        if self.stages < 2:
+            raise ScheduleError(f"a pipeline has at least 2 stages, not {self.stages}")
+        loops_named(kernel, self.axis)
+        return replace(kernel, body=at_loops(kernel.body, self.axis, self._piped))
+
+    def _piped(self, loop: For) -> Stmt:
+        if loop.kind != "serial":
+            raise ScheduleError(f"loop {loop.name!r} runs as {loop.kind}, not one after another")
+        if not isinstance(loop.body, Alloc):
+            raise ScheduleError(
+                f"loop {loop.name!r} fills no scratch", help="cache_read inside it first"
+            )
+        buffers, fill, use = parts(loop)
+        if fill is None or use is None:
+            raise ScheduleError(f"loop {loop.name!r} does not fill scratch first and use it then")
+        scratch = set(map(memory, buffers))
+        if written_memory(use) & scratch:
+            raise ScheduleError("what uses the scratch also writes it")
+        if {memory(r.load.buffer) for r in reads(fill)} & written_memory(use):
+            raise ScheduleError("what fills the scratch reads what its use writes")
+        return Pipe(self.stages, loop)

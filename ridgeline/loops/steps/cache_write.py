@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars
+from ridgeline.loops.build import free_vars, map_buffers, map_children, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.cache_read import copy_loops
 from ridgeline.loops.steps.regions import (
     Ranges,
@@ -117,3 +116,33 @@ def _redirected(statement: Stmt, old: Buffer, new: Buffer, place: tuple[Expr, ..
     if isinstance(inner, Reduce) and old in inner.buffers:
         return Reduce((new,), place, inner.monoid, inner.values)
     return inner
+
+
+# ---- StreamingStore: write a result past the caches ----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingStore(Step):
+    """Write a result past the caches, because it is too large to be read again from them."""
+
+    buffer: str
+    name: ClassVar[str] = "stream"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Move the parameter to the `stream` scope."""
+
+        def change(buffer: Buffer) -> Buffer:
+            return replace(buffer, scope="stream") if buffer.name == self.buffer else buffer
+
+        if all(b.name != self.buffer for b in kernel.params):
+            raise ScheduleError(f"there is no parameter {self.buffer!r}")
+        if not any(_writes(s, self.buffer) for s in ir.statements(kernel.body)):
+            raise ScheduleError(f"nothing writes {self.buffer!r}, so there is nothing to stream")
+        params = tuple(change(b) for b in kernel.params)
+        return replace(kernel, params=params, body=map_buffers(kernel.body, change))
+
+
+def _writes(statement: Stmt, name: str) -> bool:
+    if isinstance(statement, Store):
+        return statement.buffer.name == name
+    return isinstance(statement, Reduce) and any(b.name == name for b in statement.buffers)

@@ -17,8 +17,12 @@ from ridgeline.loops.build import (
     add,
     floordiv,
     free_vars,
+    map_children,
+    map_expressions,
     minimum,
     mul,
+    replace_variables,
+    sequence,
     sub,
     substitution,
 )
@@ -36,7 +40,6 @@ from ridgeline.loops.ir import (
     Var,
 )
 from ridgeline.loops.monoids import compensated_total
-from ridgeline.loops.rewrite import map_children, map_expressions, replace_variables, sequence
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, free_name, loops_named
 
 Index = tuple[Expr, ...]

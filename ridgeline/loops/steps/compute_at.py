@@ -11,14 +11,16 @@ from ridgeline.loops.build import (
     affine,
     bounds,
     lt,
+    map_children,
+    map_expressions,
     mul,
+    sequence,
     simplify,
     sub,
     substitute,
     substitution,
 )
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Kernel, Load, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, map_expressions, sequence
 from ridgeline.loops.steps.inline import producer, scratch
 from ridgeline.loops.steps.regions import Ranges, loop_ranges, reads, without
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops

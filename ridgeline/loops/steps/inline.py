@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import sites
-from ridgeline.loops.build import free_vars, substitute
+from ridgeline.loops.build import free_vars, map_children, map_expressions, substitute
 from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Load, Reduce, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, map_expressions
 from ridgeline.loops.steps.regions import memory, read_memory, targets, without
 from ridgeline.loops.steps.step import ScheduleError, Step
 

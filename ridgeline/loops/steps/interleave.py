@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import stride
-from ridgeline.loops.build import add, mul
+from ridgeline.loops.build import add, mul, replace_variables, sequence
+from ridgeline.loops.instructions import stride
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Load, Stmt, Store, Var
-from ridgeline.loops.rewrite import replace_variables, sequence
 from ridgeline.loops.steps.cache_read import CacheRead, in_squares
 from ridgeline.loops.steps.step import ScheduleError
 

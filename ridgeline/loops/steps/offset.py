@@ -11,8 +11,17 @@ from typing import ClassVar
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.contraction_tile import factors
-from ridgeline.loops.build import cast, free_vars, mul, op, substitute
+from ridgeline.loops.build import (
+    cast,
+    free_vars,
+    map_buffers,
+    map_children,
+    mul,
+    op,
+    sequence,
+    substitute,
+)
+from ridgeline.loops.instructions import factors
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -27,7 +36,6 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
-from ridgeline.loops.rewrite import map_buffers, map_children, sequence
 from ridgeline.loops.steps.regions import extents_inside
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, free_name, loops_named
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, le, logical_and, lt, substitute
+from ridgeline.loops.build import free_vars, le, logical_and, lt, map_children, substitute
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -27,7 +27,6 @@ from ridgeline.loops.ir import (
     Stmt,
     Var,
 )
-from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.inline import computed_again, producer
 from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
 

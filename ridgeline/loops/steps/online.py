@@ -15,7 +15,17 @@ from itertools import pairwise
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import eq, free_vars, mul, op, select, sub, substitute
+from ridgeline.loops.build import (
+    eq,
+    free_vars,
+    map_children,
+    mul,
+    op,
+    select,
+    sequence,
+    sub,
+    substitute,
+)
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -30,7 +40,6 @@ from ridgeline.loops.ir import (
     Stmt,
     Store,
 )
-from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.regions import (
     memory,
     read_memory,

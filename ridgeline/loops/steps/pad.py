@@ -10,9 +10,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, logical_and, lt, op, substitute
+from ridgeline.loops.build import (
+    free_vars,
+    logical_and,
+    lt,
+    map_children,
+    map_expressions,
+    op,
+    substitute,
+)
 from ridgeline.loops.ir import Const, Expr, For, If, Kernel, Load, Op, Reduce, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, map_expressions
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 
 _MEMORY = ("global", "stream")

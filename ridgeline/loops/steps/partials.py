@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, lt, mul
+from ridgeline.loops.build import add, lt, map_children, mul, replace_variables, sequence
 from ridgeline.loops.ir import Alloc, Buffer, For, If, Kernel, Load, Reduce, Seq, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_children, replace_variables, sequence
 from ridgeline.loops.steps.step import ScheduleError, Step, known_extent
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import conjuncts, loads, sites
-from ridgeline.loops.build import affine, bounds, free_vars, substitute
+from ridgeline.loops.build import affine, bounds, free_vars, map_children, substitute
 from ridgeline.loops.ir import (
     Buffer,
     Const,
@@ -27,7 +27,6 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
-from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.step import ScheduleError
 
 Ranges = Mapping[str, tuple[int, int]]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars
+from ridgeline.loops.build import free_vars, map_children, sequence
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -23,9 +23,14 @@ from ridgeline.loops.ir import (
     Var,
 )
 from ridgeline.loops.monoids import MONOIDS
-from ridgeline.loops.rewrite import map_children, sequence
-from ridgeline.loops.steps.scratch import widened
-from ridgeline.loops.steps.step import ScheduleError, Step, free_name, known_extent, loops_named
+from ridgeline.loops.steps.step import (
+    ScheduleError,
+    Step,
+    free_name,
+    known_extent,
+    loops_named,
+    widened,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,18 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads
-from ridgeline.loops.build import add, floordiv, free_vars, mod, mul, substitute, substitution
+from ridgeline.loops.build import (
+    add,
+    floordiv,
+    free_vars,
+    map_expressions,
+    mod,
+    mul,
+    sequence,
+    substitute,
+    substitution,
+)
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Stmt, Store, Var
-from ridgeline.loops.rewrite import map_expressions, sequence
 from ridgeline.loops.steps.pad import is_guarded_read
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, known_extent, loops_named
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import bounds
-from ridgeline.loops.build import add, affine, le, lt, mul, op, substitute
+from ridgeline.loops.build import add, affine, le, lt, map_children, mul, op, sequence, substitute
 from ridgeline.loops.ir import (
     Buffer,
     Const,
@@ -33,7 +33,6 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )
-from ridgeline.loops.rewrite import map_children, sequence
 from ridgeline.loops.steps.regions import Ranges, loop_ranges
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
 

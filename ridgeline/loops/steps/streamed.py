@@ -14,13 +14,22 @@ from itertools import pairwise
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import eq, logical_and, mul, op, select, sub, substitute
+from ridgeline.loops.build import (
+    eq,
+    logical_and,
+    map_buffers,
+    map_children,
+    mul,
+    op,
+    select,
+    sequence,
+    sub,
+    substitute,
+)
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Seq, Stmt, Store, Var
 from ridgeline.loops.monoids import compensated_total
-from ridgeline.loops.rewrite import map_buffers, map_children, sequence
 from ridgeline.loops.steps.online import correction, folded_peak, relative_sums
-from ridgeline.loops.steps.scratch import widened
-from ridgeline.loops.steps.step import ScheduleError, Step, loops_named
+from ridgeline.loops.steps.step import ScheduleError, Step, loops_named, widened
 
 
 @dataclass(frozen=True, slots=True)

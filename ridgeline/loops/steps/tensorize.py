@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ridgeline.loops.analysis.contraction_tile import ContractionTile, length, stride, tile_of
+from ridgeline.loops.build import map_children
 from ridgeline.loops.instructions import (
     INSTRUCTIONS,
     TILE_REGISTERS,
+    ContractionTile,
     Instruction,
+    length,
+    stride,
+    tile_of,
     tile_registers,
 )
 from ridgeline.loops.ir import For, Kernel, LoopKind, Mma, Stmt
-from ridgeline.loops.rewrite import map_children
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, loops_named
 
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 from ridgeline import dtypes, scalars
 from ridgeline.dtypes import DType
 from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Var
-from ridgeline.loops.text import syntax
+from ridgeline.loops.text import printer
 
 _TOKEN = re.compile(
     r"\s*(\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"  # numbers
@@ -69,7 +69,7 @@ class Tokens:
         word = self.take()
         if not re.match(r"[A-Za-z_`]", word):
             self.fail(f"{word!r} is not a name")
-        return syntax.unquoted(word)
+        return printer.unquoted(word)
 
     def end(self) -> None:
         """Fail unless the line is used up."""
@@ -140,12 +140,12 @@ class _Reader:
                 self._tokens.take()
                 frame.finished.append(self._finish(frame))
                 continue
-            if word not in syntax.OPERATORS or (
-                frame.kind == "top" and syntax.OPERATORS[word][1] <= above
+            if word not in printer.OPERATORS or (
+                frame.kind == "top" and printer.OPERATORS[word][1] <= above
             ):
                 break
             self._tokens.take()
-            name, precedence = syntax.OPERATORS[word]
+            name, precedence = printer.OPERATORS[word]
             self._reduce(frame, precedence)
             frame.operators.append((name, precedence))
         if len(self._frames) > 1:
@@ -159,8 +159,8 @@ class _Reader:
             frame, word, following = self._frames[-1], tokens.take(), tokens.peek()
             if word == "-" and following is not None and _NUMBER.match(following):
                 frame.operands.append(self._number("-" + tokens.take()))
-            elif word in syntax.PREFIX_OPERATORS:
-                frame.operators.append((syntax.PREFIX_OPERATORS[word], syntax.UNARY))
+            elif word in printer.PREFIX_OPERATORS:
+                frame.operators.append((printer.PREFIX_OPERATORS[word], printer.UNARY))
                 continue
             elif word == "(":
                 self._open("(", "")
@@ -179,17 +179,17 @@ class _Reader:
                 self._open("call", word)
                 continue
             elif tokens.accept("["):
-                self._open("load", syntax.unquoted(word))
+                self._open("load", printer.unquoted(word))
                 if tokens.peek() != "]":
                     continue
             elif re.match(r"[A-Za-z_`]", word):
-                frame.operands.append(Var.make(syntax.unquoted(word)))
+                frame.operands.append(Var.make(printer.unquoted(word)))
             else:
                 tokens.fail(f"{word!r} is not an operand")
             return
 
     def _number(self, text: str) -> _Operand:
-        dtype = syntax.CASTS.get(self._tokens.peek(1) or "")
+        dtype = printer.CASTS.get(self._tokens.peek(1) or "")
         if dtype is not None and self._tokens.accept(":"):
             self._tokens.take()
             return _Literal(text).typed(dtype)
@@ -233,9 +233,9 @@ class _Reader:
 
     def _apply(self, name: str, operands: list[_Operand]) -> Expr:
         tokens = self._tokens
-        conversion = syntax.CASTS.get(name) or syntax.BITCASTS.get(name)
+        conversion = printer.CASTS.get(name) or printer.BITCASTS.get(name)
         if conversion is not None:
-            kind = "cast" if name in syntax.CASTS else "bitcast"
+            kind = "cast" if name in printer.CASTS else "bitcast"
             return Op.make((_typed(tokens, operands[0], None),), conversion, kind)
         row = scalars.TABLE.get(name)
         if row is None or len(operands) != row.arity:

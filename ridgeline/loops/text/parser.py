@@ -28,7 +28,7 @@ from ridgeline.loops.ir import (
     Stmt,
     Store,
 )
-from ridgeline.loops.text import syntax
+from ridgeline.loops.text import printer
 from ridgeline.loops.text.expression_parser import Scope, Tokens, parse_expr
 
 _AXES, _KINDS, _MEMORIES = get_args(AxisKind), get_args(LoopKind), get_args(Memory)
@@ -134,7 +134,7 @@ class _Parser:
     def _loop(self, tokens: Tokens, depth: int) -> For:
         name = tokens.name()
         tokens.expect("<")
-        extent = self._expr(tokens, dtypes.int64, above=syntax.COMPARISON)
+        extent = self._expr(tokens, dtypes.int64, above=printer.COMPARISON)
         axis, kind = "spatial", "serial"
         while not tokens.accept(":"):
             word = tokens.take()
@@ -182,7 +182,7 @@ class _Parser:
             return Store(buffers[0], tuple(index), values[0])
         if not sign.endswith("="):
             self._fail(f"{sign!r} is neither = nor a reduction")
-        monoid = syntax.JOIN_NAMES.get(sign, sign[:-1])
+        monoid = printer.JOIN_NAMES.get(sign, sign[:-1])
         return Reduce(buffers, tuple(index), monoid, tuple(values))
 
     def _declaration(self, tokens: Tokens, usual: str) -> Buffer:

@@ -7,6 +7,8 @@ subexpressions are named by `let $0 = …` lines in front of the statement that 
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,18 +36,56 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )  # fmt: skip
-from ridgeline.loops.text import syntax
+
+# ---- the notation shared with the parser: operators, precedences, names, literals ----------------
+
+COMPARISON, SUM, PRODUCT, UNARY, ATOM = 1, 6, 7, 8, 9
+
+INFIX: dict[str, tuple[str, int]] = {
+    "lt": ("<", COMPARISON), "le": ("<=", COMPARISON), "eq": ("==", COMPARISON),
+    "ne": ("!=", COMPARISON), "or": ("|", 2), "xor": ("^", 3), "and": ("&", 4),
+    "shl": ("<<", 5), "shr": (">>", 5), "add": ("+", SUM), "sub": ("-", SUM),
+    "mul": ("*", PRODUCT), "div": ("/", PRODUCT), "floordiv": ("//", PRODUCT),
+    "mod": ("%", PRODUCT),
+}  # fmt: skip
+PREFIX: dict[str, str] = {"neg": "-", "not": "~"}
+OPERATORS = {symbol: (name, precedence) for name, (symbol, precedence) in INFIX.items()}
+PREFIX_OPERATORS = {symbol: name for name, symbol in PREFIX.items()}
+
+JOIN_SYMBOLS = {"sum": "+=", "prod": "*="}
+JOIN_NAMES = {symbol: name for name, symbol in JOIN_SYMBOLS.items()}
+
+CASTS = {dtype.name: dtype for dtype in dtypes.ALL}
+BITCASTS = {f"as_{dtype.name}": dtype for dtype in dtypes.ALL}
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
+_LITERAL_WORDS = frozenset({"True", "False", "inf", "nan"})
+
+
+def quoted(name: str) -> str:
+    """A name as it is written: as it is if it looks like one, else between backticks."""
+    if _PLAIN_NAME.fullmatch(name) and name not in _LITERAL_WORDS:
+        return name
+    return "`" + json.dumps(name)[1:-1].replace("`", "\\u0060") + "`"
+
+
+def unquoted(token: str) -> str:
+    """The name that `quoted` wrote."""
+    return str(json.loads('"' + token[1:-1] + '"')) if token.startswith("`") else token
+
+
+# ---- printing ------------------------------------------------------------------------------------
 
 _NAME_SHARED, _NAME_LONG = 24, 100  # text lengths from which an expression gets a name of its own
 
 
 def print_kernel(kernel: Kernel) -> str:
     """The text of a kernel."""
-    sizes = f"[{', '.join(map(syntax.quoted, kernel.sizes))}]" if kernel.sizes else ""
+    sizes = f"[{', '.join(map(quoted, kernel.sizes))}]" if kernel.sizes else ""
     params = ", ".join(f"{_declaration(p, 'global')} @{p.slot}" for p in kernel.params)
     printer = _Printer({param.name: param for param in kernel.params})
     printer.block(kernel.body, 0)
-    head = f"kernel {syntax.quoted(kernel.name)}{sizes}({params})"
+    head = f"kernel {quoted(kernel.name)}{sizes}({params})"
     return "\n".join([head, *printer.lines]) + "\n"
 
 
@@ -57,7 +97,7 @@ def print_expr(expr: Expr) -> str:
 def _declaration(buffer: Buffer, usual_scope: str) -> str:
     shape = ", ".join(_Texts([size], [dtypes.int64], None).roots[0] for size in buffer.shape)
     scope = "" if buffer.scope == usual_scope else f" {buffer.scope}"
-    return f"{syntax.quoted(buffer.name)}: {buffer.dtype.name}[{shape}]{scope}"
+    return f"{quoted(buffer.name)}: {buffer.dtype.name}[{shape}]{scope}"
 
 
 class _Printer:
@@ -96,11 +136,11 @@ class _Printer:
             self._line(depth, f"if {guard}:")
         else:
             (extent,) = self._texts(depth, [statement.extent], [dtypes.int64])
-            if _precedence(statement.extent) <= syntax.COMPARISON:
+            if _precedence(statement.extent) <= COMPARISON:
                 extent = f"({extent})"
             axis = "" if statement.axis == "spatial" else f" {statement.axis}"
             kind = "" if statement.kind == "serial" else f" {statement.kind}"
-            self._line(depth, f"for {syntax.quoted(statement.name)} < {extent}{axis}{kind}:")
+            self._line(depth, f"for {quoted(statement.name)} < {extent}{axis}{kind}:")
         self.block(statement.body, depth + 1)
 
     def _alloc(self, statement: Alloc, depth: int, last: bool) -> None:
@@ -124,7 +164,7 @@ class _Printer:
         expected += [buffer.dtype for buffer in buffers]
         texts = self._texts(depth, [*statement.index, *values], expected)
         index, right = texts[: len(statement.index)], texts[len(statement.index) :]
-        names = [syntax.quoted(buffer.name) for buffer in buffers]
+        names = [quoted(buffer.name) for buffer in buffers]
         target = names[0] if len(names) == 1 else f"({', '.join(names)})"
         sign = "=" if stored else _join_symbol(statement)
         self._line(depth, f"{target}[{', '.join(index)}] {sign} {', '.join(right)}")
@@ -149,20 +189,20 @@ class _Printer:
 def _heading(statement: Mma | Pipe) -> str:
     if isinstance(statement, Pipe):
         return f"pipe {statement.stages}"
-    return f"mma {syntax.quoted(statement.instruction)}"
+    return f"mma {quoted(statement.instruction)}"
 
 
 def _join_symbol(statement: Stmt) -> str:
     assert isinstance(statement, Reduce)
-    return syntax.JOIN_SYMBOLS.get(statement.monoid, f"{statement.monoid}=")
+    return JOIN_SYMBOLS.get(statement.monoid, f"{statement.monoid}=")
 
 
 def _precedence(expr: Expr) -> int:
-    if isinstance(expr, Op) and expr.name in syntax.INFIX:
-        return syntax.INFIX[expr.name][1]
-    if isinstance(expr, Op) and expr.name in syntax.PREFIX:
-        return syntax.ATOM if isinstance(expr.args[0], Const) else syntax.UNARY
-    return syntax.ATOM
+    if isinstance(expr, Op) and expr.name in INFIX:
+        return INFIX[expr.name][1]
+    if isinstance(expr, Op) and expr.name in PREFIX:
+        return ATOM if isinstance(expr.args[0], Const) else UNARY
+    return ATOM
 
 
 class _Texts:
@@ -184,7 +224,7 @@ class _Texts:
             if name_from is not None and long and uses[node]:
                 self.named.append((f"${name_from + len(self.named)}", text))
                 text = self.named[-1][0]
-                self._precedences[node] = syntax.ATOM
+                self._precedences[node] = ATOM
             self._texts[node] = text
         self.roots = [
             self._literal(root, dtype) if isinstance(root, Const) else self._texts[root]
@@ -196,27 +236,27 @@ class _Texts:
 
     def _text(self, node: Expr) -> str:
         if isinstance(node, Var):
-            return syntax.quoted(node.name)
+            return quoted(node.name)
         if isinstance(node, Hole):
-            return f"?{syntax.quoted(node.name)}:{node.dtype.name}"
+            return f"?{quoted(node.name)}:{node.dtype.name}"
         if isinstance(node, Load):
             index = ", ".join(
                 self._literal(i, dtypes.int64) if isinstance(i, Const) else self._texts[i]
                 for i in node.index
             )
-            return f"{syntax.quoted(node.buffer.name)}[{index}]"
+            return f"{quoted(node.buffer.name)}[{index}]"
         assert isinstance(node, Op)
         return self._operation(node)
 
     def _operation(self, node: Op) -> str:
         precedence = self._precedences[node] = _precedence(node)
-        if node.name in syntax.INFIX:
-            symbol = syntax.INFIX[node.name][0]
-            comparison = precedence == syntax.COMPARISON  # comparisons do not chain
+        if node.name in INFIX:
+            symbol = INFIX[node.name][0]
+            comparison = precedence == COMPARISON  # comparisons do not chain
             left = self._operand(node, 0, precedence + comparison)
             return f"{left} {symbol} {self._operand(node, 1, precedence + 1)}"
-        if precedence == syntax.UNARY:
-            return syntax.PREFIX[node.name] + self._operand(node, 0, precedence)
+        if precedence == UNARY:
+            return PREFIX[node.name] + self._operand(node, 0, precedence)
         arguments = ", ".join(self._operand(node, i, 0) for i in range(len(node.args)))
         if node.name == "cast":
             return f"{node.dtype.name}({arguments})"
@@ -226,7 +266,7 @@ class _Texts:
         operand = node.args[position]
         if not isinstance(operand, Const):
             text = self._texts[operand]
-            return text if self._precedences.get(operand, syntax.ATOM) >= least else f"({text})"
+            return text if self._precedences.get(operand, ATOM) >= least else f"({text})"
         return self._literal(operand, self._implied(node, position))
 
     def _implied(self, node: Op, position: int) -> DType | None:

@@ -10,7 +10,7 @@ from math import prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Load, Reduce
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import (
     Bind,
     Pad,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Const, For, Load
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Cascade, SetKind, Step, replay
 from ridgeline.schedules.accurate_sums import cascades
 from ridgeline.schedules.default import family

@@ -16,7 +16,7 @@ from math import prod
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Alloc, Buffer, For, Load, Op, Seq, Stmt
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.schedules.default import family
 from ridgeline.schedules.gpu.machine import GpuMachine
 

@@ -7,7 +7,7 @@ from math import prod
 from ridgeline.loops import ir
 from ridgeline.loops.interpreter.counters import joined, operations
 from ridgeline.loops.ir import For, Reduce
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.monoids import MONOIDS
 from ridgeline.loops.schedule import Bind, BlockScan, Reorder, SetKind, Split, SplitScan, Step
 from ridgeline.ops.gather import SCATTER

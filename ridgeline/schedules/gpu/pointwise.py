@@ -5,7 +5,7 @@ from __future__ import annotations
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Kernel, Load
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, SetKind, Split, Step
 from ridgeline.schedules.gpu.common import Draft, power_at_least, vector_width
 from ridgeline.schedules.gpu.machine import GpuMachine

@@ -14,7 +14,7 @@ from math import prod
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Alloc, Buffer, For, Load, Reduce, Stmt, Store
-from ridgeline.loops.lowering.lowered import Lowered
+from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import (
     Bind,
     CacheInRegisters,
