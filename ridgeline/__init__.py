@@ -67,6 +67,10 @@ from ridgeline.tensors.creation import (
     from_numpy as from_numpy,
     tensor as tensor,
 )
+from ridgeline.tensors.flush_log import (
+    explain_last as explain_last,
+    record_flushes as record_flushes,
+)
 from ridgeline.tensors.handle import Size as Size
 from ridgeline.tensors.modes import (
     eager as eager,

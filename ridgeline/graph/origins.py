@@ -63,7 +63,8 @@ def short_path(file: str) -> str:
     return relative if len(relative) < len(file) else file
 
 
-def _is_inside(file: str) -> bool:
+def is_inside(file: str) -> bool:
+    """True for a file of the package."""
     known = _inside.get(file)
     if known is None:
         known = _inside[file] = file.startswith(PACKAGE)
@@ -73,7 +74,7 @@ def _is_inside(file: str) -> bool:
 def user_line() -> str:
     """The file and line of user code that is running now; empty where there is none."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_inside(frame.f_code.co_filename):
+    while frame is not None and is_inside(frame.f_code.co_filename):
         frame = frame.f_back
     return "" if frame is None else f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
@@ -86,7 +87,7 @@ def here(depth: int = 2) -> Mark | None:
         file = code.co_filename
         inside = _inside.get(file)
         if inside is None:
-            inside = _is_inside(file)
+            inside = is_inside(file)
         if not inside:
             return (code, frame.f_lasti, running.module_path)
         frame = frame.f_back
@@ -122,7 +123,8 @@ def inherit(node: Node, marks: tuple[Mark, ...]) -> None:
             stack += current.inputs
 
 
-def _line(code: CodeType, offset: int) -> int:
+def line_of(code: CodeType, offset: int) -> int:
+    """The line of an instruction."""
     for _, _, line in islice(
         (entry for entry in code.co_lines() if entry[0] <= offset < entry[1]), 1
     ):
@@ -133,7 +135,7 @@ def _line(code: CodeType, offset: int) -> int:
 def origins_of(node: Node) -> list[Origin]:
     """The places where a node was made."""
     return [
-        Origin(code.co_filename, _line(code, offset), code.co_name, path)
+        Origin(code.co_filename, line_of(code, offset), code.co_name, path)
         for code, offset, path in node.origins
     ]
 

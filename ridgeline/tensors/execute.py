@@ -155,7 +155,7 @@ def record(cell: Cell) -> None:
     if cell.mode != GRAPH:  # tracked work keeps its history anyway, so a flush would free nothing
         modes.recorded += 1
         if modes.recorded >= MOST_PENDING:
-            flush()
+            flush(f"{MOST_PENDING} ops had been recorded")
     if len(pending) > modes.most_listed:
         modes.pending = [r for r in pending if r() is not None]
         modes.most_listed = MOST_PENDING + 2 * len(modes.pending)
@@ -165,22 +165,22 @@ def hold(nbytes: int) -> None:
     """New data came in that recorded work may keep alive; flush when it becomes much."""
     modes.held_bytes += nbytes
     if modes.held_bytes > MOST_HELD:
-        flush()
+        flush(f"{MOST_HELD >> 20} MiB of new data were held")
 
 
-def flush() -> None:
+def flush(reason: str = "") -> None:
     """Compute everything this thread has recorded and somebody still holds."""
     if modes.capture is None:
-        realize(())
+        realize((), reason)
 
 
-def realize(cells: Sequence[Cell]) -> None:
+def realize(cells: Sequence[Cell], reason: str = "") -> None:
     """Compute some cells, together with all pending ones of this thread."""
     waiting = modes.pending
     modes.pending = []
     modes.held_bytes = modes.recorded = 0
     try:
-        _realize(cells, waiting)
+        _realize(cells, waiting, reason)
     except RidgelineError:
         raise  # whoever reads what cannot be computed is told; other work goes on without it
     except BaseException:
@@ -188,7 +188,7 @@ def realize(cells: Sequence[Cell]) -> None:
         raise
 
 
-def _realize(cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]]) -> None:
+def _realize(cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason: str) -> None:
     forget_lifted()
     held = [cell for ref in waiting if (cell := ref()) is not None]
     live = {cell: None for cell in held if not isinstance(cell.capture, Donated)}
@@ -204,7 +204,7 @@ def _realize(cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]]) -> Non
         wanted = {cell: node for cell, node in nodes.items() if node.buffer is None}
         tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH and not _spent(cell)]
         if wanted:
-            compute(list(dict.fromkeys(wanted.values())), tracked)
+            compute(list(dict.fromkeys(wanted.values())), tracked, reason)
         _settle(before, nodes)
         _track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
 

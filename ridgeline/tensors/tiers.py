@@ -12,10 +12,12 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from time import perf_counter
 from typing import Any, Protocol
 
 from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import prepare
+from ridgeline.compiler.progress import Announced
 from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
@@ -36,6 +38,7 @@ from ridgeline.ops.tracking import CUSTOM
 from ridgeline.recent import Recent
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array
+from ridgeline.tensors import flush_log
 from ridgeline.tensors.device_copies import Brought, Chain, Fresh, reaches
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.structures import Structure, Table
@@ -98,7 +101,8 @@ def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Runnable
         return Interpreted(graph)
     _check_sizes(graph.outputs)
     try:
-        return _compiled(graph, pairs)
+        with Announced(graph):
+            return _compiled(graph, pairs)
     except RidgelineError:
         raise
     except (MemoryError, OverflowError) as error:
@@ -162,8 +166,12 @@ _Place = tuple[int, int | None]  # a node of an order, or an output of one
 _kept: Table[tuple[_Place, ...]] = Table(MOST_STRUCTURES)  # what is saved for backward
 
 
-def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
-    """Give every root its value, and what a backward pass from `tracked` will read."""
+def compute(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") -> None:
+    """Give every root its value, and what a backward pass from `tracked` will read.
+
+    `reason` is for people: what had piled up, where nobody asked for a value.
+    """
+    began = perf_counter()
     if modes.anomaly is not None:
         modes.anomaly.check(roots)
     wanted = list(roots)
@@ -182,17 +190,21 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node]) -> None:
         config.passes_until,
     )  # fmt: skip
     program = piece.programs.get(settings)
+    kind: flush_log.Program = "found"
     if program is None:
         graph = written_out(graph) if waiting else graph
         if _to_interpret(piece, topological(graph, has_value)):
             for node, array in zip(wanted, evaluate(graph)):
                 node.buffer = as_buffer(array, node.type.device)
+            flush_log.note(reason, roots[0].type.device, len(order), "interpreted", began, began)
             return
         program = program_for(prepare(Graph(graph, inputs), Recorded("deferred", computes)))
-        piece.programs[settings] = program
+        kind, piece.programs[settings] = "new", program
         _remember(piece, len(order))
+    started = perf_counter()
     for node, buffer in zip(wanted, program.run([node.buffer for node in inputs])):
         node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
+    flush_log.note(reason, roots[0].type.device, len(order), kind, began, started)
 
 
 def _remember(piece: _Piece, nodes: int) -> None:

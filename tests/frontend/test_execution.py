@@ -67,7 +67,7 @@ def test_exact_inputs_give_equal_results_everywhere():
 
 def test_nothing_runs_before_it_is_read(monkeypatch):
     computed = []
-    monkeypatch.setattr(execute, "compute", lambda roots, tracked: (
+    monkeypatch.setattr(execute, "compute", lambda roots, tracked, reason: (
         computed.append(len(roots)), tiers.compute(roots, tracked)))  # fmt: skip
     x = rl.ones(3)
     y = x + 1

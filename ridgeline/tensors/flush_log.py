@@ -1,0 +1,192 @@
+"""What undecorated code ran: each flush with its reason, how it was computed, and how long it took.
+
+`rl.explain_last()` tells of the last flushes of this thread, and `with rl.record_flushes() as log:`
+of a block. Both say where time went: into compiling, into running, and outside of flushes, which is
+Python: recording, and whatever else the program does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import fmean
+from time import perf_counter
+from types import CodeType, FrameType
+from typing import Literal
+
+from ridgeline.graph.origins import is_inside, line_of, short_path
+
+Program = Literal["interpreted", "new", "found"]
+MOST_KEPT = 256  # flushes of a thread that `explain_last` can tell of
+_MEANINGS = {
+    "interpreted": "interpreted by NumPy",
+    "new": "compiled, or loaded from the disk cache",
+    "found": "found, compiled before",
+}
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The public function that asked for values, and the user's line that called it."""
+
+    function: str
+    code: CodeType | None  # None where no code of a user's is running
+    offset: int
+
+    def __str__(self) -> str:
+        if self.code is None:
+            return self.function
+        place = f"{short_path(self.code.co_filename)}:{line_of(self.code, self.offset)}"
+        return f"{self.function} at {place}" if self.function else place
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Recorded work that was computed together."""
+
+    caller: Caller
+    reason: str  # where it was not asked for: what had piled up
+    device: str
+    ops: int
+    program: Program
+    began: float  # by the clock of `time.perf_counter`
+    compiling: float  # seconds until there was a program
+    running: float  # seconds of the program; on a GPU until everything was started
+
+    @property
+    def ended(self) -> float:
+        """When its results were there, or on a GPU under way."""
+        return self.began + self.compiling + self.running
+
+    @property
+    def why(self) -> str:
+        """What made the flush happen."""
+        return f"{self.reason}, {self.caller}" if self.reason else str(self.caller)
+
+
+@dataclass
+class FlushLog:
+    """Flushes in order, as data and as a table."""
+
+    flushes: list[Flush] = field(default_factory=list)
+    began: float = 0.0
+    ended: float = 0.0
+
+    @property
+    def compiling(self) -> float:
+        """Seconds in which programs were made."""
+        return sum(flush.compiling for flush in self.flushes)
+
+    @property
+    def running(self) -> float:
+        """Seconds in which programs ran."""
+        return sum(flush.running for flush in self.flushes)
+
+    @property
+    def outside(self) -> float:
+        """Seconds outside of flushes: recording, the program's own Python, jitted functions."""
+        return max(self.ended - self.began - self.compiling - self.running, 0.0)
+
+    def count(self, program: Program) -> int:
+        """How many flushes were computed in one way."""
+        return sum(flush.program == program for flush in self.flushes)
+
+    def __str__(self) -> str:
+        if not self.flushes:
+            return "nothing was flushed: no recorded work was computed"
+        total = max(self.ended - self.began, 1e-12)
+        parts = (
+            ("compiling", self.compiling), ("running", self.running),
+            ("outside, in Python", self.outside),
+        )  # fmt: skip
+        shares = ", ".join(f"{name} {_time(s)} ({s / total:.0%})" for name, s in parts)
+        lines = [f"{_flushes(len(self.flushes))} in {_time(total)}: {shares}"]
+        for program, meaning in _MEANINGS.items():
+            alike = [flush for flush in self.flushes if flush.program == program]
+            if alike:
+                lines += ["", f"{meaning}: {_flushes(len(alike))}", *_rows(alike)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _flushes(count: int) -> str:
+    return "1 flush" if count == 1 else f"{count} flushes"
+
+
+def _rows(flushes: Sequence[Flush]) -> Iterator[str]:
+    """A line for all flushes of one kind and reason."""
+    alike: dict[tuple[str, int, str], list[float]] = {}
+    for flush in flushes:
+        key = flush.why, flush.ops, flush.device
+        alike.setdefault(key, []).append(flush.compiling + flush.running)
+    for (why, ops, device), seconds in alike.items():
+        spent = _time(fmean(seconds)) + (" each" if len(seconds) > 1 else "")
+        yield f"  {len(seconds):>5} × {ops:>5} ops on {device}, {spent:<14} {why}"
+
+
+def _time(seconds: float) -> str:
+    unit, name = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
+    return f"{seconds / unit:.3g} {name}"
+
+
+class _Kept(threading.local):
+    """The last flushes of a thread, and the logs of the blocks that it is in."""
+
+    def __init__(self) -> None:
+        self.last: deque[Flush] = deque(maxlen=MOST_KEPT)
+        self.logs: tuple[FlushLog, ...] = ()
+
+
+_kept = _Kept()
+
+
+def note(
+    reason: str, device: str, ops: int, program: Program, began: float, started: float
+) -> None:
+    """Recorded work was computed: it began, its program was started, and now it has ended."""
+    flush = Flush(
+        _caller(), reason, device, ops, program, began, started - began, perf_counter() - started
+    )
+    _kept.last.append(flush)
+    for log in _kept.logs:
+        log.flushes.append(flush)
+
+
+def _caller() -> Caller:
+    """Who asked: the last function of the package's on the way up to the user's code."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None and is_inside(frame.f_code.co_filename):
+        if "<" not in frame.f_code.co_name and "<locals>" not in frame.f_code.co_qualname:
+            name = frame.f_code.co_qualname
+        frame = frame.f_back
+    if frame is None:
+        return Caller(name, None, 0)
+    return Caller(name, frame.f_code, frame.f_lasti)
+
+
+def explain_last(most: int = MOST_KEPT) -> FlushLog:
+    """What the last flushes of this thread were, why they came and where time went; print it."""
+    flushes = list(_kept.last)[-most:] if most > 0 else []
+    if not flushes:
+        return FlushLog()
+    return FlushLog(flushes, flushes[0].began, flushes[-1].ended)
+
+
+@contextmanager
+def record_flushes() -> Iterator[FlushLog]:
+    """The flushes of a block, as data and as a table: `with record_flushes() as log: …`."""
+    log = FlushLog(began=perf_counter())
+    before = _kept.logs
+    _kept.logs = (*before, log)
+    try:
+        yield log
+    finally:
+        _kept.logs = before
+        log.ended = perf_counter()
