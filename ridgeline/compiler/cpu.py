@@ -7,10 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ridgeline.codegen.llvm.dot import has_instruction
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
-from ridgeline.codegen.llvm.loaded_code import LoadedCode
-from ridgeline.codegen.llvm.machine_code import compile_ir, compiler_fingerprint, target
+from ridgeline.codegen.llvm.machine_code import LoadedCode, compile_ir, compiler_fingerprint, target
+from ridgeline.codegen.llvm.matrix_instructions import has_instruction
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.cpu_run import CpuExecutable
 from ridgeline.compiler.library_calls import LibraryCalls

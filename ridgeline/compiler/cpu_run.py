@@ -13,7 +13,7 @@ from time import perf_counter, perf_counter_ns
 
 import numpy as np
 
-from ridgeline.codegen.llvm.loaded_code import LoadedCode
+from ridgeline.codegen.llvm.machine_code import LoadedCode
 from ridgeline.compiler.library_calls import LibraryCalls, known
 from ridgeline.compiler.memory_plan import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.devices import CPU

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.llvm import emit, machine_code, target as facts
-from ridgeline.codegen.llvm.dot import has_instruction
+from ridgeline.codegen.llvm.matrix_instructions import has_instruction
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.compiler.cpu import task_count
 from ridgeline.dtypes import DType

@@ -9,18 +9,149 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.lanes import holds_in_lanes
-from ridgeline.codegen.llvm.libm_calls import emit_far, library_call
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
-from ridgeline.codegen.llvm.outlined import emit_outlined
-from ridgeline.codegen.llvm.scalar_ops import Value
+from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
+from ridgeline.codegen.llvm.types import mangled, register_type, vector
+from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, logical_and
 from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Stmt, Store, Var
-from ridgeline.loops.math import OUTLINED
+from ridgeline.loops.math import OUTLINED, expand
 from ridgeline.weak import WeakMap
+
+if TYPE_CHECKING:
+    from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
+
+
+# ---- expansions that are called and not copied: functions, one per number of lanes ---------------
+# What a kernel computes many times over (a power for each term of a sum) would make its code long.
+
+
+def emit_outlined(emit: ScalarEmitter, name: str, *operands: Value) -> Value:
+    """A call of an expansion's function, which is added to the module."""
+    operands = emit.matched(*operands)
+    kind, lanes = operands[0].dtype, operands[0].lanes
+    function = f"{name}_{mangled(register_type(kind), lanes)}"
+    emit.declarations |= _definitions(function, name, kind, lanes, len(operands))
+    given = ", ".join(f"{v.type} {v.name}" for v in operands)
+    return emit.instruction(f"call {operands[0].type} @{function}({given})", kind, *operands)
+
+
+@cache
+def _definitions(function: str, name: str, dtype: DType, lanes: int, arity: int) -> frozenset[str]:
+    """The function, and what it calls itself."""
+    body = _Body(dtype, lanes, arity)
+    return frozenset((body.definition(function, name), *body.declarations))
+
+
+class _Body(ScalarEmitter):
+    """Straight-line code over the parameters of a function."""
+
+    def __init__(self, dtype: DType, lanes: int, arity: int) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.given = [Value(f"%x{place}", dtype, lanes) for place in range(arity)]
+
+    def place(self, depth: int, instruction: str) -> str:
+        """Append an instruction."""
+        name = f"%v{self.fresh()}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def definition(self, function: str, name: str) -> str:
+        """The whole function."""
+        holes = [Hole.make(value.dtype, value.name) for value in self.given]
+        values: dict[Expr, Value] = dict(zip(holes, self.given))
+        written_out = expand(OUTLINED[name](*holes))
+        for expr in ir.subexpressions(written_out):
+            if isinstance(expr, Const):
+                values[expr] = self.constant(expr)
+            elif isinstance(expr, Op):
+                values[expr] = self.apply(
+                    expr.name, expr.dtype, *(values[operand] for operand in expr.args)
+                )
+        kind = self.given[0].type
+        parameters = ", ".join(f"{kind} {value.name}" for value in self.given)
+        lines = "\n".join(self.lines)
+        result = values[written_out].name
+        return (
+            f"define internal {kind} @{function}({parameters}) noinline nounwind {{\n"
+            f"{lines}\n  ret {kind} {result}\n}}"
+        )
+
+
+# ---- calls of the C library in the lanes that need one -------------------------------------------
+# `guarded(far, libm_sin(x), near)` calls a function that branches past them, which LLVM inlines. A
+# straight line of code stays one, and vectors of which no lane is far out cost a test.
+
+_LIBRARY = "libm_"
+_FAR = ("libm_sin", "libm_cos")  # called for arguments that are far out only
+
+
+def library_call(expr: Expr) -> Op | None:
+    """The call of the C library that an expression makes where its condition holds, if it does."""
+    if not isinstance(expr, Op) or expr.name != "guarded":
+        return None
+    chosen = expr.args[1]
+    return chosen if isinstance(chosen, Op) and chosen.name in _FAR else None
+
+
+def emit_far(emit: ScalarEmitter, name: str, far: Value, x: Value, near: Value) -> Value:
+    """`name` of the C library in the lanes where `far` holds, `near` in the others."""
+    far, x, near = emit.matched(far, x, near)
+    scalar = register_type(x.dtype)
+    symbol = name.removeprefix(_LIBRARY) + ("f" if scalar == "float" else "")
+    function = f"far_{symbol}_{mangled(scalar, x.lanes)}"
+    emit.declarations.add(f"declare {scalar} @{symbol}({scalar})")
+    emit.declarations.add(_definition(function, symbol, scalar, x.lanes))
+    if x.lanes > 1:
+        flags = vector("i1", x.lanes)
+        emit.declarations.add(f"declare i1 @llvm.vector.reduce.or.v{x.lanes}i1({flags})")
+    given = ", ".join(f"{v.type} {v.name}" for v in (far, x, near))
+    return emit.instruction(f"call {x.type} @{function}({given})", x.dtype, far, x, near)
+
+
+def _definition(function: str, symbol: str, scalar: str, lanes: int) -> str:
+    whole, flags = vector(scalar, lanes), vector(register_type(dtypes.bool_), lanes)
+    lines = [
+        f"define internal {whole} @{function}({flags} %far, {whole} %x, {whole} %near) "
+        "alwaysinline nounwind {",
+        "entry:",
+    ]
+    any_far, result = "%far", "%v"
+    if lanes > 1:
+        any_far = "%any"
+        lines.append(f"  %any = call i1 @llvm.vector.reduce.or.v{lanes}i1({flags} %far)")
+    lines += [f"  br i1 {any_far}, label %slow, label %done", "slow:"]
+    if lanes == 1:
+        lines.append(f"  %v = call {scalar} @{symbol}({scalar} %x)")
+    else:
+        previous = "poison"
+        for lane in range(lanes):
+            result = f"%r{lane}"
+            lines += [
+                f"  %x{lane} = extractelement {whole} %x, i64 {lane}",
+                f"  %y{lane} = call {scalar} @{symbol}({scalar} %x{lane})",
+                f"  {result} = insertelement {whole} {previous}, {scalar} %y{lane}, i64 {lane}",
+            ]
+            previous = result
+    lines += [
+        f"  %chosen = select {flags} %far, {whole} {result}, {whole} %near",
+        "  br label %done",
+        "done:",
+        f"  %made = phi {whole} [ %near, %entry ], [ %chosen, %slow ]",
+        f"  ret {whole} %made",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+# ---- expressions ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

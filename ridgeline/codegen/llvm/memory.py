@@ -10,16 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.bfloat16 import upper_half
-from ridgeline.codegen.llvm.float8 import decode, encode, is_float8
 from ridgeline.codegen.llvm.lanes import Offsets, over_lanes, steady
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import (
+    decode,
+    encode,
+    is_float8,
     mangled,
     memory_type,
     register_dtype,
     register_type,
     splat,
+    upper_half,
     vector,
 )
 from ridgeline.dtypes import DType

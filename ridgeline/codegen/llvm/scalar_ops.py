@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.bfloat16 import to_upper_half
-from ridgeline.codegen.llvm.float8 import decode, encode, is_float8
 from ridgeline.codegen.llvm.types import (
+    decode,
+    encode,
+    is_float8,
     literal,
     mangled,
     memory_type,
     register_dtype,
     register_type,
     splat,
+    to_upper_half,
     vector,
 )
 from ridgeline.dtypes import DType
