@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, whole_name
 from ridgeline.fusion.materialize import on_host
-from ridgeline.fusion.sizes import nbytes
 from ridgeline.graph.body import bodies
+from ridgeline.graph.costs import nbytes
 from ridgeline.graph.node import Node, outputs_of
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.analysis.counts import compulsory_bytes, useful

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from ridgeline.fusion.groups import Group, Roofline
-from ridgeline.fusion.sizes import nbytes
+from ridgeline.graph.costs import nbytes
 from ridgeline.graph.node import Node
 
 

@@ -17,8 +17,7 @@ from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Fuser, Group
 from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values, choose_values
-from ridgeline.fusion.recompute_in_readers import compute_again
-from ridgeline.fusion.rematerialize import compute_late
+from ridgeline.fusion.recompute import copies_for_late_readers, recompute_in_readers
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.ir import Kernel
@@ -47,7 +46,7 @@ def materialize(stages: Stages, setting: Compilation) -> Stages:
 def rematerialize(stages: Stages, setting: Compilation) -> Stages:
     """Give late readers of a value a second copy of it, made from what is kept anyway."""
     graph = stages.graph
-    late = compute_late(graph, _values(stages))
+    late = copies_for_late_readers(graph, _values(stages))
     if late is None:
         return stages
     now = dict(zip(graph.order, late[0]))
@@ -83,7 +82,7 @@ def fuse(stages: Stages, setting: Compilation) -> Stages:
 def recompute(stages: Stages, setting: Compilation) -> Stages:
     """Drop values that their readers compute again in less time than they are read."""
     assert stages.fuser is not None
-    compute_again(stages.fuser)
+    recompute_in_readers(stages.fuser)
     return stages
 
 

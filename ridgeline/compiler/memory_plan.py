@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.materialize import sources
-from ridgeline.fusion.sizes import nbytes
+from ridgeline.graph.costs import nbytes
 from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import evaluate, product
 from ridgeline.loops.ir import Kernel

@@ -15,7 +15,7 @@ from typing import Any
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Group
-from ridgeline.fusion.sizes import nbytes
+from ridgeline.graph.costs import nbytes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.verify import VerifyError, require, verify_graph, verify_step

@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ridgeline.dtypes import float64
-from ridgeline.fusion.dependencies import Precedence
-from ridgeline.fusion.in_place import Replacing, kernel_order, store_order
+from ridgeline.fusion.in_place import Precedence, Replacing, kernel_order, store_order
 from ridgeline.fusion.materialize import FOLDS, Values, Whole, is_apart, sources
 from ridgeline.fusion.repeated_layers import Repeated
-from ridgeline.fusion.sizes import elements, is_costly, nbytes
-from ridgeline.fusion.split_chains import MOST_NODES
+from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, operations
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
@@ -32,7 +30,6 @@ from ridgeline.loops.lowering.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import PAD
 from ridgeline.ops.reduce import ARG_REDUCE
-from ridgeline.scalars import OPERATIONS
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
 _LOOKED_FOR = 8  # operations to find out whether an element of what is spread out is there
@@ -391,9 +388,7 @@ def _work(node: Node) -> float:
         return float(elements(node.inputs[0])) * (2 if node.op is ARG_REDUCE else 1)
     if node.op is PAD and any(node.attrs.interior):
         return float(elements(node)) * _LOOKED_FOR
-    if node.op.family == "pointwise":
-        return float(elements(node)) * OPERATIONS.get(node.op.name, 1)
-    return 0.0
+    return float(operations(node))
 
 
 def _name(values: Sequence[Node], folds: Sequence[Node]) -> str:

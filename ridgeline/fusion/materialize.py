@@ -8,16 +8,16 @@ memory, and so does what takes a transcendental function and is then read many t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
 
 from ridgeline import scalars
-from ridgeline.fusion.sizes import elements, is_costly, nbytes, work_bytes
-from ridgeline.fusion.split_chains import cuts
-from ridgeline.fusion.store_fewer import recomputed
+from ridgeline.fusion.recompute import recomputed
 from ridgeline.graph.body import Body, bodies
+from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, recomputation
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
@@ -34,8 +34,8 @@ from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, RESHAPE, SLICE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
 
+Late = Mapping[Node, Node]  # copies of values, each with the reader that they come after
 # the views through which a node that the backend computes whole reads its operands; None for others
-Late = Mapping[Node, Node]
 Whole = Callable[[Node], Sequence[View] | None]
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
@@ -87,6 +87,10 @@ class Values:
     def order(self) -> tuple[Node, ...]:
         """The nodes in execution order."""
         return self.graph.order
+
+    def is_in_memory(self, node: Node) -> bool:
+        """True for what a kernel finds in memory: inputs, and values that are stored."""
+        return self.graph.is_input(node) or node in self.stored
 
     @property
     def results(self) -> tuple[Node, ...]:
@@ -230,20 +234,44 @@ def _cheaper_to_store(node: Node, uses: int, graph: Graph) -> bool:
     if node.op in (CONSTANT, EXTENT, IOTA) or elements(node) <= 1:
         return False
     store = nbytes(node) * (1 + uses)
-    recompute = 0.0
-    seen: set[Node] = set()
-    stack = [node]
-    while stack and recompute <= store:
-        current = stack.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        in_memory = graph.is_input(current) or current.op in FOLDS or current.op is PROJ
-        if in_memory or is_apart(current):
-            recompute += uses * min(nbytes(current), nbytes(node) * 4)
-            # a fold that only this value needs would otherwise not be written at all
-            recompute += nbytes(current) if current.op in FOLDS else 0
-            continue
-        recompute += uses * work_bytes(current)
-        stack.extend(current.inputs)
+
+    def in_memory(other: Node) -> bool:
+        return graph.is_input(other) or other.op in FOLDS or other.op is PROJ or is_apart(other)
+
+    again = recomputation(node, in_memory, most_work=store / uses)
+    recompute = uses * again.work
+    for source in again.sources:
+        recompute += uses * min(nbytes(source), nbytes(node) * 4)
+        # a fold that only this value needs would otherwise not be written at all
+        recompute += nbytes(source) if source.op in FOLDS else 0
     return store < recompute
+
+
+# ---- where long pointwise work is cut into several kernels ---------------------------------------
+# Nothing else bounds a kernel: a chain of 100,000 additions would be one.
+
+
+def cuts(graph: Graph, stored: Set[Node]) -> Iterable[Node]:
+    """Pointwise values to store as well, so that no kernel computes more than `MOST_NODES`."""
+    order, is_input = graph.order, graph.is_input
+    if len(order) <= MOST_NODES:
+        return
+    uses = Counter(source for node in order for source in node.inputs)
+    inside: dict[Node, set[Node]] = {}  # what the kernel that needs a value computes for it
+    for node in order:
+        needed: set[Node] = set()
+        for source in node.inputs if not is_input(node) else ():
+            uses[source] -= 1
+            part = inside[source] if uses[source] else inside.pop(source)
+            if uses[source] or len(part) < len(needed):
+                needed |= part
+            else:  # nobody else needs the larger set, so it may grow
+                part |= needed
+                needed = part
+        if is_input(node) or node in stored:
+            needed = set()
+        elif len(needed) >= MOST_NODES and node.op.family == "pointwise":
+            needed = set()
+            yield node
+        inside[node] = needed
+        needed.add(node)

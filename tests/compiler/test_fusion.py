@@ -17,7 +17,7 @@ from ridgeline.compiler.backend import backend
 from ridgeline.compiler.cpu import machine
 from ridgeline.fusion.groups import Fuser
 from ridgeline.fusion.materialize import choose_values
-from ridgeline.fusion.split_chains import MOST_NODES
+from ridgeline.graph.costs import MOST_NODES
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.models.gpt2 import GPT2

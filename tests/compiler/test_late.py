@@ -10,7 +10,7 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.compiler import Stages, compile_graph, lay_out, lower_graph
 from ridgeline.compiler.cpu import CpuBackend
-from ridgeline.fusion import rematerialize
+from ridgeline.fusion import recompute
 from ridgeline.fusion.in_place import Replacing, kernel_order
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
@@ -61,7 +61,7 @@ def test_what_activations_give_is_not_kept_between_the_passes(
     stages = lower_graph(Graph(outputs, inputs))
     written = [v for g in stages.fusion.groups for v in g.loops.slots[g.loops.reads :]]
     with monkeypatch.context() as patch:
-        patch.setattr(rematerialize, "_FAR", 1e9)
+        patch.setattr(recompute, "_FAR", 1e9)
         kept = lower_graph(Graph(outputs, inputs))
     before = [v for g in kept.fusion.groups for v in g.loops.slots[g.loops.reads :]]
     assert len(written) > len(before) and len(stages.kernels) == len(kept.kernels)

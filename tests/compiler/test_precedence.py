@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ridgeline.fusion.dependencies import Precedence
+from ridgeline.fusion.in_place import Precedence
 
 
 def reachable(sources: dict[int, set[int]], start: int) -> set[int]:

@@ -10,16 +10,17 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import dtypes
+from ridgeline.graph.costs import nbytes, operations
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.autodiff.max_flow import Network
-from ridgeline.graph.passes.autodiff.rematerialize import _nbytes, _work, cheapest_to_keep
+from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
 from ridgeline.ops import elementwise as E, reduce as R
 from tests.compiler.programs import f32, typed
 
 
 def cost(kept: set[Node], needed: list[Node], fixed: set[Node], known: set[Node]) -> float:
     """Bytes moved and operations repeated; infinite where something fixed is not kept."""
-    total = float(sum(_nbytes(n) * (1 if n in known else 2) for n in kept))
+    total = float(sum(nbytes(n) * (1 if n in known else 2) for n in kept))
     waiting, seen = list(needed), set()
     while waiting:
         node = waiting.pop()
@@ -28,7 +29,7 @@ def cost(kept: set[Node], needed: list[Node], fixed: set[Node], known: set[Node]
         seen.add(node)
         if node in fixed or node in known:
             return float("inf")
-        total += _work(node) // 8
+        total += operations(node) // 8
         waiting += node.inputs
     return total
 

@@ -21,7 +21,7 @@ from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.types import literal
 from ridgeline.compiler import Layout, Stages, buffer_reuse, lay_out, lower_graph
 from ridgeline.compiler.cuda import CudaBackend
-from ridgeline.fusion.sizes import elements, nbytes
+from ridgeline.graph.costs import elements, nbytes
 from ridgeline.graph.graph import Graph
 from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32

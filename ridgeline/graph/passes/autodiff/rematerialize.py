@@ -10,14 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ridgeline.graph.costs import nbytes, work_bytes
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.autodiff.max_flow import UNLIMITED, Network
-from ridgeline.graph.sizes import bounds, product
-from ridgeline.ops.random import RANDOM_BITS
-from ridgeline.scalars import OPERATIONS
-
-_OPERATIONS = {**OPERATIONS, RANDOM_BITS.name: OPERATIONS["philox"]}
-_OPERATIONS_PER_BYTE = 8  # arithmetic that takes as long as moving one byte
 
 
 def cheapest_to_keep(
@@ -39,11 +34,11 @@ def cheapest_to_keep(
         leave = network.place()
         order.append(node)
         known = is_known(node)
-        network.pipe(entry[node], leave, _nbytes(node) * (1 if known else 2))
+        network.pipe(entry[node], leave, nbytes(node) * (1 if known else 2))
         if known or is_fixed(node):
             network.pipe(0, entry[node], UNLIMITED)
             continue
-        network.pipe(0, entry[node], _work(node) // _OPERATIONS_PER_BYTE)
+        network.pipe(0, entry[node], int(work_bytes(node)))
         waiting += node.inputs
     for node in order:
         if not (is_known(node) or is_fixed(node)):
@@ -53,17 +48,3 @@ def cheapest_to_keep(
         network.pipe(entry[node] + 1, 1, UNLIMITED)
     before = network.source_side()
     return [n for n in order if entry[n] in before and entry[n] + 1 not in before]
-
-
-def _elements(node: Node) -> int:
-    return bounds(product(node.shape))[1]
-
-
-def _nbytes(node: Node) -> int:
-    return _elements(node) * node.dtype.itemsize
-
-
-def _work(node: Node) -> int:
-    if node.op.family != "pointwise":
-        return 0
-    return _elements(node) * _OPERATIONS.get(node.op.name, 1)
