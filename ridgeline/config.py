@@ -50,6 +50,7 @@ class Config:
     audit: bool = False  # jit traces now and then instead of replaying, and compares
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
     verify: bool = False  # check what every pass of the compiler gives, and blame the one that errs
+    background: bool = True  # compile beside the program, which is interpreted meanwhile
     announce: bool = True  # say on stderr what is being compiled where that takes long
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out
 
@@ -169,6 +170,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "allow_winograd": _check_flag,
     "passes_until": _check_name,
     "announce": _check_flag,
+    "background": _check_flag,
     "verify": _check_flag,
 }
 

@@ -13,6 +13,7 @@ import pytest
 
 os.environ.setdefault("RIDGELINE_CACHE_DIR", tempfile.mkdtemp(prefix="ridgeline-tests-"))
 os.environ.setdefault("RIDGELINE_CALIBRATE", "0")
+os.environ.setdefault("RIDGELINE_BACKGROUND", "0")  # tiers change at counted points
 os.environ.setdefault("RIDGELINE_ANNOUNCE", "0")  # how long compiling takes is chance here
 os.environ.setdefault("RIDGELINE_VERIFY", "1")  # every graph and program after every pass
 

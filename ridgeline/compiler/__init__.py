@@ -13,6 +13,7 @@ from hashlib import blake2b
 
 from ridgeline.codegen.llvm.machine_code import ObjectCache
 from ridgeline.collector import paused
+from ridgeline.compiler.background import background
 from ridgeline.compiler.library_calls import LibraryCalls
 from ridgeline.compiler.memory_plan import (
     HostCall,
@@ -40,7 +41,8 @@ MOST_PROGRAMS, MOST_NODES = 128, 1 << 14
 _programs: Recent[Hashable, Program] = Recent(MOST_PROGRAMS, MOST_NODES)
 # Those that keep how they were made, which is most of their memory; others make it again if asked.
 _shown: Recent[Hashable, Program] = Recent(32, 1 << 12)
-_lock = threading.RLock()
+_lock = threading.Lock()  # over these tables
+_compiling = threading.RLock()
 
 
 def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Program:
@@ -50,15 +52,27 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Progra
     """
     to = compilation(graph, pairs=tuple(pairs), ahead=True)
     key = (structure(graph), to.target.key(), to.pairs, *sorted(to.left_out))
-    with _lock:
-        program = _programs.get(key)
-        if program is None:
-            with paused:
-                program = _load_or_compile(key, graph.on_fresh_leaves(), to)
-            _programs.keep(key, program, len(graph.order))
-            for old in _shown.keep(key, program, len(graph.order)):
-                old.forget_stages()
+    program = _known(key)
+    if program is None:
+        with background.needed(), _compiling:
+            program = _known(key)  # compiled by another thread in the meantime?
+            if program is None:
+                with paused:
+                    program = _load_or_compile(key, graph.on_fresh_leaves(), to)
+                _keep(key, program, len(graph.order))
     return program
+
+
+def _known(key: Hashable) -> Program | None:
+    with _lock:
+        return _programs.get(key)
+
+
+def _keep(key: Hashable, program: Program, nodes: int) -> None:
+    with _lock:
+        _programs.keep(key, program, nodes)
+        for old in _shown.keep(key, program, nodes):
+            old.forget_stages()
 
 
 def _load_or_compile(key: Hashable, graph: Graph, to: Compilation) -> Program:

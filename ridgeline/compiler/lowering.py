@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ridgeline.compiler.background import background
 from ridgeline.compiler.buffer_reuse import overlay
 from ridgeline.compiler.horizontal_fusion import Joiner, kept, most_bytes, temporaries
 from ridgeline.compiler.settings import Compilation
@@ -159,6 +160,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
             begun.update(target.begin(group, None))
     waits, most = temporaries(groups, set(stages.results)), most_bytes(setting.roofline)
     for group in groups:
+        background.checkpoint()
         if group.lowered is None:
             placing.apart(group)
             continue

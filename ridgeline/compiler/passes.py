@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from ridgeline.compiler.background import background
 from ridgeline.compiler.verify import verify
 from ridgeline.config import config
 
@@ -50,6 +51,7 @@ def run_passes(
     """What a list of passes makes of a graph or a program."""
     after: dict[str, State] = {}
     for each in passes:
+        background.checkpoint()
         if not each.when(setting) or (each.since and after.get(each.since) is state):
             continue
         runs = each.required or each.name not in left_out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from threading import Timer
 
+from ridgeline.compiler.background import background
 from ridgeline.config import config
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.origins import user_line
@@ -17,7 +18,7 @@ class Announced:
 
     def __init__(self, graph: Graph) -> None:
         self._timer: Timer | None = None
-        if config.announce:
+        if config.announce and not background.is_here():
             self._timer = Timer(PATIENCE, _say, [_waiting_for(graph)])
             self._timer.daemon = True
 

@@ -1,8 +1,8 @@
 """What undecorated code ran: each flush with its reason, how it was computed, and how long it took.
 
 `rl.explain_last()` tells of the last flushes of this thread, and `with rl.record_flushes() as log:`
-of a block. Both say where time went: into compiling, into running, and outside of flushes, which is
-Python: recording, and whatever else the program does.
+of a block. Both say where time went: into finding or compiling programs, into running them, and
+outside of flushes, which is Python: recording, and whatever else the program does.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Flush:
     ops: int
     program: Program
     began: float  # by the clock of `time.perf_counter`
-    compiling: float  # seconds until there was a program
+    preparing: float  # seconds until there was a program: it was looked up, loaded or compiled
     running: float  # seconds of the program; on a GPU until everything was started
 
     @property
     def ended(self) -> float:
         """When its results were there, or on a GPU under way."""
-        return self.began + self.compiling + self.running
+        return self.began + self.preparing + self.running
 
     @property
     def why(self) -> str:
@@ -78,9 +78,9 @@ class FlushLog:
     ended: float = 0.0
 
     @property
-    def compiling(self) -> float:
-        """Seconds in which programs were made."""
-        return sum(flush.compiling for flush in self.flushes)
+    def preparing(self) -> float:
+        """Seconds in which programs were looked up or made."""
+        return sum(flush.preparing for flush in self.flushes)
 
     @property
     def running(self) -> float:
@@ -90,7 +90,7 @@ class FlushLog:
     @property
     def outside(self) -> float:
         """Seconds outside of flushes: recording, the program's own Python, jitted functions."""
-        return max(self.ended - self.began - self.compiling - self.running, 0.0)
+        return max(self.ended - self.began - self.preparing - self.running, 0.0)
 
     def count(self, program: Program) -> int:
         """How many flushes were computed in one way."""
@@ -101,7 +101,7 @@ class FlushLog:
             return "nothing was flushed: no recorded work was computed"
         total = max(self.ended - self.began, 1e-12)
         parts = (
-            ("compiling", self.compiling), ("running", self.running),
+            ("finding or compiling", self.preparing), ("running", self.running),
             ("outside, in Python", self.outside),
         )  # fmt: skip
         shares = ", ".join(f"{name} {_time(s)} ({s / total:.0%})" for name, s in parts)
@@ -124,7 +124,7 @@ def _rows(flushes: Sequence[Flush]) -> Iterator[str]:
     alike: dict[tuple[str, int, str], list[float]] = {}
     for flush in flushes:
         key = flush.why, flush.ops, flush.device
-        alike.setdefault(key, []).append(flush.compiling + flush.running)
+        alike.setdefault(key, []).append(flush.preparing + flush.running)
     for (why, ops, device), seconds in alike.items():
         spent = _time(fmean(seconds)) + (" each" if len(seconds) > 1 else "")
         yield f"  {len(seconds):>5} × {ops:>5} ops on {device}, {spent:<14} {why}"

@@ -1,9 +1,10 @@
 """Tiers: how a piece of recorded work is run, by the NumPy interpreter or as compiled code.
 
 A piece is known by its structure. The interpreter's cost is reckoned (not measured, so that runs
-are reproducible) and added up per structure; when it exceeds what compiling would cost, the piece
-is compiled. A piece that is large enough is compiled when it is first seen. jit never uses the
-interpreter unless `config.tier` pins it.
+are reproducible) and added up per structure. A piece that comes again, or has cost enough, is
+compiled in a thread beside the program and interpreted until its code is there. A piece so large
+that waiting is quicker is compiled when it is first seen. jit never uses the interpreter unless
+`config.tier` pins it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import lru_cache
 from time import perf_counter
 from typing import Any, Protocol
 
+from ridgeline.compiler.background import background
 from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import prepare
 from ridgeline.compiler.progress import Announced
@@ -50,6 +52,8 @@ _COMPILE, _COMPILE_PER_NODE = 0.15, 0.01
 _UNKNOWN_ITERATIONS = 100  # what a loop that a test ends is taken for
 _ADDRESSES = 1 << 62
 _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
+# the same where that is done beside the program, and what a piece that comes again must cost
+_EARLY, _AGAIN, _WORTHWHILE = 0.02, 3, 1e-4
 
 
 class Runnable(Protocol):
@@ -148,14 +152,26 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     return brought if brought.moves else brought.program
 
 
+_Settings = tuple[bool, bool, int, bool, bool, str]  # of `config`, on which programs depend
+
+
+def _settings() -> _Settings:
+    return (
+        config.tier == "interpreter", config.allow_tf32, config.threads, config.calibrate,
+        config.deterministic, config.passes_until,
+    )  # fmt: skip
+
+
 class _Piece:
     """A structure that was seen: what interpreting it has cost so far, its program by settings."""
 
-    __slots__ = ("programs", "spent")
+    __slots__ = ("begun", "failed", "programs", "seen", "spent")
 
     def __init__(self) -> None:
-        self.spent = 0.0
-        self.programs: dict[tuple[bool, bool, int, bool, bool, str], Runnable] = {}
+        self.seen, self.spent = 0, 0.0
+        self.programs: dict[_Settings, Runnable] = {}
+        self.begun: set[_Settings] = set()  # being compiled beside the program
+        self.failed: set[_Settings] = set()  # not compiled there: whoever waits sees the error
 
 
 _pieces: Table[_Piece] = Table(MOST_STRUCTURES)
@@ -184,21 +200,18 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") ->
         order = topological(graph, has_value)
     inputs = [node for node in order if node.buffer is not None]
     piece = _piece(order, graph)
-    interpreted = config.tier == "interpreter"
-    settings = (
-        interpreted, config.allow_tf32, config.threads, config.calibrate, config.deterministic,
-        config.passes_until,
-    )  # fmt: skip
+    settings = _settings()
     program = piece.programs.get(settings)
     kind: flush_log.Program = "found"
     if program is None:
         graph = written_out(graph) if waiting else graph
-        if _to_interpret(piece, topological(graph, has_value)):
+        whole = Graph(graph, inputs)
+        if _to_interpret(piece, settings, whole):
             for node, array in zip(wanted, evaluate(graph)):
                 node.buffer = as_buffer(array, node.type.device)
             flush_log.note(reason, roots[0].type.device, len(order), "interpreted", began, began)
             return
-        program = program_for(prepare(Graph(graph, inputs), Recorded("deferred", computes)))
+        program = _program(whole)
         kind, piece.programs[settings] = "new", program
         _remember(piece, len(order))
     started = perf_counter()
@@ -214,13 +227,49 @@ def _remember(piece: _Piece, nodes: int) -> None:
             old.programs.clear()
 
 
-def _to_interpret(piece: _Piece, order: Sequence[Node]) -> bool:
-    """True where a piece that has no program is not worth one yet."""
-    if config.tier == "interpreter":
-        return True
-    piece.spent += _PER_NODE * len(order) + sum(map(_seconds, order))
+def _program(graph: Graph) -> Runnable:
+    return program_for(prepare(graph, Recorded("deferred", computes)))
+
+
+def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph) -> bool:
+    """True where a piece that has no program is not worth one yet, or is being compiled."""
+    if config.tier != "auto":
+        return config.tier == "interpreter"
+    order = graph.order
+    once = _PER_NODE * len(order) + sum(map(_seconds, order))
     compiling = _COMPILE + _COMPILE_PER_NODE * len(order)
-    return config.tier == "auto" and piece.spent < _PATIENCE * compiling
+    piece.spent += once
+    piece.seen += 1
+    beside = config.background and not config.deterministic and settings not in piece.failed
+    if not beside or once > _PATIENCE * compiling:  # interpreting takes longer than to wait
+        return piece.spent < _PATIENCE * compiling
+    again = piece.seen >= _AGAIN and once > _WORTHWHILE
+    if again or piece.spent > _EARLY * compiling:
+        _compile_beside(piece, settings, graph)
+    return True
+
+
+def _compile_beside(piece: _Piece, settings: _Settings, graph: Graph) -> None:
+    """Have a piece compiled while the program goes on interpreting it."""
+    if settings in piece.begun:
+        return
+    apart = graph.on_fresh_leaves()  # the program's own nodes get values meanwhile
+
+    def compile_piece() -> None:
+        made = None
+        try:
+            if _settings() == settings:
+                made = _program(apart)
+        except Exception:
+            piece.failed.add(settings)
+        if made is not None and _settings() == settings:
+            piece.programs[settings] = made
+            _remember(piece, len(apart.order))
+        piece.begun.discard(settings)
+
+    piece.begun.add(settings)
+    if not background.submit(compile_piece):
+        piece.begun.discard(settings)
 
 
 def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:

@@ -24,7 +24,7 @@ def test_a_block_tells_its_flushes_with_function_and_line() -> None:
     assert [flush.device for flush in log.flushes] == ["cpu", "cpu"]
     assert all(flush.ops >= 2 for flush in log.flushes)
     assert log.began < log.flushes[0].began < log.flushes[0].ended <= log.flushes[1].began
-    parts = log.compiling + log.running + log.outside
+    parts = log.preparing + log.running + log.outside
     assert parts == pytest.approx(log.ended - log.began)
 
 
@@ -36,13 +36,13 @@ def test_programs_are_interpreted_new_or_found() -> None:
     with config.override(tier="interpreter"), rl.record_flushes() as log:
         step(x)
     assert [flush.program for flush in log.flushes] == ["interpreted"]
-    assert log.compiling == 0.0 < log.running
+    assert log.preparing == 0.0 < log.running
     with config.override(tier="compiled"), rl.record_flushes() as log:
         step(x)
         step(x)
     assert [flush.program for flush in log.flushes] == ["new", "found"]
     assert (log.count("new"), log.count("found"), log.count("interpreted")) == (1, 1, 0)
-    assert log.flushes[0].compiling > log.flushes[1].compiling > 0.0
+    assert log.flushes[0].preparing > log.flushes[1].preparing > 0.0
 
 
 def test_a_training_loop_as_a_table() -> None:

@@ -1,0 +1,125 @@
+"""Compiling beside the program: one thread, whose work gives way to whoever waits for the compiler.
+
+A job passes `checkpoint` between passes and between kernels. It stops there when the process ends,
+and when another thread needs the compiler at once; then it is begun again afterwards, and what it
+left in the caches makes that short.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+MOST_WAITING = 32  # jobs; more are not taken, since they would come too late to help
+_LONGEST_KERNEL = 10.0  # seconds that the end of the process waits for the kernel under way
+
+
+class GaveWay(BaseException):
+    """A job stopped because somebody else needs the compiler, or the process ends."""
+
+
+class Background:
+    """The jobs of a process, and the thread that does them one after the other."""
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(
+            before=self._before_fork,
+            after_in_parent=self._no_longer_needed,
+            after_in_child=self._forget,
+        )
+        atexit.register(self._end)
+
+    def _forget(self) -> None:
+        """Begin without jobs and without a thread, as a forked child does."""
+        self._changed = threading.Condition()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+        self._needed = 0  # threads that compile, or wait to
+        self._ending = False
+
+    def submit(self, job: Callable[[], None]) -> bool:
+        """Do a job soon; False where there are too many already."""
+        with self._changed:
+            if self._ending or len(self._jobs) >= MOST_WAITING:
+                return False
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="ridgeline-compiler", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+        return True
+
+    def is_here(self) -> bool:
+        """True in the thread that does the jobs."""
+        return threading.current_thread() is self._thread
+
+    def checkpoint(self) -> None:
+        """A place where a job can stop; elsewhere nothing."""
+        if (self._needed or self._ending) and self.is_here():
+            raise GaveWay
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """Inside the calling thread uses the compiler, and the jobs wait."""
+        if self.is_here():
+            yield
+            return
+        with self._changed:
+            self._needed += 1
+        try:
+            yield
+        finally:
+            self._no_longer_needed()
+
+    def _no_longer_needed(self) -> None:
+        with self._changed:
+            self._needed -= 1
+            self._changed.notify_all()
+
+    def _before_fork(self) -> None:
+        """Stop the job: a child would find its locks taken by a thread that it has not."""
+        with self._changed:
+            self._needed += 1
+            self._changed.wait_for(lambda: not self._busy or self.is_here(), _LONGEST_KERNEL)
+
+    def wait(self) -> None:
+        """Return when every job that was submitted is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._jobs)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._ending or (self._jobs and not self._needed))
+                if self._ending:
+                    return
+                job = self._jobs[0]
+                self._busy = True
+            done = True
+            try:
+                job()
+            except GaveWay:
+                done = False
+            with self._changed:
+                self._busy = False
+                if done:
+                    self._jobs.popleft()
+                self._changed.notify_all()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(_LONGEST_KERNEL)
+
+
+background = Background()
