@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
-from ridgeline.codegen.llvm.machine_code import LoadedCode, compile_ir, compiler_fingerprint, target
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.codegen.llvm.matrix_instructions import has_instruction
+from ridgeline.codegen.loaded_code import LoadedCode
 from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.cpu_run import CpuExecutable
 from ridgeline.compiler.library_calls import LibraryCalls
@@ -37,7 +38,7 @@ from ridgeline.schedules.parallel_tasks import grain
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 MOST_CODE = 8 << 20  # bytes of machine code that stay mapped besides what programs use
-machine_code = LoadedCode(MOST_CODE)
+machine_code: LoadedCode[Library] = LoadedCode(MOST_CODE)
 
 
 def machine() -> Machine:
@@ -201,7 +202,7 @@ class CpuBackend:
 
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Map object code into the process, unless all of it is there already."""
-        machine_code.load(code, symbols)
+        machine_code.load([(symbols, lambda: Library.load(code, lasting=False))])
 
     def legalize(self) -> Sequence[LoopPass]:
         """What LLVM IR has no words for."""

@@ -13,7 +13,8 @@ from time import perf_counter, perf_counter_ns
 
 import numpy as np
 
-from ridgeline.codegen.llvm.machine_code import LoadedCode
+from ridgeline.codegen.llvm.machine_code import Library
+from ridgeline.codegen.loaded_code import LoadedCode
 from ridgeline.compiler.library_calls import LibraryCalls, known
 from ridgeline.compiler.memory_plan import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
 from ridgeline.devices import CPU
@@ -30,7 +31,7 @@ class CpuExecutable:
 
     exclusive = None  # several runs of a plan do not meet
 
-    def __init__(self, layout: Layout, calls: LibraryCalls, code: LoadedCode) -> None:
+    def __init__(self, layout: Layout, calls: LibraryCalls, code: LoadedCode[Library]) -> None:
         """`code` has the kernels by name."""
         self.layout, self._calls = layout, calls
         self.parts = tuple(_parts(layout, code))
@@ -213,7 +214,7 @@ def _copy(buffer: HostBuffer) -> HostBuffer:
     return made
 
 
-def _parts(layout: Layout, code: LoadedCode) -> Iterator[NativePlan | HostCall]:
+def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | HostCall]:
     """Runs of kernels as plans, with the library calls between them.
 
     The arena lasts for one plan: what is in use across a library call has a buffer of its own. A
@@ -234,10 +235,10 @@ def _parts(layout: Layout, code: LoadedCode) -> Iterator[NativePlan | HostCall]:
         yield NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)
 
 
-def _step(call: Call, code: LoadedCode) -> NativeStep | Loop | Branch:
+def _step(call: Call, code: LoadedCode[Library]) -> NativeStep | Loop | Branch:
     if isinstance(call, KernelCall):
         tasks, grain = call.launch
-        library = code.library(call.symbol)
+        library = code.code(call.symbol)
         return NativeStep(library.address(call.symbol), call.slots, tasks, grain, library)
     if isinstance(call, LoopCall):
         test = None if call.test is None else _plan(call.test, code)
@@ -247,7 +248,7 @@ def _step(call: Call, code: LoadedCode) -> NativeStep | Loop | Branch:
     return Branch(call.predicate, (first, second))
 
 
-def _plan(layout: Layout, code: LoadedCode) -> NativePlan:
+def _plan(layout: Layout, code: LoadedCode[Library]) -> NativePlan:
     """A body as a plan; what its caller binds are the addresses that `run` would take."""
     steps = [_step(call, code) for call in layout.calls]
     return NativePlan(steps, layout.slots, layout.arena, layout.arena_bytes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import astuple, replace
+from functools import cached_property
+from itertools import accumulate
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -46,6 +48,7 @@ from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
+from ridgeline.recent import Recent
 from ridgeline.runtime.cuda import (
     cublaslt,
     cudnn_api,
@@ -54,7 +57,7 @@ from ridgeline.runtime.cuda import (
     device as devices,
 )
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan as CudnnPlan
-from ridgeline.runtime.cuda.module import Modules
+from ridgeline.runtime.cuda.module import DeviceFunction, Modules
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.occupancy import reason_to_part
@@ -69,6 +72,7 @@ _FEW, _MANY, _MANY_SINCE = 4096, 32_764, 12_010  # bytes of parameters, and the 
 _ARRANGED = (CONVOLVE, BIASED, *CALLS)  # what libraries compute
 _BIAS = 2  # the place of a bias among the operands of a product
 _WARP = 32
+_MOST_KEYS = 4096
 _CLUSTER = 8  # blocks that can share memory from Hopper on
 
 
@@ -78,7 +82,7 @@ class CudaBackend:
     def __init__(self, number: int) -> None:
         self.device = devices.device(number)
         self.modules = Modules(self.device)
-        self._keys: dict[str, Hashable | None] = {}  # by kernel
+        self._keys: Recent[str, tuple[Hashable | None]] = Recent(_MOST_KEYS, _MOST_KEYS)
         found = self.device.properties
         self._facts = GpuMachine(
             self.device.architecture,
@@ -219,9 +223,11 @@ class CudaBackend:
         if _product(kernel.group) is not None:
             return None
         name = kernel.kernel.name
-        if name not in self._keys:
-            self._keys[name] = join_key(kernel.kernel)
-        found, lowered = self._keys[name], kernel.group.loops
+        known = self._keys.get(name)
+        if known is None:
+            known = (join_key(kernel.kernel),)
+            self._keys.keep(name, known, 1)
+        (found,), lowered = known, kernel.group.loops
         return None if found is None else (found, lowered.anchor)
 
     def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
@@ -270,19 +276,19 @@ class CudaBackend:
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Load the images whose functions the device does not have yet."""
         head, _, images = code.partition(b"\n")
-        offset = 0
-        for size, launches in json.loads(head):
-            if any(symbol not in self.modules for symbol, _ in launches):
-                self.modules.load(images[offset : offset + size], launches)
-            offset += size
+        rows = json.loads(head)
+        ends = list(accumulate(size for size, _ in rows))
+        self.modules.load(
+            [(images[end - size : end], launches) for end, (size, launches) in zip(ends, rows)]
+        )
 
-    def marking(self) -> Any:
+    @cached_property
+    def marking(self) -> DeviceFunction:
         """The kernel that sets a byte where a flag is found set."""
         found = generate(marking())
         (launch,) = found.launches
-        if launch.symbol not in self.modules:
-            image = begin(found.text, self._facts.arch).result()
-            self.modules.load(image, [(launch.symbol, launch.shared_bytes)])
+        image = begin(found.text, self._facts.arch).result()
+        self.modules.load([(image, [(launch.symbol, launch.shared_bytes)])])
         return self.modules[launch.symbol]
 
     def legalize(self) -> Sequence[LoopPass]:

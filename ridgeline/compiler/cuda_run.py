@@ -81,7 +81,7 @@ class CudaExecutable:
                 yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
         if self.layout.checked:
             slots = (self.layout.returns[-1], self._wrong)
-            yield KernelStep(self._target.marking(), 1, _WARP, 0, 1, slots, words)
+            yield KernelStep(self._target.marking, 1, _WARP, 0, 1, slots, words)
 
     def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
         dtype, result, m, n, k, batch, outer, *matrices, shortened, bias = started

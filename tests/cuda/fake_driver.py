@@ -22,12 +22,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from ridgeline.runtime.cuda.module import DeviceFunction
+
 OUT_OF_MEMORY, INVALID_VALUE, INVALID_CONTEXT, NO_BINARY, INVALID_HANDLE = 2, 1, 201, 209, 400
-ILLEGAL_ADDRESS = 700
-MEANT = (OUT_OF_MEMORY, ILLEGAL_ADDRESS)  # statuses that tests provoke
+ILLEGAL_ADDRESS, NOT_CAPTURED = 700, 900
+MEANT = (OUT_OF_MEMORY, ILLEGAL_ADDRESS, NOT_CAPTURED)  # statuses that tests provoke
 _NAMES = {0: "CUDA_SUCCESS", 2: "CUDA_ERROR_OUT_OF_MEMORY", 1: "CUDA_ERROR_INVALID_VALUE",
           201: "CUDA_ERROR_INVALID_CONTEXT", 209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
-          400: "CUDA_ERROR_INVALID_HANDLE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS"}  # fmt: skip
+          400: "CUDA_ERROR_INVALID_HANDLE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS",
+          900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}  # fmt: skip
 
 
 class Status(int):
@@ -54,6 +57,7 @@ class Gpu:
     multiprocessors: int
     memory: int
     used: int = 0
+    peak: int = 0
     readers: set[int] = field(default_factory=set)  # other devices that may read its memory
 
     def attribute(self, name: str) -> int:
@@ -106,6 +110,7 @@ class Function:
     name: str
     read: Callable[[int], tuple[int, ...]]  # the words behind the pointer that a launch passes
     run: Callable[[tuple[int, ...]], None]
+    module: Handle | None = None
 
 
 def words(count: int) -> Callable[[int], tuple[int, ...]]:
@@ -130,6 +135,8 @@ class FakeDriver:
         self.contexts = [Context(gpu) for gpu in self.gpus]
         self.refused: list[str] = []
         self.failing: dict[str, list[int]] = {}  # statuses of the next calls, where a test says so
+        self.modules: set[Handle] = set()  # that are loaded
+        self.pending: set[Handle] = set()  # modules with launches since the device was last at rest
         self.launches: list[tuple[str, tuple[int, ...]]] = []  # kernel, the words it was given
         self.launched_on: list[int] = []  # the device of each
         self.calls: dict[str, int] = {}
@@ -178,9 +185,10 @@ class FakeDriver:
         """Bytes of device memory in use."""
         return sum(gpu.used for gpu in self.gpus)
 
-    def function(self, name: str, arguments: int, device: int = 0) -> Function:
+    def function(self, name: str, arguments: int, device: int = 0) -> DeviceFunction:
         """A kernel that does nothing with so many arguments."""
-        return Function(self.contexts[device], name, words(arguments), lambda given: None)
+        made = Function(self.contexts[device], name, words(arguments), lambda given: None)
+        return DeviceFunction(made, None)
 
     def device_of(self, address: int) -> int | None:
         """The device in whose memory an address lies; None for the host's."""
@@ -242,7 +250,8 @@ class FakeDriver:
         return self._stack.pop()
 
     def _cuCtxSynchronize(self) -> None:
-        self._context()
+        here = self._context()
+        self.pending = {module for module in self.pending if module.context is not here}
 
     def _cuDeviceGetAttribute(self, attribute: str, device: int) -> Any:
         return self.gpus[device].attribute(attribute)
@@ -281,6 +290,7 @@ class FakeDriver:
         if gpu.used + size > gpu.memory:
             raise Refused(OUT_OF_MEMORY)
         gpu.used += size
+        gpu.peak = max(gpu.peak, gpu.used)
         return self._allocate(size, gpu)
 
     def _cuMemFreeAsync(self, address: int, stream: Handle) -> None:
@@ -367,11 +377,20 @@ class FakeDriver:
     def _cuModuleLoadData(self, image: bytes) -> Any:
         made = self._made("module")
         made.nodes.append(image)
+        self.modules.add(made)
         return made
+
+    def _cuModuleUnload(self, module: Handle) -> None:
+        self._context(module)
+        if module not in self.modules or module in self.pending:
+            raise Refused(INVALID_HANDLE)
+        self.modules.remove(module)
 
     def _cuModuleGetFunction(self, module: Handle, name: bytes) -> Any:
         assert self.find_function is not None, "this test loads no code"
-        return self.find_function(self._context(module), module.nodes[0], name.decode())
+        found = self.find_function(self._context(module), module.nodes[0], name.decode())
+        found.module = module
+        return found
 
     def _cuFuncSetAttribute(self, function: Function, attribute: int, value: int) -> None:
         self._context(function)
@@ -389,6 +408,10 @@ class FakeDriver:
         for address in given:
             if self._block(address).gpu is not None:  # kernels may use pinned memory
                 self.check(address, 1, kernel.context.gpu)
+        if kernel.module is not None:
+            if kernel.module not in self.modules:
+                raise Refused(INVALID_HANDLE)
+            self.pending.add(kernel.module)
         self.launches.append((kernel.name, given))
         self.launched_on.append(kernel.context.gpu.number)
         kernel.run(given)

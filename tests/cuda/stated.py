@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.groups import Roofline
+from ridgeline.recent import Recent
 from ridgeline.schedules.gpu.machine import H200, GpuMachine
 
 
@@ -15,7 +15,7 @@ class StatedGpu(CudaBackend):
 
     def __init__(self, facts: GpuMachine = H200, recompute: bool = True) -> None:
         self._facts, self._recompute = facts, recompute
-        self._keys: dict[str, Any] = {}
+        self._keys = Recent(100, 100)
 
     def roofline(self, facts: GpuMachine) -> Roofline:
         """As the backend has it; without `recompute`, kernels read what others wrote."""

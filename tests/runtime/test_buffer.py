@@ -188,13 +188,13 @@ def test_buffers_in_cycles_and_at_exit_are_quiet() -> None:
     script = """
 import sys
 from ridgeline import dtypes
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 class Node: pass
 for size in (10, 3 << 20):
-    node = Node(); node.self = node; node.buffer = Buffer.allocate(size)
-keep = Buffer.allocate(5 << 20)
+    node = Node(); node.self = node; node.buffer = HostBuffer.allocate(size)
+keep = HostBuffer.allocate(5 << 20)
 view = keep.array(dtypes.float32, (4,))
-sys.kept = [Buffer.allocate(7 << 20), view]
+sys.kept = [HostBuffer.allocate(7 << 20), view]
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,7 +18,7 @@ import ridgeline as rl
 from ridgeline import compiler
 from ridgeline.codegen.disk_cache import cache_root
 from ridgeline.codegen.llvm import elf
-from ridgeline.codegen.llvm.machine_code import LoadedCode
+from ridgeline.codegen.loaded_code import LoadedCode
 from ridgeline.compiler import cpu
 from ridgeline.compiler.program import Program
 from ridgeline.recent import Recent

@@ -203,7 +203,7 @@ print(target().threads)
 def test_importing_loads_no_compiler() -> None:
     script = """
 import sys
-import ridgeline, ridgeline.codegen.llvm.native, ridgeline.runtime.buffer
+import ridgeline, ridgeline.codegen.llvm.machine_code, ridgeline.runtime.buffer
 assert not any(name.startswith("llvmlite") for name in sys.modules)
 """
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -156,15 +156,15 @@ PRELUDE = """
 import os, sys, threading, time, ctypes
 import numpy as np
 from ridgeline.config import config
-from ridgeline.runtime.buffer import Buffer
+from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import pool
-from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
 config.threads = 3
 counts = np.zeros(1000, np.int64)
-address = Buffer.borrow(counts).address
-plan = Plan([Step(kernel("increment"), (0, 0), 1000, 8)] * 20, 1)
-slow = Plan([Step(kernel("pause"), (), 100000, 10)], 0)
+address = HostBuffer.borrow(counts).address
+plan = NativePlan([NativeStep(kernel("increment"), (0, 0), 1000, 8)] * 20, 1)
+slow = NativePlan([NativeStep(kernel("pause"), (), 100000, 10)], 0)
 plan.run((address,))
 """
 
@@ -206,7 +206,7 @@ def test_a_forked_child_runs_plans() -> None:
             if child == 0:
                 counts[:] = 0
                 assert pool.workers() == 0
-                Plan([Step(kernel("pause"), (), 4, 1)], 0).run(())
+                NativePlan([NativeStep(kernel("pause"), (), 4, 1)], 0).run(())
                 for _ in range(50):
                     plan.run((address,))
                 ok = (counts == 1000).all() and pool.workers() == 2
@@ -258,7 +258,7 @@ def test_serial_and_short_work_starts_no_threads() -> None:
         """
         child = os.fork()
         if child == 0:
-            Plan([Step(kernel("pause"), ())] * 3, 0).run(())
+            NativePlan([NativeStep(kernel("pause"), ())] * 3, 0).run(())
             os._exit(pool.workers())
         assert os.waitpid(child, 0)[1] == 0
         """

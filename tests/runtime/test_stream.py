@@ -173,14 +173,14 @@ def test_several_producers(stream: HostStream) -> None:
 PRELUDE = """
 import atexit, ctypes, os, sys, threading, time
 import numpy as np
-from ridgeline.runtime.buffer import Buffer
-from ridgeline.runtime.cpu.executor import Plan, Step
+from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from ridgeline.runtime.cpu.stream import LostWorkError, default_stream
 from tests.runtime.kernels import kernel
 counts = np.zeros(1000, np.int64)
-address = Buffer.borrow(counts).address
-plan = Plan([Step(kernel("increment"), (0, 0), 1000, 8)] * 20, 1)
-pause = Plan([Step(kernel("pause"), (), 30, 30)], 0)
+address = HostBuffer.borrow(counts).address
+plan = NativePlan([NativeStep(kernel("increment"), (0, 0), 1000, 8)] * 20, 1)
+pause = NativePlan([NativeStep(kernel("pause"), (), 30, 30)], 0)
 stream = default_stream()
 """
 
@@ -199,7 +199,7 @@ def run_script(body: str) -> subprocess.CompletedProcess[str]:
         "stream.enqueue(plan, (address,)).wait(); time.sleep(0.01)",
         "[stream.enqueue(plan, (address,), counts) for _ in range(500)]; del counts, plan",
         "stream.enqueue(pause, ())",
-        "ticket = stream.enqueue(pause, (), Buffer.allocate(8 << 20)); sys.kept = ticket",
+        "ticket = stream.enqueue(pause, (), HostBuffer.allocate(8 << 20)); sys.kept = ticket",
     ],
 )
 def test_exit_is_clean(body: str) -> None:
@@ -278,7 +278,7 @@ def test_waiting_can_be_interrupted() -> None:
     done = run_script(
         """
         import signal
-        long = Plan([Step(kernel("pause"), (), 900, 900)], 0)
+        long = NativePlan([NativeStep(kernel("pause"), (), 900, 900)], 0)
         ticket = stream.enqueue(long, ())
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.05)

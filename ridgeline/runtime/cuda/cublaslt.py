@@ -7,7 +7,7 @@ the library has it; one whose result is row-major is computed transposed.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,7 +16,7 @@ from math import gcd
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import DeviceFailure
-from ridgeline.runtime.cuda.libraries import load
+from ridgeline.runtime.cuda.libraries import destroy_discarded, destroying, load
 from ridgeline.runtime.cuda.steps import Words
 
 WORKSPACE = 32 << 20
@@ -86,6 +86,38 @@ def _compute_type(dtype: str, shortened: bool) -> int:
     return _FAST_TF32 if dtype == "float32" and shortened else _FLOAT_32
 
 
+class _Description:
+    """A description that the library made; after this is let go, the next one destroys it."""
+
+    __slots__ = ("__del__", "_setter", "raw")
+    __del__: Callable[[], object]
+
+    def __init__(self, kind: str, *settings: Any) -> None:
+        destroy_discarded()
+        found, self.raw = library(), c_void_p()
+        made = getattr(found, f"cublasLt{kind}Create")(byref(self.raw), *settings)
+        _check(made, f"cublasLt{kind}Create")
+        self.__del__ = destroying(getattr(found, f"cublasLt{kind}Destroy"), self.raw)
+        self._setter = getattr(found, f"cublasLt{kind}SetAttribute")
+
+    def set(self, attribute: int, value: Any) -> None:
+        """Set an attribute."""
+        size = c_size_t(ctypes.sizeof(value))
+        status = self._setter(self.raw, c_int32(attribute), byref(value), size)
+        _check(status, self._setter.__name__)
+
+
+def _layout(
+    dtype: str, rows: int, columns: int, leading: int, batch: int, stride: int
+) -> _Description:
+    sizes = (c_uint64(rows), c_uint64(columns), c_int64(leading))
+    made = _Description("MatrixLayout", c_int32(_REAL[dtype]), *sizes)
+    if batch > 1:
+        made.set(_LAYOUT_BATCH_COUNT, c_int32(batch))
+        made.set(_LAYOUT_BATCH_STRIDE, c_int64(stride))
+    return made
+
+
 class MatmulStep:
     """One matrix product of a plan, for every outer index."""
 
@@ -129,12 +161,10 @@ class MatmulStep:
         dtype = dtypes[0]
         m, n, k, batch = sizes
         scale_type = _REAL["float64" if dtype == "float64" else "float32"]
-        self._description = c_void_p()
-        made = self._library.cublasLtMatmulDescCreate(byref(self._description), compute, scale_type)
-        _check(made, "cublasLtMatmulDescCreate")
+        self._description = _Description("MatmulDesc", c_int32(compute), c_int32(scale_type))
         if self._bias is not None:
-            self._set(self._description, "Desc", _DESC_EPILOGUE, c_int32(_ADD_BIAS))
-            self._set(self._description, "Desc", _DESC_BIAS, c_uint64(_ALIGNED))
+            self._description.set(_DESC_EPILOGUE, c_int32(_ADD_BIAS))
+            self._description.set(_DESC_BIAS, c_uint64(_ALIGNED))
         self._layouts = []
         for operand, rows, columns, attribute in (
             (left, m, k, _DESC_TRANSA),
@@ -144,52 +174,27 @@ class MatmulStep:
             tall = (operand.row == 1 or rows == 1) and (operand.column >= rows or columns == 1)
             if not tall:
                 assert attribute is not None, "the result is column-major"
-                self._set(self._description, "Desc", attribute, c_int32(_TRANSPOSE))
+                self._description.set(attribute, c_int32(_TRANSPOSE))
                 rows, columns = columns, rows
             leading = max(operand.column if tall else operand.row, rows)
             kind = dtype if attribute is not None else dtypes[1]
-            self._layouts.append(self._layout(kind, rows, columns, leading, batch, operand.batch))
-
-    def _layout(
-        self, dtype: str, rows: int, columns: int, leading: int, batch: int, stride: int
-    ) -> c_void_p:
-        made = c_void_p()
-        status = self._library.cublasLtMatrixLayoutCreate(
-            byref(made), _REAL[dtype], c_uint64(rows), c_uint64(columns), c_int64(leading)
-        )
-        _check(status, "cublasLtMatrixLayoutCreate")
-        if batch > 1:
-            self._set(made, "Layout", _LAYOUT_BATCH_COUNT, c_int32(batch))
-            self._set(made, "Layout", _LAYOUT_BATCH_STRIDE, c_int64(stride))
-        return made
-
-    def _set(self, target: c_void_p, kind: str, attribute: int, value: Any) -> None:
-        names = {
-            "Desc": "cublasLtMatmulDescSetAttribute",
-            "Layout": "cublasLtMatrixLayoutSetAttribute",
-            "Preference": "cublasLtMatmulPreferenceSetAttribute",
-        }
-        setter = getattr(self._library, names[kind])
-        size = c_size_t(ctypes.sizeof(value))
-        _check(setter(target, c_int32(attribute), byref(value), size), names[kind])
+            self._layouts.append(_layout(kind, rows, columns, leading, batch, operand.batch))
 
     def _choose(self, dtype: str) -> None:
         """The library's first choice among its algorithms, for how the operands are aligned."""
-        preference = c_void_p()
-        _check(self._library.cublasLtMatmulPreferenceCreate(byref(preference)), "preference")
-        self._set(preference, "Preference", _PREF_WORKSPACE, c_uint64(WORKSPACE))
-        self._set(preference, "Preference", _PREF_REDUCTION, ctypes.c_uint32(_WIDE_REDUCTIONS))
+        preference = _Description("MatmulPreference")
+        preference.set(_PREF_WORKSPACE, c_uint64(WORKSPACE))
+        preference.set(_PREF_REDUCTION, ctypes.c_uint32(_WIDE_REDUCTIONS))
         aligned = [_alignment(offsets) for offsets in self._offsets]
         for attribute, alignment in zip(_PREF_ALIGNMENT, (*aligned, aligned[-1])):
-            self._set(preference, "Preference", attribute, ctypes.c_uint32(alignment))
+            preference.set(attribute, ctypes.c_uint32(alignment))
         self._algorithm = _Heuristic()
         count = c_int32()
         left, right, result = self._layouts
         status = self._library.cublasLtMatmulAlgoGetHeuristic(
-            self._handle, self._description, left, right, result, result, preference,
-            c_int32(1), byref(self._algorithm), byref(count),
+            self._handle, self._description.raw, left.raw, right.raw, result.raw, result.raw,
+            preference.raw, c_int32(1), byref(self._algorithm), byref(count),
         )  # fmt: skip
-        self._library.cublasLtMatmulPreferenceDestroy(preference)
         _check(status or int(count.value == 0), f"finding an algorithm for {dtype}")
 
     def enqueue(self, stream: Any) -> None:
@@ -198,12 +203,12 @@ class MatmulStep:
         bases = [words[operand.slot] for operand in self._operands]
         left, right, result = self._layouts
         if self._bias is not None:
-            self._set(self._description, "Desc", _DESC_BIAS, c_uint64(words[self._bias]))
+            self._description.set(_DESC_BIAS, c_uint64(words[self._bias]))
         for offsets in zip(*self._offsets):
             a, b, c = (c_void_p(base + offset) for base, offset in zip(bases, offsets))
             status = self._library.cublasLtMatmul(
-                self._handle, self._description, byref(self._one), a, left, b, right,
-                byref(self._zero), c, result, c, result, byref(self._algorithm.algo),
+                self._handle, self._description.raw, byref(self._one), a, left.raw, b, right.raw,
+                byref(self._zero), c, result.raw, c, result.raw, byref(self._algorithm.algo),
                 c_void_p(words[self._workspace]), c_size_t(WORKSPACE), c_void_p(int(stream)),
             )  # fmt: skip
             _check(status, "cublasLtMatmul")

@@ -6,15 +6,14 @@ Everything in that interface is a descriptor: attributes are set one by one, `fi
 from __future__ import annotations
 
 import ctypes
-from collections import deque
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_bool, c_float, c_int32, c_int64, c_void_p
 from enum import IntEnum
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from ridgeline.runtime.cuda.driver import DeviceFailure
-from ridgeline.runtime.cuda.libraries import load
+from ridgeline.runtime.cuda.libraries import destroy_discarded, destroying, load
 
 _FOLDERS = ("cudnn/lib",)
 _NAMES = ("libcudnn.so.9",)
@@ -177,18 +176,6 @@ def handle(device: int) -> c_void_p:
     return made
 
 
-_discarded: deque[Callable[[], object]] = deque()  # they destroy what nobody holds any more
-
-
-def _destroy_discarded() -> None:
-    while _discarded:
-        try:
-            destroy = _discarded.popleft()
-        except IndexError:  # another thread took it
-            return
-        destroy()
-
-
 class Descriptor:
     """A descriptor; after this object is let go, the next one that is made destroys it."""
 
@@ -196,13 +183,12 @@ class Descriptor:
     __del__: Callable[[], object]
 
     def __init__(self, kind: Kind) -> None:
-        _destroy_discarded()
+        destroy_discarded()
         self.kind = kind
         self.raw = c_void_p()
         made = library().cudnnBackendCreateDescriptor(c_int32(kind), byref(self.raw))
         check(made, f"a {kind.name.lower()} descriptor")
-        destroy = partial(library().cudnnBackendDestroyDescriptor, self.raw)
-        self.__del__ = partial(_discarded.append, destroy)
+        self.__del__ = destroying(library().cudnnBackendDestroyDescriptor, self.raw)
         self._kept: list[Any] = []  # descriptors that this one refers to
 
     def set(self, attribute: Attribute, kind: Type, values: Sequence[Any]) -> Descriptor:

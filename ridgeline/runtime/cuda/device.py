@@ -6,8 +6,9 @@ device begins with `activate`.
 
 What is let go is not destroyed there and then: finalizers run anywhere, and CPython swallows an
 interrupt that comes while one runs in Python. They only append to a deque, which is C code, and
-`destroy_discarded` goes through it when the next such thing is made or memory is taken. What is
-still there when a device is given up goes with its context.
+`destroy_discarded` goes through it when the next such thing is made or memory is taken. Modules
+have to wait until nothing runs that they hold (`unload_discarded`). What is still there when a
+device is given up goes with its context.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ class Device:
         self.recent: deque[Results] = deque(maxlen=MOST_PROGRAMS)
         # handles that nobody holds any more, with the functions of the driver that destroy them
         self.discarded: deque[tuple[str, Any]] = deque()
+        self.discarded_modules: deque[Any] = deque()
         self.main_stream = Stream(self)
         self.side_streams: dict[int, deque[Any]] = {}  # that programs asked for, by priority
 
@@ -129,6 +131,23 @@ class Device:
                 except IndexError:  # another thread took it
                     return
                 function(name)(handle)
+
+    def unload_discarded(self, least: int = 1) -> None:
+        """Unload the modules that were let go, if they are so many, when the device is at rest.
+
+        A launch outlives its plan: it may wait in a stream when the last holder of its module goes.
+        """
+        if len(self.discarded_modules) < least or not self.enqueuing.acquire(blocking=False):
+            return  # where a plan is enqueued or captured, the next one to load code does it
+        try:
+            unused = [self.discarded_modules.popleft() for _ in range(len(self.discarded_modules))]
+            self.destroy_discarded()  # graphs of these functions
+            with self.visit():
+                self.synchronize()
+                for module in unused:
+                    function("cuModuleUnload")(module)
+        finally:
+            self.enqueuing.release()
 
     def _is_current(self) -> bool:
         return self._only and _here.device is self

@@ -1,9 +1,14 @@
-"""NVIDIA's libraries, found in the wheels that pip installs or on the system."""
+"""NVIDIA's libraries, found in the wheels that pip installs or on the system.
+
+What they make is destroyed when the next such thing is made: finalizers only note it (`device.py`).
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -24,3 +29,21 @@ def load(folders: Sequence[str], names: Sequence[str]) -> Any:
         except OSError:
             continue
     return None
+
+
+_discarded: deque[Callable[[], object]] = deque()
+
+
+def destroying(destroy: Callable[..., object], made: object) -> Callable[[], object]:
+    """What the holder of something that a library made does at its end, for `__del__`: C code."""
+    return partial(_discarded.append, partial(destroy, made))
+
+
+def destroy_discarded() -> None:
+    """Destroy what nobody holds any more."""
+    while _discarded:
+        try:
+            destroy = _discarded.popleft()
+        except IndexError:  # another thread took it
+            return
+        destroy()

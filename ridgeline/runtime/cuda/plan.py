@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ridgeline.errors import OutOfMemoryError
 from ridgeline.runtime.cuda import flags, transfer
 from ridgeline.runtime.cuda.arena import arena
 from ridgeline.runtime.cuda.device import Device
+from ridgeline.runtime.cuda.driver import DeviceFailure
 from ridgeline.runtime.cuda.graphs import Graph, Graphs
 from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
 from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep, Words
@@ -110,21 +110,24 @@ class DevicePlan:
         """The same over memory for some of what is made, by number, which it overwrites.
 
         That is done by the launches of one graph, which are still to be made: no signal interrupts
-        them, as it would the steps one by one. Where there is no graph, in a first run and between
-        library calls, all steps are enqueued here, over fresh memory. `enqueuing` is held. Last
-        comes memory to be held until the launches are made.
+        them, as it would the steps one by one. Where steps on the host come between, there is no
+        graph: all steps are enqueued here, over fresh memory. `enqueuing` is held. Last comes
+        memory to be held until the launches are made.
         """
-        if self._on_host or not self._ran:
-            try:
-                return self.run(inputs), [], None
-            except OutOfMemoryError:
-                if self._on_host:
-                    raise
+        if self._on_host:
+            return self.run(inputs), [], None
         stream = self.device.stream
         self.device.activate()
         held, addresses, scratch = self._bind(inputs, reused, stream)
-        graph = self._graph(addresses, scratch, True)
+        try:
+            graph = self._graph(addresses, scratch, True)
+        except DeviceFailure:
+            if self._ran:
+                raise
+            # the first call of a library may do what no capture allows: it is made by itself
+            return self.run(inputs), [], None
         assert graph is not None
+        self._ran = True
         return held, [graph.launching(stream)], scratch
 
     def _graph(self, addresses: Sequence[int], scratch: DeviceBuffer, needed: bool) -> Graph | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ridgeline.runtime.cuda.driver import bindings, failure, function
+from ridgeline.runtime.cuda.module import DeviceFunction
 
 
 class LaunchStep(Protocol):
@@ -45,11 +46,11 @@ class Words:
 
 
 class KernelStep:
-    """One launch of a kernel."""
+    """One launch of a kernel, whose module stays loaded as long as there is this step."""
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: DeviceFunction,
         blocks: int,
         threads: int,
         shared: int,
@@ -62,7 +63,8 @@ class KernelStep:
         self._words = words  # the arguments point into them
         self._pointers = (ctypes.c_void_p * max(len(pointers), 1))(*pointers)
         self.arguments = ctypes.addressof(self._pointers)
-        self.kernel, self.shape, self.shared = kernel, (blocks, threads), shared
+        self._function, self.kernel = kernel, kernel.handle
+        self.shape, self.shared = (blocks, threads), shared
         self._launch: Callable[..., Any] = function("cuLaunchKernel")
         self._extended = _extended(blocks, threads, shared, cluster) if cluster > 1 else None
 
@@ -95,7 +97,7 @@ class JoinedStep(KernelStep):
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: DeviceFunction,
         blocks: int,
         threads: int,
         shared: int,

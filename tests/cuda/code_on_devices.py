@@ -1,0 +1,30 @@
+"""What programs leave on a GPU, for tests with and without one: code and memory of first runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import ridgeline as rl
+
+
+def ever_new_lengths(first: int, last: int) -> None:
+    """Programs of which no two share a kernel, let go as they come, checked with NumPy."""
+    for length in range(first, last):
+        x = (np.arange(length) % 3).astype(np.float32)  # all sums are exact
+        y = (rl.tensor(x, device="cuda:0") * 2 + 1).cumsum(0)
+        assert y.sum().item() == (x * 2 + 1).cumsum().sum()
+
+
+def first_step(size: int) -> rl.Tensor:
+    """State after the first call of a jitted step that replaces it, of so many elements."""
+    state, other = (rl.tensor(np.full(size, n, np.float32), device="cuda:0") for n in (3, 2))
+    rl.cuda.empty_cache()
+    rl.cuda.reset_peak_memory_stats()
+
+    @rl.jit
+    def step() -> None:
+        state.mul_(other).add_(1.0)
+        other.add_(1.0)
+
+    step()
+    return state
