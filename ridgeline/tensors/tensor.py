@@ -162,6 +162,8 @@ class Tensor(Differentiable, TensorMethods, Exchange):
     def __index__(self) -> int:
         if self.dtype.is_differentiable:
             raise DTypeError(f"an index is an integer, not {self.dtype.name}")
+        if self.numel() != 1:  # of the kind after which Python tries other ways, as `bytes` does
+            raise BadTypeError(f"an index is one integer, not a tensor of {list(self.shape)}")
         return int(self.item())
 
     def __len__(self) -> int:

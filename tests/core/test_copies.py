@@ -114,6 +114,13 @@ def test_array_protocol() -> None:
         np.array(x, dtype=np.int64, copy=False)
 
 
+def test_more_than_one_integer_is_no_index() -> None:
+    for wrong in (rl.tensor([1, 2]), rl.tensor([], dtype=rl.int64), rl.tensor(1.5)):
+        with pytest.raises(TypeError, match="an index is"):
+            [1, 2, 3][wrong]
+    assert [1, 2, 3][rl.tensor([1])] == 2
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="__buffer__ is Python 3.12's")
 def test_buffer_protocol() -> None:
     x = rl.arange(6, dtype=rl.int32).reshape(2, 3)
