@@ -1,4 +1,4 @@
-"""Sets and tables that do not keep their members alive, and forget them by C code alone.
+"""Tables that do not keep their members alive, or not for long; hash-consing on top of them.
 
 The containers of the standard library forget a member in a function written in Python. CPython runs
 it wherever the last reference happens to go, and swallows the interrupt that comes while it runs.
@@ -8,11 +8,11 @@ two that are alive share, or `deque.append`.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Hashable, Iterator
 from functools import partial
 from threading import RLock
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
@@ -117,3 +117,86 @@ class WeakTable(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries) - len(self._dead)
+
+
+# ---- hash-consing: structurally equal immutable objects are one object ---------------------------
+# Both IRs use it. Because children are already unique, a key compares them by identity, so making
+# a node costs one dictionary look-up whatever the size of what hangs below it.
+
+
+Instance = TypeVar("Instance", bound="Interned")
+
+
+class Interned:
+    """Base of hash-consed classes: `make` returns the one object with these fields."""
+
+    __slots__ = ("__weakref__",)
+    _table: ClassVar[WeakTable[Any]] = WeakTable()
+
+    @classmethod
+    def make(cls: type[Instance], *fields: Any) -> Instance:
+        """The unique instance whose slots hold `fields`, in the order of `__slots__`."""
+        key = (cls, *fields)
+        found: Instance | None = Interned._table.get(key)
+        if found is None:
+            made = object.__new__(cls)
+            for slot, value in zip(cls.__slots__, fields):
+                object.__setattr__(made, slot, value)
+            found = Interned._table.keep(key, made)
+        assert found is not None
+        return found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def __copy__(self: Instance) -> Instance:
+        return self
+
+    def __deepcopy__(self: Instance, memo: Any) -> Instance:
+        return self
+
+
+# ---- what was used last, up to so many things and so much weight; the rest is forgotten ----------
+
+
+Key = TypeVar("Key", bound=Hashable)
+Kept = TypeVar("Kept")
+
+
+class Recent(Generic[Key, Kept]):
+    """A table of the last used. Its users take care that one thread at a time changes it."""
+
+    def __init__(self, most: int, most_weight: int) -> None:
+        self.most, self.most_weight = most, most_weight
+        self.weight = 0
+        self._entries: OrderedDict[Key, tuple[Kept, int]] = OrderedDict()
+
+    def get(self, key: Key) -> Kept | None:
+        """What is kept under a key, which counts as used now."""
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        self._entries.move_to_end(key)
+        return found[0]
+
+    def keep(self, key: Key, value: Kept, weight: int) -> list[Kept]:
+        """Keep a value; gives those that are forgotten for it. The last one always stays."""
+        _, before = self._entries.pop(key, (None, 0))
+        self.weight += weight - before
+        self._entries[key] = value, weight
+        forgotten = []
+        while len(self._entries) > 1 and (
+            len(self._entries) > self.most or self.weight > self.most_weight
+        ):
+            _, (oldest, its_weight) = self._entries.popitem(last=False)
+            self.weight -= its_weight
+            forgotten.append(oldest)
+        return forgotten
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+        self.weight = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)

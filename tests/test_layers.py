@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "ridgeline"
 
 # lowest first; modules on one line may use one another
 LAYERS = (
-    "errors atomic weak files collector config devices dtypes interning recent scalars fma values",
+    "errors atomic weak files collector config devices dtypes scalars fma values",
     "graph ops",
     "loops",
     "schedules",

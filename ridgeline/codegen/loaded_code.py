@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from ridgeline.recent import Recent
-from ridgeline.weak import WeakTable
+from ridgeline.weak import Recent, WeakTable
 
 _MANY = 1 << 16
 

@@ -28,7 +28,7 @@ from ridgeline.compiler.program import Program
 from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.graph.graph import Graph, structure
-from ridgeline.recent import Recent
+from ridgeline.weak import Recent
 
 __all__ = [
     "CompiledKernel", "HostCall", "KernelCall", "Layout", "Program", "Stages", "compile_graph",

@@ -48,7 +48,6 @@ from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.attention_calls import CALLS
 from ridgeline.ops.biased import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
-from ridgeline.recent import Recent
 from ridgeline.runtime.cuda import (
     cublaslt,
     cudnn_api,
@@ -61,6 +60,7 @@ from ridgeline.runtime.cuda.module import DeviceFunction, Modules
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.occupancy import reason_to_part
+from ridgeline.weak import Recent
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 _LEAST_CONVOLUTION = 1 << 26  # products; below, kernels of our own fuse with their neighbours

@@ -12,6 +12,8 @@ from typing import Any, Generic, TypeVar
 from ridgeline.compiler.background import background
 from ridgeline.compiler.verify import verify
 from ridgeline.config import config
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Op
 
 State = TypeVar("State")
 Setting = TypeVar("Setting")
@@ -29,7 +31,8 @@ class Pass(Generic[State, Setting]):
     `when` says for which targets and ways of recording it is part of the list. A pass that is
     `required` runs also where `config.passes_until` leaves later ones out; in the place of another
     that is left out runs `otherwise`, if there is one. A pass with `since` has work only where one
-    behind the pass of that name changed something.
+    behind the pass of that name changed something, a pass with `ops` only in a graph with one of
+    these.
     """
 
     name: str
@@ -39,6 +42,11 @@ class Pass(Generic[State, Setting]):
     required: bool = False
     otherwise: Callable[[State, Setting], State] | None = None
     since: str = ""
+    ops: Set[Op] = frozenset()
+
+    def has_work(self, state: State) -> bool:
+        """False where nothing in a graph is for this pass."""
+        return not (self.ops and isinstance(state, Graph) and self.ops.isdisjoint(state.ops))
 
 
 def run_passes(
@@ -57,9 +65,10 @@ def run_passes(
         runs = each.required or each.name not in left_out
         step = each.run if runs else each.otherwise
         if step is not None:
-            before, state = state, step(state, setting)
-            if config.verify:
-                verify(each.name, before, state)
+            if each.has_work(state):
+                before, state = state, step(state, setting)
+                if config.verify:
+                    verify(each.name, before, state)
             if observe is not None:
                 observe(each, state)
         after[each.name] = state

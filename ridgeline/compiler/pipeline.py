@@ -28,14 +28,20 @@ from ridgeline.config import ConfigError, config
 from ridgeline.graph.body import Body, bodies, body, in_bodies
 from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import LEAF, leaf
-from ridgeline.graph.passes.canonicalize.dead_control_flow import prune
+from ridgeline.graph.passes.canonicalize.dead_control_flow import CONTROL_FLOW, prune
 from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.passes.contractions.narrow_windows import fit_windows, narrow_windows
 from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
-from ridgeline.graph.passes.legalize.decompose import erase, last_updates, spell, tiled_sorts
-from ridgeline.graph.passes.legalize.index_flag import with_index_flag
+from ridgeline.graph.passes.legalize.decompose import (
+    DECOMPOSED,
+    erase,
+    last_updates,
+    spell,
+    tiled_sorts,
+)
+from ridgeline.graph.passes.legalize.index_flag import FLAGGED, with_index_flag
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.graph.passes.libraries.attention_layout import place_heads
 from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
@@ -44,6 +50,13 @@ from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.graph.sizes import remembered
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.elementwise import CAST
+from ridgeline.ops.gather import SCATTER
+from ridgeline.ops.movement import PAD
+from ridgeline.ops.radix import RADIX
+from ridgeline.ops.reduce import REDUCE
+from ridgeline.ops.tracking import ERASED
 
 Prepare: TypeAlias = Pass[Graph, Recorded]
 Optimize: TypeAlias = Pass[Graph, Compilation]
@@ -67,17 +80,17 @@ def _at_inference(recorded: Recorded) -> bool:
 
 PREPARE: tuple[Prepare, ...] = (
     Pass("strip_autograd", "tags, variables and custom rules, which only differentiation sees, go",
-         lambda graph, how: erase(graph), required=True),
+         lambda graph, how: erase(graph), required=True, ops=ERASED),
     Pass("decompose", "random bits, sorts and attention are written out in ops that kernels have",
-         lambda graph, how: spell(graph, how.computes), required=True),
+         lambda graph, how: spell(graph, how.computes), required=True, ops=DECOMPOSED),
     Pass("scale_results", "scales of bytes in a product are applied to its result",
-         lambda graph, how: lift_scales(graph)),
+         lambda graph, how: lift_scales(graph), ops={CAST}),
     Pass("lay_out_heads", "attention that a device computes whole gives results laid as queries",
-         lambda graph, how: place_heads(graph)),
+         lambda graph, how: place_heads(graph), ops={ATTENTION, ATTENTION_GRADIENT}),
     Pass("prune_control_flow", "results and inputs of control flow that nobody reads go",
-         lambda graph, how: prune(graph)),
+         lambda graph, how: prune(graph), ops=CONTROL_FLOW),
     Pass("prepare_bodies", "the same passes go through the bodies of control flow",
-         lambda graph, how: in_bodies(graph, _prepared_body), required=True),
+         lambda graph, how: in_bodies(graph, _prepared_body), required=True, ops=CONTROL_FLOW),
     Pass("fold_batch_norms", "at inference normalisation goes into the weights before it",
          lambda graph, how: fold_batch_norms(graph, steady_nodes(graph, how.steady).__contains__),
          when=_at_inference),
@@ -93,7 +106,7 @@ PREPARE: tuple[Prepare, ...] = (
 
 CHECK: tuple[Optimize, ...] = (
     Pass("check_indices", "one more output says whether an index was out of range",
-         lambda graph, to: with_index_flag(graph), required=True, when=_for_jit),
+         lambda graph, to: with_index_flag(graph), required=True, when=_for_jit, ops=FLAGGED),
 )  # fmt: skip
 
 OPTIMIZE: tuple[Optimize, ...] = (
@@ -102,15 +115,15 @@ OPTIMIZE: tuple[Optimize, ...] = (
     Pass("simplify", "constants fold, identities that hold to the bit go, movement ops join",
          lambda graph, to: simplify(graph)),
     Pass("narrow_products", "a product that is only read rounded to 16 bits is computed so",
-         lambda graph, to: narrow_products(graph)),
+         lambda graph, to: narrow_products(graph), ops={CAST}),
     Pass("narrow_windows", "contractions compute no more than is used of them",
-         lambda graph, to: narrow_windows(graph)),
+         lambda graph, to: narrow_windows(graph), ops={PAD}),
     Pass("one_pass_moments", "mean and variance of a column read it once",
-         lambda graph, to: one_reading(graph), when=_on_gpu),
+         lambda graph, to: one_reading(graph), when=_on_gpu, ops={REDUCE}),
     Pass("join_updates", "updates of which the last counts are joined in any order",
-         lambda graph, to: last_updates(graph), when=_on_gpu),
+         lambda graph, to: last_updates(graph), when=_on_gpu, ops={SCATTER}),
     Pass("tile_sorts", "radix passes go by tiles that a block sorts in shared memory",
-         lambda graph, to: tiled_sorts(graph, to.target.shared_bytes()), when=_on_gpu),
+         lambda graph, to: tiled_sorts(graph, to.target.shared_bytes()), when=_on_gpu, ops={RADIX}),
     Pass("channels_last", "convolutions of cuDNN have channels last, and what is between them too",
          lambda graph, to: convolutions_last(graph, _there(to.libraries.convolves)),
          when=lambda to: to.libraries.convolves is not None),
@@ -126,7 +139,7 @@ OPTIMIZE: tuple[Optimize, ...] = (
     Pass("simplify_again", "what was put into the form of libraries is simplified once more",
          lambda graph, to: simplify(graph), since="narrow_windows"),
     Pass("fit_windows", "no contraction reads more padding than its indices reach",
-         lambda graph, to: fit_windows(graph)),
+         lambda graph, to: fit_windows(graph), ops={PAD}),
 )  # fmt: skip
 
 # ---- program to program --------------------------------------------------------------------------

@@ -81,8 +81,6 @@ def with_bodies(attrs: Any, new: Sequence[Body]) -> Any:
 
 def in_bodies(graph: Graph, changed: Callable[[Body], Body]) -> Graph:
     """The graph with every body of its control flow changed."""
-    if not any(n.op.family == "control" for n in graph.order):
-        return graph
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         held = bodies(current)

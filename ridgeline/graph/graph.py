@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from ridgeline.devices import CPU
-from ridgeline.graph.node import LEAF, PROJ, Node, leaf, over, topological
+from ridgeline.graph.node import LEAF, PROJ, Node, Op, leaf, over, topological
 from ridgeline.graph.origins import inherit
 
 Replace = Callable[[Node, Sequence[Node]], Node | None]
@@ -40,6 +40,11 @@ class Graph:
     def order(self) -> tuple[Node, ...]:
         """Every node, inputs before users; inputs that are used are among them."""
         return tuple(topological(self.outputs, self.is_input))
+
+    @cached_property
+    def ops(self) -> frozenset[Op]:
+        """Which ops there are, inputs included: most passes have work for a few of them only."""
+        return frozenset([node.op for node in self.order])
 
     @property
     def device(self) -> str:

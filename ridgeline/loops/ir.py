@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.interning import Interned
+from ridgeline.weak import Interned
 
 Scope = Literal["global", "stream", "shared", "local", "reg"]
 LoopKind = Literal["serial", "unroll", "vector", "transpose", "parallel", "grid", "thread"]

@@ -22,7 +22,7 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.batching import leading, repeated
 from ridgeline.ops.complex import conj, real
-from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.ops.movement import BROADCAST, broadcast_scalar
 from ridgeline.scalars import Array, ScalarOp
 
 _SINC_TERMS = 9  # of the series of sinc's derivative, which then is good to float64 up to 1/4
@@ -176,6 +176,14 @@ def number_array(value: complex | float | int | bool, dtype: DType) -> Array:
 def full_like(like: Node, value: complex | float | int | bool | SizeExpr) -> Node:
     """A literal repeated over the shape and type of another node."""
     return broadcast_scalar(constant(value, like.dtype, like.type.device), like.shape)
+
+
+def number_in(like: Node) -> complex | float | int | bool | None:
+    """The number of a constant, or of a constant repeated over a shape; else None."""
+    source = like.inputs[0] if like.op is BROADCAST else like
+    value: complex | float | int | bool | None
+    value = source.attrs.value if source.op is CONSTANT else None
+    return value
 
 
 def apply(name: str, *inputs: Node) -> Node:

@@ -37,13 +37,13 @@ from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
-from ridgeline.recent import Recent
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array
 from ridgeline.tensors import flush_log
 from ridgeline.tensors.device_copies import Brought, Chain, Fresh, reaches
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.structures import Structure, Table
+from ridgeline.weak import Recent
 
 MOST_STRUCTURES = 4096
 # What the tiers reckon with, in seconds: round figures from this kind of machine.

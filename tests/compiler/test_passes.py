@@ -14,14 +14,14 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, over, proj, topological
-from ridgeline.graph.passes.canonicalize.algebra import (
+from ridgeline.graph.passes.canonicalize.movement import simplify_moves
+from ridgeline.graph.passes.canonicalize.simplify import (
     ALGEBRA,
     fold,
     holds_all,
     simplify_algebra,
     simplify_casts,
 )
-from ridgeline.graph.passes.canonicalize.movement import simplify_moves
 from ridgeline.graph.printer import format_graph
 from ridgeline.ops import elementwise as E, movement as M, reduce as R
 from ridgeline.ops.sort import sort

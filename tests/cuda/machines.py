@@ -14,7 +14,6 @@ from ridgeline import compiler
 from ridgeline.compiler import cuda as cuda_backend
 from ridgeline.compiler.backend import backend
 from ridgeline.config import config
-from ridgeline.recent import Recent
 from ridgeline.runtime import memory_spaces
 from ridgeline.runtime.cuda import (
     arena,
@@ -33,6 +32,7 @@ from ridgeline.runtime.cuda import (
 )
 from ridgeline.tensors import tiers
 from ridgeline.tensors.structures import Table
+from ridgeline.weak import Recent
 
 from .fake_code import FakeCode
 from .fake_driver import FakeDriver

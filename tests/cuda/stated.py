@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ridgeline.compiler.cuda import CudaBackend
 from ridgeline.fusion.groups import Roofline
-from ridgeline.recent import Recent
 from ridgeline.schedules.gpu.machine import H200, GpuMachine
+from ridgeline.weak import Recent
 
 
 class StatedGpu(CudaBackend):

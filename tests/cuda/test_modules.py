@@ -9,9 +9,9 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import compiler
-from ridgeline.recent import Recent
 from ridgeline.runtime.cuda import device as devices, module
 from ridgeline.tensors import tiers
+from ridgeline.weak import Recent
 
 from .code_on_devices import ever_new_lengths, first_step
 from .fake_code import FakeCode

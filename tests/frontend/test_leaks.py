@@ -14,10 +14,10 @@ import ridgeline as rl
 from benchmarks.frontend import trainer
 from ridgeline import compiler
 from ridgeline.graph import node
-from ridgeline.recent import Recent
 from ridgeline.runtime.buffer import pool
 from ridgeline.tensors import tiers
 from ridgeline.tracing.report import MOST_REASONS
+from ridgeline.weak import Recent
 
 
 def counts() -> tuple[int, int]:

@@ -21,9 +21,9 @@ from ridgeline.codegen.llvm import elf
 from ridgeline.codegen.loaded_code import LoadedCode
 from ridgeline.compiler import cpu
 from ridgeline.compiler.program import Program
-from ridgeline.recent import Recent
 from ridgeline.tensors import tiers
 from ridgeline.tracing.jit import MOST_TRACES
+from ridgeline.weak import Recent
 
 FEW = 6
 

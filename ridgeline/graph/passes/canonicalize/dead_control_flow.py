@@ -19,8 +19,6 @@ from ridgeline.ops.control.repeat import WHILE
 
 def prune(graph: Graph) -> Graph:
     """The same outputs over control flow that computes what is read, and no more."""
-    if not any(n.op.family == "control" for n in graph.order):
-        return graph
     read: dict[Node, set[int]] = {}
     for current in graph.computed:
         if current.op is PROJ:
@@ -99,3 +97,4 @@ def _branch(current: Node, inputs: Sequence[Node], wanted: set[int]) -> tuple[No
 
 
 _PRUNERS = {LOOP: _loop, WHILE: _repeat, COND: _branch}
+CONTROL_FLOW = frozenset(_PRUNERS)

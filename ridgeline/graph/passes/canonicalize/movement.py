@@ -16,10 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 from ridgeline.graph.node import Node, Op
-from ridgeline.graph.passes.canonicalize.algebra import number_in, uniform
 from ridgeline.graph.sizes import bounds
 from ridgeline.ops.checked import CHECKED
-from ridgeline.ops.elementwise import ROWS, add, constant
+from ridgeline.ops.elementwise import ROWS, add, constant, full_like, number_in
 from ridgeline.ops.movement import (
     BROADCAST,
     CONCAT,
@@ -271,4 +270,4 @@ def _plus_zero(part: Node) -> Node:
     if part.dtype.kind != "float":
         return part
     done = part.op is _ADD and any(_is_zero(number_in(i)) for i in part.inputs)
-    return part if done else add(part, uniform(0, part))
+    return part if done else add(part, full_like(part, 0))

@@ -20,9 +20,19 @@ from functools import reduce
 from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op, node
-from ridgeline.graph.passes.canonicalize.algebra import number_in
 from ridgeline.graph.sizes import product
-from ridgeline.ops.elementwise import CAST, ROWS, add, apply, div, full_like, mul, neg, sub
+from ridgeline.ops.elementwise import (
+    CAST,
+    ROWS,
+    add,
+    apply,
+    div,
+    full_like,
+    mul,
+    neg,
+    number_in,
+    sub,
+)
 from ridgeline.ops.movement import BROADCAST, RESHAPE, broadcast, reshape, slice_
 from ridgeline.ops.reduce import REDUCE, kept_axes, sum_
 

@@ -6,7 +6,7 @@ updates in forms that many threads share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from ridgeline import dtypes
@@ -28,7 +28,6 @@ from ridgeline.ops.summed_scatter import wide_scatter
 from ridgeline.ops.tiled_radix import tiled
 from ridgeline.ops.tracking import CUSTOM, ERASED
 
-_ONE = (RANDOM_BITS, SCATTER)
 # ops with several outputs
 _SEVERAL: dict[Op, Expand] = {
     SORT: lambda current, inputs: radix.expand(current, inputs[0]),
@@ -37,12 +36,11 @@ _SEVERAL: dict[Op, Expand] = {
     ATTENTION_GRADIENT: attention_written.gradient,
 }
 WRITTEN = frozenset((RANDOM_BITS, *_SEVERAL))  # ops of which kernels never see one
+DECOMPOSED = WRITTEN | {SCATTER}  # of scatters, those that sum floats
 
 
 def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> Graph:
     """The graph with these ops written out, but for nodes where `keeps` holds."""
-    if not any(n.op in _ONE or n.op in _SEVERAL for n in graph.order):
-        return graph
     written: dict[Node, Sequence[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -68,16 +66,8 @@ def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> G
 # %2 = mul %1, %1
 
 
-def needs_erasing(order: Iterable[Node]) -> bool:
-    """True where a graph holds nodes that the compiler must not see."""
-    return any(current.op in ERASED for current in order)
-
-
 def erase(graph: Graph) -> Graph:
     """The same values without tracking nodes."""
-    if not needs_erasing(graph.order):
-        return graph
-
     outputs: dict[Node, Sequence[Node]] = {}  # what each custom node passes through
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:

@@ -13,10 +13,15 @@ from ridgeline import dtypes
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, TensorType, leaf, node, proj
+from ridgeline.ops.checked import CHECKED
 from ridgeline.ops.control.branch import COND
+from ridgeline.ops.control.loop import LOOP
+from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import apply, constant
+from ridgeline.ops.gather import GATHER, SCATTER
 from ridgeline.ops.index_checks import index_flag
 
+FLAGGED = frozenset((GATHER, SCATTER, CHECKED, COND, LOOP, WHILE))  # ops that may need a flag
 _FLAG = TensorType((), dtypes.bool_)
 
 
@@ -46,8 +51,7 @@ def _with_flag(graph: Graph) -> tuple[Graph, Node | None]:
         flags.append(proj(*flagged))
         return _output(flagged, 0) if len(current.types) == 1 else flagged[0]
 
-    if any(n.op.family == "control" for n in graph.order):
-        graph = graph.rebuilt(change)
+    graph = graph.rebuilt(change)
     own = index_flag(graph)
     for flag in flags:
         own = flag if own is None else apply("or", own, flag)

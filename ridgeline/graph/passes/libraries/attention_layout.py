@@ -25,8 +25,6 @@ _ADD = ROWS["add"]
 
 def place_heads(graph: Graph) -> Graph:
     """The graph with heads of results side by side where those of the queries are."""
-    if not any(n.op in _OPS for n in graph.order):
-        return graph
 
     def placed(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is not PROJ or inputs[0].op not in _OPS:

@@ -16,9 +16,8 @@ from dataclasses import replace
 
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.canonicalize.algebra import number_in
 from ridgeline.ops.convolve import CONVOLVE, FORWARD, ConvolveAttrs, rectified
-from ridgeline.ops.elementwise import ROWS
+from ridgeline.ops.elementwise import ROWS, number_in
 from ridgeline.ops.movement import BROADCAST
 
 _ADD, _LE, _SELECT = (ROWS[name] for name in ("add", "le", "select"))
