@@ -16,17 +16,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from itertools import compress, starmap
 from operator import attrgetter, is_
-from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline import dtypes
 from ridgeline.atomic import Change, apply, steps
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
-from ridgeline.errors import BadTypeError, BadValueError, DeviceError, DTypeError, RidgelineError
-from ridgeline.functions.operands import defaults, forget_lifted
+from ridgeline.errors import DeviceError, RidgelineError
+from ridgeline.functions.operands import forget_lifted
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, TensorType, shows_constant, twin
 from ridgeline.graph.origins import Origin, origins_of, user_line
 from ridgeline.ops.gather import GATHER
@@ -34,7 +32,7 @@ from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.ops.reinterpret import REINTERPRET
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import space
-from ridgeline.scalars import Array, cast
+from ridgeline.scalars import Array
 from ridgeline.tensors.cells import (
     CUT,
     GRAPH,
@@ -50,7 +48,6 @@ from ridgeline.tensors.cells import (
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tiers import compute
 from ridgeline.tensors.turns import in_turn_of, turn_of
-from ridgeline.tracing.guards import Lifted
 from ridgeline.weak import WeakSet
 
 if TYPE_CHECKING:
@@ -538,108 +535,3 @@ def adopt(array: Array, place: str = CPU) -> Any:
     """A buffer of a device with a copy of an array."""
     hold(array.nbytes)
     return space(place).take_in(array)
-
-
-# ---- values from Python --------------------------------------------------------------------------
-
-
-_PYTHON_NUMBERS = {bool, int, float, complex}
-_DOUBLES = (dtypes.float64, dtypes.complex128, np.float64, np.complex128)
-
-
-def array_from(data: Any, dtype: DType | None) -> tuple[Array, DType]:
-    """Python values as an array of the wanted type, or of the type torch would choose."""
-    if isinstance(data, np.ndarray | np.generic):
-        array = np.asarray(data)
-    else:
-        array = _nested(data)
-    found = dtypes.from_numpy(array.dtype)
-    if found is None:
-        raise DTypeError(f"values of {array.dtype} have no element type here")
-    if not isinstance(data, np.ndarray | np.generic) and not _has_doubles(data):
-        if found is dtypes.float64:
-            found = defaults.dtype
-        elif found is dtypes.complex128:
-            found = dtypes.complex64 if defaults.dtype is dtypes.float32 else dtypes.complex128
-        elif found is dtypes.uint64:  # NumPy's answer to large numbers; Python's are int64
-            found = dtypes.int64
-    wanted = dtype or found
-    if not isinstance(data, np.ndarray):  # arrays wrap round, numbers do not
-        _check_fit(array, wanted)
-    return np.asarray(cast(array, wanted)), wanted
-
-
-def _check_fit(array: Array, dtype: DType) -> None:
-    """Raise where a number of Python's has no place in an element type."""
-    if array.dtype.kind == "c" and not dtype.is_complex and dtype.kind != "bool":
-        raise DTypeError(f"a complex number does not fit into {dtype.name}", help="use its .real")
-    if not dtype.is_integer or array.dtype.kind not in "iuf" or not array.size:
-        return
-    for value in (array.min().item(), array.max().item()):
-        if not dtypes.fits(value, dtype):
-            raise BadValueError(
-                f"{value} does not fit into {dtype.name}", help="use a wider element type"
-            )
-
-
-def _nested(data: Any) -> Array:
-    from ridgeline.tensors.tensor import Tensor
-
-    if isinstance(data, Lifted) or (
-        isinstance(data, list | tuple) and _holds(data, Tensor | Lifted)
-    ):
-        data = _as_lists(data)
-    try:
-        array = np.array(data)
-    except ValueError as error:
-        raise BadValueError(
-            "nested lists must have equal lengths at every level", note=str(error)
-        ) from None
-    if _may_be_wide(array) and _wide_integers(data):
-        raise BadValueError("an integer has no place in 64 bits", help="make it a float")
-    if array.dtype == object:
-        raise BadTypeError(f"cannot make a tensor from {type(data).__name__}: {data!r:.60}")
-    if array.size == 0 and not isinstance(data, np.ndarray):
-        array = array.astype(np.float64)
-    return array
-
-
-def _holds(data: Any, kind: type | UnionType) -> bool:
-    return any(
-        isinstance(item, kind) or (isinstance(item, list | tuple) and _holds(item, kind))
-        for item in data
-    )
-
-
-def _has_doubles(data: Any) -> bool:
-    """True for nested lists with a scalar, an array or a tensor of double precision in them."""
-    if not isinstance(data, list | tuple):
-        return getattr(data, "dtype", None) in _DOUBLES
-    if set(map(type, data)) <= _PYTHON_NUMBERS:  # most lists, and long ones
-        return False
-    return any(map(_has_doubles, data))
-
-
-def _may_be_wide(array: Array) -> bool:
-    """True for what NumPy makes of integers beyond 64 bits, and of some other values."""
-    return array.dtype == object or (
-        array.dtype.kind == "f" and bool(array.size) and float(np.abs(array).max()) >= 1 << 63
-    )
-
-
-def _wide_integers(data: Any) -> bool:
-    """True for integers of which one is beyond 64 bits, without a float among them."""
-    if isinstance(data, list | tuple):
-        return any(map(_wide_integers, data)) and not _holds(data, float)
-    return isinstance(data, int) and not -(1 << 63) <= data < 1 << 63
-
-
-def _as_lists(data: Any) -> Any:
-    from ridgeline.tensors.tensor import Tensor
-
-    if isinstance(data, Tensor):
-        values = data.tolist()
-        return np.array(values, data.dtype.numpy) if data.dtype.is_integer else values
-    if isinstance(data, Lifted):
-        return float(data)
-    return [_as_lists(item) for item in data] if isinstance(data, list | tuple) else data
