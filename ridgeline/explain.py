@@ -24,7 +24,7 @@ from ridgeline.loops.analysis.counts import compulsory_bytes, useful
 from ridgeline.loops.schedule import describe
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.attention import products
-from ridgeline.ops.biased import BIASED
+from ridgeline.ops.contract import BIASED
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.runtime.buffer import HostBuffer

@@ -24,8 +24,7 @@ from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.strides import View, itself, strided
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.ops.attention_calls import ATTENTION_CALL
+from ridgeline.ops.attention import ATTENTION, ATTENTION_CALL, ATTENTION_GRADIENT
 from ridgeline.ops.attention_written import is_masked
 
 _MASK = 3  # the place of a mask among operands

@@ -17,7 +17,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, itself
-from ridgeline.ops.attention_calls import ATTENTION_CALL
+from ridgeline.ops.attention import ATTENTION_CALL
 from ridgeline.runtime.cuda import cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place

@@ -45,8 +45,8 @@ from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.elements import widened_from
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.ops.attention_calls import CALLS
-from ridgeline.ops.biased import BIASED
+from ridgeline.ops.attention import CALLS
+from ridgeline.ops.contract import BIASED
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
 from ridgeline.runtime.cuda import (
     cublaslt,

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import DTypeError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, le, mul, sub
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.matrices import vector_norm
-from ridgeline.functions.movement import pad as pad_
+from ridgeline.functions.movement import cut, drop, pad as pad_
 from ridgeline.functions.operands import (
     Operand,
     as_node,
+    axes_of,
     axis_of,
     broadcast_shapes,
     defaults,
@@ -24,13 +25,14 @@ from ridgeline.functions.operands import (
     stretch,
 )
 from ridgeline.functions.pointwise import abs, isfinite, isnan
-from ridgeline.functions.reductions import Dims, amax, amin, sum
+from ridgeline.functions.reductions import Dims, amax, amin, keep, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, product
 from ridgeline.ops.elementwise import apply, cast, full_like, select
-from ridgeline.ops.movement import broadcast_scalar, reshape
+from ridgeline.ops.movement import broadcast_scalar, pad, permute, reshape
 from ridgeline.ops.reduce import sum_
+from ridgeline.ops.reinterpret import reinterpret
 from ridgeline.tensors.cells import known
 
 
@@ -184,3 +186,38 @@ def scalar_tensor(s: Operand, *, dtype: DType | None = None) -> Node:
         raise DTypeError("scalar_tensor needs a number, not a tensor")
     kept = dtype or (defaults.dtype if not isinstance(s, complex) else dtype_of_number(s))
     return as_node(s, kept)
+
+
+# ---- a hash of a tensor's bits, the same in whatever order its elements lie ----------------------
+
+
+@public()
+def hash_tensor(input: Node, dim: Dims = (), *, keepdim: bool = False, mode: int = 0) -> Node:
+    """The exclusive or of all elements, as bits of float64 or int64, over some axes or all."""
+    if mode != 0:
+        raise BadValueError(f"hash_tensor has mode 0 only, the exclusive or, not {mode}")
+    if input.dtype.is_complex:
+        raise DTypeError(f"hash_tensor is not defined for {input.dtype.name}")
+    axes = axes_of(dim, len(input.shape))
+    if 0 in input.shape and dim in ((), [], None):
+        raise BadValueError("hash_tensor of no elements needs a dim")
+    wide = dtypes.float64 if input.dtype.is_floating_point else dtypes.int64
+    bits = reinterpret(cast(input, wide), dtypes.uint64)
+    kept = [axis for axis in range(len(input.shape)) if axis not in axes]
+    rest = tuple(input.shape[axis] for axis in kept)
+    count = product(input.shape[axis] for axis in axes)
+    rows = reshape(permute(bits, (*kept, *axes)), (*rest, count))
+    return keep(_joined(rows), input.shape, axes, keepdim)
+
+
+def _joined(rows: Node) -> Node:
+    """The exclusive or along the last axis, by halves."""
+    axis = len(rows.shape) - 1
+    count = known(rows.shape[axis])
+    while count != 1:
+        half = (count + 1) // 2 or 1
+        low = (0,) * (axis + 1)
+        even = pad(rows, low, (*(0,) * axis, 2 * half - count))
+        rows = apply("xor", cut(even, axis, 0, half), cut(even, axis, half, half))
+        count = half
+    return drop(rows, axis)

@@ -18,8 +18,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
 from ridgeline.loops.lowering.elements import widens
 from ridgeline.loops.lowering.iteration_space import NotFusable
-from ridgeline.ops.biased import PRODUCTS
-from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.contract import CONTRACT, PRODUCTS
 from ridgeline.ops.tracking import tag
 
 if TYPE_CHECKING:

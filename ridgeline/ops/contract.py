@@ -289,3 +289,30 @@ def _batch(
 
 
 CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp, _batch)
+
+
+# ---- a contraction plus a vector along its last axis, rounded once, as libraries compute it ------
+# No program is written in this op: it is a contraction, a sum and a conversion. Where a device's
+# library computes the three in one call, a pass puts this op in their place
+# (`graph/passes/libraries/bias_epilogue.py`).
+
+
+def biased(left: Node, right: Node, bias: Node, attrs: ContractAttrs) -> Node:
+    """The contraction of two operands and a bias, all of one element type."""
+    return node(BIASED, (left, right, bias), attrs)
+
+
+def _infer_biased(types: Sequence[TensorType], attrs: ContractAttrs) -> tuple[TensorType, ...]:
+    left, right, bias = types
+    (made,) = CONTRACT.infer((left, right), attrs)
+    assert bias == TensorType(made.shape[-1:], made.dtype, made.device), "a bias for the last axis"
+    return (made,)
+
+
+def _biased_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    left, right, bias = (array.astype(np.float32) for array in inputs)
+    return (scalars.cast(summed(current.attrs, (left, right)) + bias, current.dtype),)
+
+
+BIASED = Op("biased", "opaque", _infer_biased, _biased_value)
+PRODUCTS = (CONTRACT, BIASED)

@@ -16,9 +16,8 @@ from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.ops.attention_calls import CALLS
-from ridgeline.ops.biased import BIASED
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, CALLS
+from ridgeline.ops.contract import BIASED
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.schedules.machine import Machine
 

@@ -18,8 +18,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
 from ridgeline.nn.functional import linear
-from ridgeline.ops.biased import BIASED
-from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.contract import BIASED, CONTRACT
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.tensors.tensor import read
 from tests.compiler.passing import optimized

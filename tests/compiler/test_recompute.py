@@ -12,8 +12,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.graph.costs import nbytes, operations
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.autodiff.max_flow import Network
-from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
+from ridgeline.graph.passes.autodiff.rematerialize import Network, cheapest_to_keep
 from ridgeline.ops import elementwise as E, reduce as R
 from tests.compiler.programs import f32, typed
 

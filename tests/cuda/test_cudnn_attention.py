@@ -23,8 +23,7 @@ from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.nn.functional import scaled_dot_product_attention
-from ridgeline.ops.attention import ATTENTION_GRADIENT, attention
-from ridgeline.ops.attention_calls import CALLS
+from ridgeline.ops.attention import ATTENTION_GRADIENT, CALLS, attention
 from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
 from ridgeline.runtime.cuda.cudnn_graph import Held, Network, Tensor, operations

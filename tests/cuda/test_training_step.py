@@ -27,7 +27,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
-from ridgeline.ops.biased import BIASED
+from ridgeline.ops.contract import BIASED
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
 from ridgeline.tensors.values import read

@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
 from ridgeline.graph.passes.libraries.narrow_products import unwidened
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.ops.attention_calls import ATTENTION_CALL, ATTENTION_GRADIENT_CALL
+from ridgeline.ops.attention import (
+    ATTENTION,
+    ATTENTION_CALL,
+    ATTENTION_GRADIENT,
+    ATTENTION_GRADIENT_CALL,
+)
 from ridgeline.ops.attention_written import is_masked
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.reduce import REDUCE

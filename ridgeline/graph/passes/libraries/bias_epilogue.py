@@ -17,8 +17,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.libraries.narrow_products import NARROW, unwidened
 from ridgeline.graph.sizes import Size
-from ridgeline.ops.biased import biased
-from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.contract import CONTRACT, biased
 from ridgeline.ops.elementwise import CAST, ROWS
 from ridgeline.ops.movement import BROADCAST, RESHAPE
 
