@@ -8,45 +8,28 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
-from types import TracebackType
+from itertools import repeat
+from operator import call, getitem
+
+from ridgeline.atomic import Block, Call, Calls
+
+# Whether collection was on when each block was entered. With blocks in several threads the first
+# one alone finds it on, and whoever leaves last turns it on again: it is the last to take one off.
+_was_on: list[bool] = []
+_choices = {}.clear, gc.enable  # nothing to do where it was off
 
 
-class _Paused:
-    """`with paused:` no automatic collection in any thread; the last one to leave turns it on."""
-
-    def __init__(self) -> None:
-        self._begin()
-        os.register_at_fork(after_in_child=self._forked)
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._was_on = False
-
-    def _forked(self) -> None:
-        """The threads that would have turned collection on again are not in the child."""
-        if self._inside and self._was_on:
-            gc.enable()
-        self._begin()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._was_on = gc.isenabled()
-                gc.disable()
-            self._inside += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._lock:
-            self._inside = max(self._inside - 1, 0)  # 0 where this thread forked inside
-            if self._inside == 0 and self._was_on:
-                gc.enable()
+def _forked() -> None:
+    """The threads that would have turned collection on again are not in the child."""
+    if any(_was_on):
+        _was_on[:] = [False] * len(_was_on)
+        gc.enable()
 
 
-paused = _Paused()
+os.register_at_fork(after_in_child=_forked)
+
+# `with paused:` no automatic collection in any thread
+paused = Block(
+    Calls(map(_was_on.append, map(call, repeat(gc.isenabled))), map(call, repeat(gc.disable))),
+    Call(call, map(getitem, repeat(_choices), map(list.pop, repeat(_was_on)))),
+)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import repeat
+from operator import itemgetter
 from typing import Any, Literal, get_args
 
+from ridgeline.atomic import Block, Call, Calls
 from ridgeline.errors import RidgelineError
 
 Tier = Literal["auto", "interpreter", "compiled"]
@@ -57,6 +59,13 @@ class Config:
     epoch = 0  # not a setting: moves forward with every change
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self._check(name, value)
+        if self.__dict__.get(name, _UNSET) != value:
+            self.__dict__[name] = value
+            self.__dict__["epoch"] = next(_EPOCHS)
+
+    def _check(self, name: str, value: Any) -> None:
+        """Raise where a setting cannot have a value."""
         check = _CHECKS.get(name)
         if check is None:
             raise ConfigError(
@@ -68,23 +77,20 @@ class Config:
                 "isa cannot change while a program runs: its machine code is loaded",
                 help=f"set {PREFIX}ISA in the environment before the program starts",
             )
-        if self.__dict__.get(name, _UNSET) != value:
-            self.__dict__[name] = value
-            self.__dict__["epoch"] = next(_EPOCHS)
 
-    @contextmanager
-    def override(self, **settings: Any) -> Iterator[Config]:
+    def override(self, **settings: Any) -> Block:
         """Change settings (of the whole process) for a block; they come back on the way out."""
-        before: dict[str, Any] = {}
-        try:
-            for name, value in settings.items():
-                previous = getattr(self, name, None)
-                setattr(self, name, value)
-                before[name] = previous
-            yield self
-        finally:
-            for name, value in before.items():
-                setattr(self, name, value)
+        for name, value in settings.items():
+            self._check(name, value)
+        before: list[dict[str, Any]] = []
+        tables = repeat(vars(self))
+        values = map(itemgetter(*settings, "tier"), tables)  # one more, so that it is a tuple
+        keep = map(before.append, map(dict, map(zip, repeat(tuple(settings)), values)))
+        change = map(dict.update, tables, repeat(settings))
+        back = map(dict.update, tables, map(list.pop, repeat(before)))
+        moved = map(dict.__setitem__, tables, repeat("epoch"), _EPOCHS)
+        entered = Call(itemgetter(-1), zip(keep, change, moved, repeat(self)))
+        return Block(entered, Calls(back, moved))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Config:

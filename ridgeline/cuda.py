@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import TracebackType
+from contextlib import AbstractContextManager
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
+from ridgeline.atomic import Block, Call, Calls, Switch
 from ridgeline.devices import current as _current, device as _device
 from ridgeline.errors import DeviceError, OutOfMemoryError as OutOfMemoryError
 from ridgeline.runtime.cuda import arena, device as _devices, memory
@@ -52,24 +53,11 @@ def set_device(device: Any) -> None:
     _current.index = _chosen(device).number
 
 
-class device:
+class device(Switch):
     """`with ridgeline.cuda.device(1):` lets `"cuda"` mean another GPU for a block."""
 
     def __init__(self, device: Any) -> None:
-        self._number = _chosen(device).number
-        self._before: list[int] = []
-
-    def __enter__(self) -> None:
-        self._before.append(_current.index)
-        _current.index = self._number
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        _current.index = self._before.pop()
+        super().__init__(_current, index=_chosen(device).number)
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
@@ -187,19 +175,13 @@ def default_stream(device: Any = None) -> _Stream:
     return _chosen(device).main_stream
 
 
-@contextmanager
-def stream(chosen: _Stream) -> Iterator[_Stream]:
+def stream(chosen: _Stream) -> AbstractContextManager[_Stream]:
     """Send this thread's work to a stream for a block, in which its GPU is the current one."""
-    from ridgeline.tensors.execute import flush
+    from ridgeline.tensors.execute import Flushed
 
-    flush()  # what was recorded before belongs to the stream before
-    before = _devices.choose(chosen)
-    try:
-        with device(chosen.device.number):
-            yield chosen
-        flush()
-    finally:
-        _devices.choose(before)
+    current, streams = device(chosen.device.number), _devices.choosing(chosen)
+    entering = Call(itemgetter(-1), zip(current.entering, streams.entering, repeat(chosen)))
+    return Flushed(Block(entering, Calls(current.leaving, streams.leaving)))
 
 
 def manual_seed(seed: int) -> None:

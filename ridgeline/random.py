@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.atomic import Block, Call, Calls, kept
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from, stretch
@@ -163,15 +165,16 @@ def set_rng_state(new_state: tuple[int, int]) -> None:
     default_generator.set_state(new_state)
 
 
-@contextmanager
-def fork_rng(enabled: bool = True) -> Iterator[None]:
+def fork_rng(enabled: bool = True) -> AbstractContextManager[Any]:
     """Draws inside do not move the default generator outside."""
-    state = default_generator.get_state()
-    try:
-        yield
-    finally:
-        if enabled:
-            default_generator.set_state(state)
+    if not enabled:
+        return nullcontext()
+    if modes.capture is not None:
+        raise RidgelineError(
+            "a generator cannot be moved back inside jit", help="fork it around the jitted call"
+        )
+    keep, back = zip(*[kept(default_generator, name) for name in ("_seed", "_offset")])
+    return Block(Call(itemgetter(0), zip(*keep)), Calls(*back))
 
 
 def draw(shape: tuple[Size, ...], generator: Generator | None) -> Node:

@@ -6,38 +6,19 @@ slow, and meant for looking at a few steps.
 
 from __future__ import annotations
 
-from types import TracebackType
-
+from ridgeline.atomic import Switch
 from ridgeline.tensors.anomaly import Anomaly, AnomalyError
-from ridgeline.tensors.execute import flush
+from ridgeline.tensors.execute import Flushed
 from ridgeline.tensors.modes import modes
 
 __all__ = ["AnomalyError", "detect_anomaly", "set_detect_anomaly"]
 
 
-class detect_anomaly:
+class detect_anomaly(Flushed):
     """`with detect_anomaly():` raises where a NaN is made; `infinite=True` also for infinities."""
 
     def __init__(self, check_nan: bool = True, *, infinite: bool = False) -> None:
-        self._mode = Anomaly(infinite) if check_nan else None
-        self._before: list[Anomaly | None] = []
-
-    def __enter__(self) -> None:
-        flush()  # what was recorded before is not looked into
-        self._before.append(modes.anomaly)
-        modes.anomaly = self._mode
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                flush()
-        finally:
-            modes.anomaly = self._before.pop()
+        super().__init__(Switch(modes, anomaly=Anomaly(infinite) if check_nan else None))
 
 
 class set_detect_anomaly(detect_anomaly):

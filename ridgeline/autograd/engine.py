@@ -237,12 +237,11 @@ def _whole(change: Callable[[], T], owners: Iterable[Tensor]) -> T:
     before = Snapshot()
     for owner in owners:
         before.gradient(owner)
-    back, tracking = before.back(), modes.gradients
+    back = before.back()
     try:
         return change()
     except BaseException:
         apply(back)
-        modes.gradients = tracking
         raise
 
 

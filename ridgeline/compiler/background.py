@@ -11,10 +11,15 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
+from typing import Any
+
+from ridgeline.atomic import Block, Call
 
 MOST_WAITING = 32  # jobs; more are not taken, since they would come too late to help
+_PAUSE = 0.02  # seconds between looks whether the compiler is free
 _LONGEST_KERNEL = 10.0  # seconds that the end of the process waits for the kernel under way
 
 
@@ -29,23 +34,25 @@ class Background:
         self._forget()
         os.register_at_fork(
             before=self._before_fork,
-            after_in_parent=self._no_longer_needed,
+            after_in_parent=self._after_fork,
             after_in_child=self._forget,
         )
         atexit.register(self._end)
 
     def _forget(self) -> None:
         """Begin without jobs and without a thread, as a forked child does."""
-        self._changed = threading.Condition()
+        # taken by itself: a condition is entered in Python, where an interrupt leaves it taken
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._jobs: deque[Callable[[], None]] = deque()
         self._thread: threading.Thread | None = None
         self._busy = False
-        self._needed = 0  # threads that compile, or wait to
+        self._needed: list[None] = []  # one for each thread that compiles, or waits to
         self._ending = False
 
     def submit(self, job: Callable[[], None]) -> bool:
         """Do a job soon; False where there are too many already."""
-        with self._changed:
+        with self._lock:
             if self._ending or len(self._jobs) >= MOST_WAITING:
                 return False
             self._jobs.append(job)
@@ -66,39 +73,33 @@ class Background:
         if (self._needed or self._ending) and self.is_here():
             raise GaveWay
 
-    @contextmanager
-    def needed(self) -> Iterator[None]:
+    def needed(self) -> AbstractContextManager[Any]:
         """Inside the calling thread uses the compiler, and the jobs wait."""
         if self.is_here():
-            yield
-            return
-        with self._changed:
-            self._needed += 1
-        try:
-            yield
-        finally:
-            self._no_longer_needed()
-
-    def _no_longer_needed(self) -> None:
-        with self._changed:
-            self._needed -= 1
-            self._changed.notify_all()
+            return nullcontext()
+        needed = repeat(self._needed)
+        return Block(Call(list.append, needed, repeat(None)), Call(list.pop, needed))
 
     def _before_fork(self) -> None:
         """Stop the job: a child would find its locks taken by a thread that it has not."""
-        with self._changed:
-            self._needed += 1
+        with self._lock:
+            self._needed.append(None)
             self._changed.wait_for(lambda: not self._busy or self.is_here(), _LONGEST_KERNEL)
+
+    def _after_fork(self) -> None:
+        self._needed.pop()
 
     def wait(self) -> None:
         """Return when every job that was submitted is done."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: not self._jobs)
 
     def _work(self) -> None:
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ending or (self._jobs and not self._needed))
+            with self._lock:
+                self._changed.wait_for(lambda: self._ending or self._jobs)
+                while self._needed and not self._ending:  # whose end nobody tells of
+                    self._changed.wait(_PAUSE)
                 if self._ending:
                     return
                 job = self._jobs[0]
@@ -108,14 +109,14 @@ class Background:
                 job()
             except GaveWay:
                 done = False
-            with self._changed:
+            with self._lock:
                 self._busy = False
                 if done:
                     self._jobs.popleft()
                 self._changed.notify_all()
 
     def _end(self) -> None:
-        with self._changed:
+        with self._lock:
             self._ending = True
             self._changed.notify_all()
         if self._thread is not None:

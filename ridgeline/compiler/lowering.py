@@ -25,7 +25,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep, replay
 from ridgeline.loops.text.printer import named, print_kernel
-from ridgeline.schedules.attempts import noted
+from ridgeline.schedules.attempts import LeftOut, noted
 
 Slots = tuple[tuple[int, int], ...]
 _NO_STEPS: list[ScheduleStep] = []
@@ -134,7 +134,8 @@ def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
 
 
 def _default_schedule(group: Group, lowered: Lowered, setting: Compilation) -> CompiledKernel:
-    with noted() as left_out:
+    left_out: dict[LeftOut, None] = {}
+    with noted(left_out):
         steps = setting.target.schedule(lowered, setting.facts)
     kernel = named(replay(lowered.kernel, steps))
     return CompiledKernel(group, steps, kernel, lowered.slots, tuple(left_out))

@@ -9,9 +9,9 @@ result then stands for that value only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ridgeline.atomic import Block
 from ridgeline.graph.sizes import Relation, SizeExpr, bounds, deciding, evaluate
 
 
@@ -46,11 +46,9 @@ class Facts:
         self._found: dict[tuple[Relation, str], Fact] = {}
         self.pinned: dict[str, int] = {}  # sizes that were used as plain numbers, by text
 
-    @contextmanager
-    def deciding(self) -> Iterator[None]:
+    def deciding(self) -> Block:
         """Answer what is asked in this thread."""
-        with deciding(self._decide, self._number):
-            yield
+        return deciding(self._decide, self._number)
 
     def broken(self, values: Mapping[str, int]) -> Fact | None:
         """A fact that does not hold at these values, if there is one."""

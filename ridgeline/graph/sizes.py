@@ -12,12 +12,13 @@ is an error.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from ridgeline.atomic import Block, Switch
 
 F = TypeVar("F", bound=Callable[..., Any])
 Relation: TypeAlias = Literal["==", "<"]
@@ -33,17 +34,11 @@ class _Deciding(threading.local):
 _deciding = _Deciding()
 
 
-@contextmanager
 def deciding(
     decide: Callable[[Relation, SizeExpr], bool], number: Callable[[SizeExpr], int]
-) -> Iterator[None]:
+) -> Block:
     """Put to these functions what bounds leave open, in this thread."""
-    before = _deciding.decide, _deciding.number
-    _deciding.decide, _deciding.number = decide, number
-    try:
-        yield
-    finally:
-        _deciding.decide, _deciding.number = before
+    return Switch(_deciding, decide=decide, number=number)
 
 
 def remembered(function: F) -> F:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ridgeline.errors import BadValueError
+from ridgeline.graph.origins import running
 from ridgeline.nn import state
 from ridgeline.nn.describe import describe
 from ridgeline.nn.hooks import BackwardPass, RemovableHandle
@@ -52,7 +53,10 @@ class Module(Tree, StateHooks):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with guards.module_scope(self._name, self):
+        guards.watch(self)
+        above, own = running.module_path, self._name
+        running.module_path = f"{above}.{own}" if above and own else (above or own)
+        try:
             for pre, named in tuple(self._forward_pre_hooks.values()):
                 replaced = called(pre)(self, *((args, kwargs) if named else (args,)))
                 if replaced is not None and named:
@@ -69,7 +73,9 @@ class Module(Tree, StateHooks):
                 given = (args, kwargs, result) if named else (args, result)
                 replaced = called(hook)(self, *given)
                 result = result if replaced is None else replaced
-        return result
+            return result
+        finally:
+            running.module_path = above
 
     # Attributes: parameters, buffers and modules live in tables of their own.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.atomic import Block, Switch
 from ridgeline.functions.operands import defaults
 from ridgeline.tensors.creation import as_tensor, tensor
 from ridgeline.tensors.modes import modes
@@ -58,15 +58,10 @@ def empty_parameter(shape: tuple[int, ...], dtype: dtypes.DType | None, device: 
     return Parameter(zeros(shape, dtype=dtype or defaults.dtype, device=device))
 
 
-@contextmanager
-def deferred() -> Iterator[None]:
+def deferred() -> Block:
     """Modules made inside take no memory: each parameter's initial value is computed when read.
 
     For models that are only looked at, or whose weights come from a file with
     `load_state_dict(…, assign=True)`.
     """
-    before, modes.on_read = modes.on_read, True
-    try:
-        yield
-    finally:
-        modes.on_read = before
+    return Switch(modes, on_read=True)

@@ -169,14 +169,13 @@ class Optimizer:
         for group in self.param_groups:
             for parameter in group["params"]:
                 before.tensor(parameter)
-        back, gradients = before.back(), modes.gradients
+        back = before.back()
         try:
             result = change()
             flush()
             return result
         except BaseException:
             apply(back)
-            modes.gradients = gradients
             raise
 
     def _update_all(self) -> None:

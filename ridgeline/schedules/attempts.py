@@ -7,11 +7,10 @@ chosen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+import threading
 from dataclasses import dataclass
 
+from ridgeline.atomic import Block, Switch
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import ScheduleError, Step, applied, describe
 
@@ -24,23 +23,23 @@ class LeftOut:
     reason: str
 
 
-_notes: ContextVar[dict[LeftOut, None] | None] = ContextVar("notes", default=None)
+class _Noting(threading.local):
+    """Where this thread notes what is left out."""
+
+    notes: dict[LeftOut, None] | None = None
 
 
-@contextmanager
-def noted() -> Iterator[dict[LeftOut, None]]:
-    """What is left out inside the `with`, in order and each once."""
-    notes: dict[LeftOut, None] = {}
-    token = _notes.set(notes)
-    try:
-        yield notes
-    finally:
-        _notes.reset(token)
+_noting = _Noting()
+
+
+def noted(notes: dict[LeftOut, None]) -> Block:
+    """Note what is left out inside the `with`, in order and each once."""
+    return Switch(_noting, notes=notes)
 
 
 def leave_out(what: str, refusal: ScheduleError) -> None:
     """Note a part of a schedule that was refused."""
-    notes = _notes.get()
+    notes = _noting.notes
     if notes is not None:
         notes[LeftOut(what, refusal.message)] = None
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import Any
 
 from ridgeline import dtypes
+from ridgeline.atomic import Call
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, DTypeError
 from ridgeline.functions.operands import promote_types
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast
-from ridgeline.tensors.modes import called, modes
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from ridgeline.tensors.modes import Mode, called, modes
 
 _PRODUCTS = frozenset((
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
@@ -62,7 +61,7 @@ _FORBIDDEN = {"cuda": frozenset(("binary_cross_entropy",)), "cpu": frozenset[str
 _TYPES = (dtypes.bfloat16, dtypes.float16)
 
 
-class autocast:
+class autocast(Mode):
     """`with autocast("cuda", dtype=bfloat16):`, or a decorator."""
 
     def __init__(
@@ -82,6 +81,8 @@ class autocast:
             )
         self._enabled = enabled
         self._before: list[tuple[tuple[str, DType], ...]] = []
+        popped = map(list.pop, repeat(self._before))
+        self.leaving = Call(setattr, repeat(modes), repeat("autocast"), popped)
 
     def __enter__(self) -> autocast:
         self._before.append(modes.autocast)
@@ -89,21 +90,8 @@ class autocast:
         modes.autocast = (*others, (self._kind, self._dtype)) if self._enabled else others
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        modes.autocast = self._before.pop()
-
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with autocast(self._kind, self._dtype, self._enabled):
-                return called(function)(*args, **kwargs)
-
-        return run
+    def _another(self) -> autocast:
+        return autocast(self._kind, self._dtype, self._enabled)
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:

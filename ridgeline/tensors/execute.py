@@ -14,13 +14,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
-from itertools import compress, starmap
+from itertools import compress, repeat, starmap
 from operator import attrgetter, is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.atomic import Change, apply, steps
+from ridgeline.atomic import Block, Calls, Change, apply, steps
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DeviceError, RidgelineError
@@ -169,6 +169,35 @@ def flush(reason: str = "") -> None:
     """Compute everything this thread has recorded and somebody still holds."""
     if modes.capture is None:
         realize((), reason)
+
+
+class Flushed(Block):
+    """A block that is a switch: what is recorded inside, and nothing else, is computed inside."""
+
+    __slots__ = ("_handled", "_switch")
+
+    def __init__(self, switch: Block) -> None:
+        self._switch = switch
+        self._handled: list[BaseException | None] = []  # what was being handled at each entry
+        # first what was switched comes back, for the rest is not C code
+        rest = map(self._compute, repeat(switch), map(list.pop, repeat(self._handled)))
+        self.leaving = Calls(switch.leaving, rest)
+
+    def __enter__(self) -> Any:
+        flush()
+        self._handled.append(sys.exception())
+        try:
+            return next(self._switch.entering)
+        except BaseException:  # what a signal's handler raises after the call
+            next(self._switch.leaving)
+            raise
+
+    @staticmethod
+    def _compute(switch: Block, handled: BaseException | None) -> None:
+        """Compute what the block leaves recorded, unless an exception ended it."""
+        if sys.exception() is handled:
+            with switch:
+                flush()
 
 
 def realize(cells: Sequence[Cell], reason: str = "") -> None:

@@ -11,13 +11,16 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import call, itemgetter
 from statistics import fmean
 from time import perf_counter
 from types import CodeType, FrameType
 from typing import Literal
 
+from ridgeline.atomic import Block, Call, Calls, Switch
 from ridgeline.graph.origins import is_inside, line_of, short_path
 
 Program = Literal["interpreted", "new", "found"]
@@ -179,14 +182,10 @@ def explain_last(most: int = MOST_KEPT) -> FlushLog:
     return FlushLog(flushes, flushes[0].began, flushes[-1].ended)
 
 
-@contextmanager
-def record_flushes() -> Iterator[FlushLog]:
+def record_flushes() -> AbstractContextManager[FlushLog]:
     """The flushes of a block, as data and as a table: `with record_flushes() as log: …`."""
     log = FlushLog(began=perf_counter())
-    before = _kept.logs
-    _kept.logs = (*before, log)
-    try:
-        yield log
-    finally:
-        _kept.logs = before
-        log.ended = perf_counter()
+    block = Switch(_kept, logs=(*_kept.logs, log))
+    ended = map(setattr, repeat(log), repeat("ended"), map(call, repeat(perf_counter)))
+    entering = Call(itemgetter(-1), zip(block.entering, repeat(log)))
+    return Block(entering, Calls(block.leaving, ended))

@@ -7,14 +7,14 @@ never leaks into another.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from ridgeline.atomic import Block, Call, Switch
 
+if TYPE_CHECKING:
     from ridgeline.dtypes import DType
     from ridgeline.tensors.anomaly import Anomaly
     from ridgeline.tracing.capture import Capture
@@ -61,37 +61,44 @@ def called_method(owner: Any, name: str) -> Any:
     return recorder.called_method(owner, name) if recorder is not None else getattr(owner, name)
 
 
-class GradientMode:
-    """Switches gradients on or off: a context manager and a decorator."""
+class Mode(Block):
+    """A context manager that is a decorator, too: every call of the function is a block."""
+
+    __slots__ = ()
+
+    def _another(self) -> Mode:
+        """A block like this one."""
+        raise NotImplementedError
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self._another():
+                return called(function)(*args, **kwargs)
+
+        return run
+
+
+class GradientMode(Mode):
+    """Switches gradients on or off."""
 
     __slots__ = ("_before", "_enabled")
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
-        # what was before each block entered with this object, the innermost block first
-        self._before: tuple[bool, Any] | None = None
+        self._before: list[bool] = []  # what was before each block entered with this object
+        self.leaving = Call(setattr, _MODES, _GRADIENTS, map(list.pop, repeat(self._before)))
 
     def __enter__(self) -> GradientMode:
-        self._before = modes.gradients, self._before
-        modes.gradients = self._enabled
+        self._before.append(modes.gradients)
+        modes.gradients = self._enabled  # after this there is no call: see atomic.py
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._before is not None
-        modes.gradients, self._before = self._before
+    def _another(self) -> GradientMode:
+        return GradientMode(self._enabled)
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with GradientMode(self._enabled):
-                return called(function)(*args, **kwargs)
 
-        return run
+_MODES, _GRADIENTS = repeat(modes), repeat("gradients")
 
 
 def no_grad(function: Callable[..., Any] | None = None) -> Any:
@@ -134,12 +141,14 @@ def is_grad_enabled() -> bool:
     return modes.gradients
 
 
-@contextmanager
-def eager(enabled: bool = True) -> Iterator[None]:
+class eager(Mode, Switch):
     """Inside, every op is computed at once, in program order; for debugging."""
-    before = modes.eager
-    modes.eager = enabled
-    try:
-        yield
-    finally:
-        modes.eager = before
+
+    __slots__ = ("_enabled",)
+
+    def __init__(self, enabled: bool = True) -> None:
+        Switch.__init__(self, modes, eager=enabled)
+        self._enabled = enabled
+
+    def _another(self) -> eager:
+        return eager(self._enabled)

@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.graph.origins import running
 from ridgeline.tensors.modes import modes
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from ridgeline.dtypes import DType
     from ridgeline.graph.node import Node
 
@@ -54,31 +51,6 @@ def watch(obj: Any) -> None:
     capture = modes.capture
     if capture is not None:
         capture.watch(obj)
-
-
-class module_scope:
-    """While a module runs: its name extends the path that origins and errors show."""
-
-    __slots__ = ("_before", "_name")
-
-    def __init__(self, name: str, module: Any = None) -> None:
-        self._name = name
-        if module is not None and modes.capture is not None:
-            modes.capture.watch(module)
-
-    def __enter__(self) -> None:
-        before = self._before = running.module_path
-        running.module_path = (
-            f"{before}.{self._name}" if before and self._name else (before or self._name)
-        )
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        running.module_path = self._before
 
 
 class Lifted:

@@ -7,10 +7,10 @@ nest. Inside, a shadow stands for every cell from outside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.atomic import Block, Switch
 from ridgeline.functions.operands import lift
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size
@@ -37,15 +37,9 @@ class Enclosure(Capture):
         self.own: set[Node] = set()
         self._starts: dict[Track, tuple[int, int]] = {}  # version and mode of shadows at first
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> Block:
         """Run code that is traced here."""
-        before = modes.capture
-        modes.capture = self
-        try:
-            yield
-        finally:
-            modes.capture = before
+        return Switch(modes, capture=self)
 
     def written(self) -> dict[Track, Cell]:
         """The cells from outside that were written to, and what stands for them."""
@@ -174,15 +168,9 @@ class Enclosure(Capture):
         with self.around():
             return generator.take(count)
 
-    @contextmanager
-    def around(self) -> Iterator[None]:
+    def around(self) -> Block:
         """Run code outside this frame."""
-        before = modes.capture
-        modes.capture = self.outer
-        try:
-            yield
-        finally:
-            modes.capture = before
+        return Switch(modes, capture=self.outer)
 
 
 def _copied(rare: Rare | None) -> Rare | None:

@@ -12,13 +12,7 @@ ATTACKS = attacks()
 PLANTED = [(attack, fault) for attack in ATTACKS.values() for fault in attack.faults]
 
 
-# Interrupts still find the collector left off once in some hundred: see `collector.py`, `__exit__`.
-KNOWN = {"interrupts": pytest.mark.slow}
-
-
-@pytest.mark.parametrize(
-    "attack", [pytest.param(a, marks=KNOWN.get(n, ()), id=n) for n, a in ATTACKS.items()]
-)
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_an_attack_finds_nothing(attack: Attack) -> None:
     found = run_apart(attack, range(attack.short))
     assert not found, "\n\n".join(map(str, found))

@@ -8,10 +8,10 @@ modules at one place are applied in the order in which they were registered.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from itertools import repeat
 from typing import Any, TypeVar
 
+from ridgeline.atomic import Block, Call
 from ridgeline.errors import BadTypeError, BadValueError, ShapeError
 from ridgeline.nn.containers import ModuleDict, ModuleList
 from ridgeline.nn.module import Module
@@ -22,7 +22,14 @@ from ridgeline.tracing import guards
 
 M = TypeVar("M", bound=Module)
 
-_kept: dict[tuple[int, str], Tensor] | None = None  # values computed inside `cached()`
+
+class _Cache:
+    """Values computed inside `cached()`, by module and name."""
+
+    kept: dict[tuple[int, str], Tensor] | None = None
+
+
+_cache = _Cache()
 
 
 class ParametrizationList(ModuleList):
@@ -155,11 +162,12 @@ def _copied(own: type) -> type:
 def _property(name: str) -> property:
     def read(self: Any) -> Tensor:
         key = (id(self), name)
-        if _kept is not None and key in _kept:
-            return _kept[key]
+        kept = _cache.kept
+        if kept is not None and key in kept:
+            return kept[key]
         value: Tensor = self.parametrizations[name]()
-        if _kept is not None:
-            _kept[key] = value
+        if kept is not None:
+            kept[key] = value
         return value
 
     def write(self: Any, value: Tensor) -> None:
@@ -168,16 +176,20 @@ def _property(name: str) -> property:
     return property(read, write)
 
 
-@contextmanager
-def cached() -> Iterator[None]:
+class cached(Block):
     """Inside, every parametrized tensor is computed once at most."""
-    global _kept
-    before = _kept
-    _kept = {} if before is None else before
-    try:
-        yield
-    finally:
-        _kept = before
+
+    __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before: list[dict[tuple[int, str], Tensor] | None] = []
+        popped = map(list.pop, repeat(self._before))
+        self.leaving = Call(setattr, repeat(_cache), repeat("kept"), popped)
+
+    def __enter__(self) -> None:
+        before = _cache.kept
+        self._before.append(before)
+        _cache.kept = {} if before is None else before
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:

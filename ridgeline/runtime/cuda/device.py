@@ -22,6 +22,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+from ridgeline.atomic import Block, Switch
 from ridgeline.errors import DeviceError
 from ridgeline.runtime.cuda.driver import bindings, call, function, missing
 from ridgeline.runtime.cuda.faults import MOST_PROGRAMS, Results
@@ -227,8 +228,6 @@ def device(number: int) -> Device:
     return found
 
 
-def choose(stream: Stream) -> Stream:
-    """Send this thread's work for a device to a stream; the one it went to before."""
-    before = stream.device.stream
-    _here.streams = {**_here.streams, stream.device.number: stream}
-    return before
+def choosing(stream: Stream) -> Block:
+    """A block in which this thread's work for a device goes to a stream."""
+    return Switch(_here, streams={**_here.streams, stream.device.number: stream})

@@ -1,0 +1,183 @@
+"""Blocks that change something for a while give it back wherever an interrupt comes.
+
+CPython raises what a signal's handler raises where a Python function begins and where a call
+returns (and where a loop turns): a profiler is told of both, so one that raises at the n-th event,
+for every n, tries all moments there are.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ridgeline as rl
+from ridgeline import nn
+from ridgeline.collector import paused
+from ridgeline.compiler.background import background
+from ridgeline.graph.facts import Facts
+from ridgeline.graph.origins import running
+from ridgeline.graph.sizes import _deciding
+from ridgeline.nn.parameter import deferred
+from ridgeline.nn.utils import parametrize
+from ridgeline.schedules.attempts import _noting, noted
+from ridgeline.tensors import flush_log
+from ridgeline.tensors.modes import modes
+from ridgeline.tracing.subtrace import Enclosure
+
+PACKAGE = Path(rl.__file__).parent
+MOMENTS = ("call", "c_return")
+
+
+class Interrupt(BaseException):
+    """What a handler raises."""
+
+
+def interrupted(action: Callable[[], object], moment: int) -> bool:
+    """Run an action that an interrupt ends at its n-th moment; whether it came that far."""
+    left = moment
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        nonlocal left
+        if event in MOMENTS and argument is not sys.setprofile:
+            left -= 1
+            if left < 0:
+                raise Interrupt
+
+    try:
+        sys.setprofile(profile)
+        action()
+        sys.setprofile(None)
+    except Interrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+def _settings() -> tuple[Any, ...]:
+    return rl.config.tier, rl.config.threads
+
+
+def _modes() -> tuple[Any, ...]:
+    found = modes.gradients, modes.eager, modes.on_read, modes.capture, modes.anomaly
+    return *found, modes.autocast, modes.recorder
+
+
+def _nothing() -> None:
+    pass
+
+
+BLOCKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
+    "no_grad": (rl.no_grad, _modes),
+    "inference_mode": (rl.inference_mode, _modes),
+    "eager": (rl.eager, _modes),
+    "autocast": (lambda: rl.autocast("cpu", dtype=rl.bfloat16), _modes),
+    "detect_anomaly": (rl.autograd.detect_anomaly, _modes),
+    "deferred": (deferred, _modes),
+    "a subtrace": (lambda: Enclosure().inside(), _modes),
+    "the code around a subtrace": (lambda: Enclosure().around(), _modes),
+    "the collector": (lambda: paused, gc.isenabled),
+    "a setting": (lambda: rl.config.override(tier="interpreter", threads=1), _settings),
+    "fork_rng": (rl.random.fork_rng, rl.get_rng_state),
+    "cached": (parametrize.cached, lambda: parametrize._cache.kept),
+    "facts": (lambda: Facts({}).deciding(), lambda: (_deciding.decide, _deciding.number)),
+    "record_flushes": (rl.record_flushes, lambda: flush_log._kept.logs),
+    "the compiler needed": (background.needed, lambda: len(background._needed)),
+    "notes": (lambda: noted({}), lambda: _noting.notes),
+}
+
+
+def _check_moments(action: Callable[[], object], holds: Callable[[], bool]) -> None:
+    """Interrupt an action at each of its moments, after which a condition holds."""
+    for moment in count():
+        came = interrupted(action, moment)
+        assert holds(), f"after moment {moment}"
+        if not came:
+            break
+    assert moment > 3
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_an_interrupt_leaves_a_block_as_it_found_it(name: str) -> None:
+    make, state = BLOCKS[name]
+    before = state()
+
+    def action() -> None:
+        with make():
+            rl.rand(2) if name == "fork_rng" else _nothing()
+            _nothing()
+        _nothing()
+
+    _check_moments(action, lambda: state() == before)
+
+
+def test_the_moments_find_an_exit_in_python() -> None:
+    class Left:
+        entered = 0
+
+        def __enter__(self) -> None:
+            self.entered += 1
+
+        def __exit__(self, *error: object) -> None:
+            self.entered -= 1
+
+    block = Left()
+
+    def action() -> None:
+        with block:
+            _nothing()
+
+    with pytest.raises(AssertionError, match="moment"):
+        _check_moments(action, lambda: block.entered == 0)
+
+
+def test_an_exception_inside_passes_and_blocks_nest() -> None:
+    for name, (make, state) in BLOCKS.items():
+        before = state()
+        with pytest.raises(ZeroDivisionError), make(), make(), ExitStack() as stack:
+            stack.enter_context(make())
+            raise ZeroDivisionError(name)
+        assert state() == before, name
+
+
+def test_a_block_can_be_entered_again_inside_itself() -> None:
+    block = rl.no_grad()
+    with block:
+        with rl.enable_grad(), block:
+            assert not modes.gradients
+        assert not modes.gradients
+    assert modes.gradients
+
+
+def test_an_interrupted_module_leaves_no_path() -> None:
+    model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), rl.ones(1, 2)
+    for moment in range(0, 400, 3):
+        interrupted(lambda: model(x), moment)
+        assert running.module_path == ""
+
+
+def test_no_block_with_state_is_left_by_python_code() -> None:
+    """Files and what is thrown away with its owner apart."""
+    allowed = {
+        "cli/diagnose.py", "codegen/cuda/expressions.py", "codegen/cuda/statements.py",
+        "codegen/cuda/vectors.py", "codegen/llvm/expressions.py", "compiler/cuda_run.py",
+        "compiler/progress.py", "nn/hooks.py", "profile/trace/files.py", "runtime/cuda/device.py",
+        "tracing/reads/hooks.py", "train/display.py", "train/events.py", "train/interrupt.py",
+        "train/log.py",
+    }  # fmt: skip
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                decorated = [ast.unparse(d) for d in node.decorator_list]
+                if node.name == "__exit__" or "contextmanager" in decorated:
+                    found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == allowed
