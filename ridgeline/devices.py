@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ridgeline.errors import DeviceError
+from ridgeline.errors import DeviceError, DeviceKindError
 
 KINDS = ("cpu", "cuda")
 
@@ -36,7 +36,8 @@ class device(str):
             name, index = "cuda", name
         kind, colon, number = str(name).partition(":")
         if kind not in KINDS or (colon and not number.isdecimal()) or (colon and index is not None):
-            raise DeviceError(
+            kind_of_error = DeviceError if isinstance(name, str) else DeviceKindError
+            raise kind_of_error(
                 f"there is no device {str(name)!r}", help='devices are "cpu", "cuda", "cuda:1" …'
             )
         default = current.index if kind == "cuda" else 0

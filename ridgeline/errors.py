@@ -86,6 +86,10 @@ class SizeKindError(ShapeError, TypeError):
     """Something that is no int where a size is named."""
 
 
+class IndexKindError(DTypeError, IndexError):
+    """A tensor of an element type that names no places where an index is expected."""
+
+
 class IndexRangeError(RidgelineError, IndexError):
     """An index that lies outside the axis it points into."""
 
@@ -122,6 +126,14 @@ class DeviceError(RidgelineError):
     """A device that does not exist here, or operands that lie on different ones."""
 
     code = "RL0107"
+
+
+class DeviceKindError(DeviceError, TypeError):
+    """Something that is no name or number where a device is named."""
+
+
+class NoElementsError(BadValueError, IndexError):
+    """The largest, the median or another one of no elements."""
 
 
 class OutOfMemoryError(RidgelineError, MemoryError):

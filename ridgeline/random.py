@@ -19,10 +19,18 @@ from ridgeline import dtypes
 from ridgeline.atomic import Block, Call, Calls, kept
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError, ShapeError
-from ridgeline.functions.operands import Operand, as_node, defaults, sizes_from, stretch
+from ridgeline.functions.operands import (
+    Operand,
+    as_node,
+    defaults,
+    require_real,
+    sizes_from,
+    stretch,
+)
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, product
+from ridgeline.ops.checked import within
 from ridgeline.ops.elementwise import (
     apply,
     cast,
@@ -38,7 +46,6 @@ from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import require
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.turns import in_turn_of
-from ridgeline.tracing.guards import Lifted
 
 _MASK = (1 << 64) - 1
 _WORD = TensorType((), dtypes.uint64)
@@ -294,11 +301,22 @@ def joined_bits(shape: tuple[Size, ...], generator: Generator | None) -> Node:
     return apply("or", apply("shl", high, full_like(high, 32)), low)
 
 
+def not_negative(value: Operand, what: str) -> Operand:
+    """A number or tensor whose elements must be at least 0."""
+    if isinstance(value, Node):
+        return within(value, 0.0, math.inf, what)
+    if not value >= 0:  # type: ignore[operator]
+        raise BadValueError(f"{what} is at least 0, not {value}")
+    return value
+
+
 @public(function=False, inplace=True)
 def uniform(
     input: Node, a: Operand = 0.0, b: Operand = 1.0, *, generator: Generator | None = None
 ) -> Node:
     """Uniform in [a, b), in the shape of this tensor."""
+    if not isinstance(a, Node) and not isinstance(b, Node) and not a <= b:  # type: ignore[operator]
+        raise BadValueError(f"uniform_ needs a range that does not end before it begins: {a}…{b}")
     drawn = unit(input.shape, input.dtype, generator)
     low, high = (stretch(as_node(v, input.dtype), input.shape) for v in (a, b))
     return stop_gradient(apply("add", low, apply("mul", apply("sub", high, low), drawn)))
@@ -309,6 +327,7 @@ def normal(
     input: Node, mean: Operand = 0.0, std: Operand = 1.0, *, generator: Generator | None = None
 ) -> Node:
     """Normal with a mean and a standard deviation, in the shape of this tensor."""
+    std = not_negative(std, "a standard deviation")
     drawn = standard_normal(input.shape, input.dtype, generator)
     shift, width = (stretch(as_node(v, input.dtype), input.shape) for v in (mean, std))
     return stop_gradient(apply("add", shift, apply("mul", width, drawn)))
@@ -329,7 +348,9 @@ def bernoulli_inplace(input: Node, p: Operand = 0.5, *, generator: Generator | N
 
 
 def _trials(input: Node, p: Operand, generator: Generator | None) -> Node:
-    if not isinstance(p, Node | Lifted) and not 0 <= p <= 1:  # type: ignore[operator]
+    if isinstance(p, Node):
+        p = within(p, 0.0, 1.0, "a probability")
+    elif not 0 <= p <= 1:  # type: ignore[operator]
         raise BadValueError(f"a probability lies in 0…1, not {p}")
     kind = wide(p.dtype if isinstance(p, Node) else input.dtype)
     chance = stop_gradient(stretch(as_node(p, kind), input.shape))
@@ -343,6 +364,7 @@ def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
         raise BadValueError(f"a dropout probability lies in 0…1, not {p}")
     if not training or p == 0:
         return input
+    require_real(input.dtype, "dropout")
     if p == 1:
         return apply("mul", input, full_like(input, 0))
     factor, nothing = (stretch(as_node(v, input.dtype), input.shape) for v in (1.0 / (1.0 - p), 0))

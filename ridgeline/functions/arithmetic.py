@@ -442,6 +442,8 @@ def clip(input: Node, min: Operand | None = None, max: Operand | None = None) ->
 @public(inplace=True, wide=True)
 def lerp(input: Node, end: Node, weight: Operand) -> Node:
     """input + weight * (end - input)."""
+    if input.dtype is not end.dtype:
+        raise DTypeError(f"lerp needs one type, got {input.dtype.name} and {end.dtype.name}")
     return add(input, mul(weight, sub(end, input)))
 
 

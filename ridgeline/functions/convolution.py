@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.linear import same_type
+from ridgeline.functions.operands import whole_numbers
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
@@ -25,7 +26,7 @@ def per_axis(value: Sizes, count: int, what: str) -> tuple[int, ...]:
     """One int per spatial axis, from an int or a sequence."""
     if isinstance(value, int):
         return (value,) * count
-    values = tuple(map(int, value))
+    values = whole_numbers(value)
     if len(values) == 1:
         return values * count
     if len(values) != count:

@@ -211,7 +211,7 @@ def _even_reals(start: float, end: float, steps: int) -> Node:
 @public(method=False, creation=True)
 def eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Node:
     """Ones on the diagonal, zeros elsewhere."""
-    shape = (n, n if m is None else m)
+    shape = sizes_from((n, n if m is None else m))
     same = apply("eq", iota(shape, 0, dtypes.int64), iota(shape, 1, dtypes.int64))
     return cast(same, dtype or defaults.dtype)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.counting import indices
 from ridgeline.functions.index_checks import flat, lined, listed, number, ramp
 from ridgeline.functions.movement import flip, joined, stack, transpose
@@ -31,6 +31,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Node, ...]:
         raise BadValueError(f'indexing is "ij" or "xy", not {indexing!r}')
     if any(len(line.shape) != 1 for line in lines):
         raise ShapeError(f"meshgrid needs vectors, got {[list(line.shape) for line in lines]}")
+    if len({line.dtype for line in lines}) > 1:
+        raise DTypeError(f"meshgrid needs one type, got {[line.dtype.name for line in lines]}")
     shape = tuple(line.shape[0] for line in lines)
     grids = [movement.broadcast(line, shape, (a,)) for a, line in enumerate(lines)]
     if indexing == "xy" and len(lines) > 1:

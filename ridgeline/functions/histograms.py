@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index as index_of
 from typing import NamedTuple
@@ -32,8 +33,8 @@ class Histogram(NamedTuple):
 
 def _range(values: Node, low: float, high: float, widen: float) -> tuple[Node, Node]:
     """The given range, or that of the values where it is empty; widened if it has no width."""
-    if low > high:
-        raise BadValueError(f"a histogram needs min <= max, got {low} and {high}")
+    if not low <= high or not math.isfinite(high - low):
+        raise BadValueError(f"a histogram needs finite min <= max, got {low} and {high}")
     if low != high or 0 in values.shape:
         upper = high if low != high else low + 1
         return as_node(float(low), values.dtype), as_node(float(upper), values.dtype)

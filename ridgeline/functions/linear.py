@@ -154,6 +154,11 @@ def baddbmm(
 
 def plus(input: Node, product: Node, beta: Operand, alpha: Operand) -> Node:
     """beta * input + alpha * product; a beta of 0 keeps NaN and infinities of the input out."""
+    if input.dtype is not product.dtype:
+        raise DTypeError(
+            f"{input.dtype.name} cannot be added to a product of {product.dtype.name}",
+            help=f"convert it with .to(ridgeline.{product.dtype.name})",
+        )
     if broadcast_shapes(product.shape, input.shape) != product.shape:
         raise ShapeError(
             f"what is added, {list(input.shape)}, does not fit a product {list(product.shape)}"

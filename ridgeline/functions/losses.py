@@ -87,6 +87,8 @@ def reduced(losses: Node, reduction: str) -> Node:
 def mse_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
     """The squared difference."""
     away = sub(*_matched(input, target, "mse_loss"))
+    if away.dtype.is_complex:
+        raise DTypeError("mse_loss is not defined for complex tensors")
     return reduced(apply("mul", away, away), reduction)
 
 

@@ -184,6 +184,8 @@ def expand(input: Node, *sizes: Any) -> Node:
         input.shape[axis - shift] if size == -1 and axis >= shift else size
         for axis, size in enumerate(wanted)
     )
+    if any(known(size) < 0 for size in shape):
+        raise ShapeError(f"cannot expand shape {list(input.shape)} to {list(wanted)}")
     for axis, size in enumerate(input.shape, shift):
         if size != shape[axis] and size != 1:
             raise ShapeError(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from cmath import isfinite
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -382,9 +383,27 @@ def require_float(node: Node, what: str) -> None:
         )
 
 
+def require_real(dtype: DType, what: str) -> None:
+    """Raise where an op needs floating values that are not complex."""
+    if not dtype.is_floating_point:
+        raise DTypeError(
+            f"{what} needs real floating values, got {dtype.name}", help="convert with .float()"
+        )
+
+
+def whole_numbers(values: Any) -> tuple[int, ...]:
+    """The ints of a tuple or list, such as the windows of a layer."""
+    try:
+        return tuple(map(index, values))
+    except TypeError:
+        raise SizeKindError(f"ints are needed, not {values!r:.60}") from None
+
+
 def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
     """A shape written as `f(2, 3)`, `f((2, 3))` or `f([2, 3])`."""
     if len(args) == 1 and isinstance(args[0], Iterable):
+        if isinstance(args[0], str | bytes | Mapping):
+            raise SizeKindError(f"sizes are ints, not {args[0]!r:.40}")
         args = tuple(args[0])
     for size in args:
         if isinstance(size, bool) or not isinstance(size, int | np.integer | SizeExpr):

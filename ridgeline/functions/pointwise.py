@@ -8,7 +8,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, div, mul, pow, sub
-from ridgeline.functions.operands import Operand, as_node, floating, stretch
+from ridgeline.functions.operands import Operand, as_node, floating, require_real, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
@@ -194,6 +194,8 @@ builtin_abs = int.__abs__
 def _rounded(name: str, input: Node) -> Node:
     if input.dtype is dtypes.bool_:
         raise DTypeError(f"{name} is not defined for bool tensors")
+    if input.dtype.is_complex:
+        raise DTypeError(f"{name} is not defined for complex tensors")
     return apply(name, input) if input.dtype.is_floating_point else input
 
 
@@ -274,11 +276,11 @@ def sigmoid(input: Node) -> Node:
 @public(method=False, wide=True)
 def logsigmoid(input: Node) -> Node:
     """log(sigmoid(input))."""
-    x = _real(input)
-    zero = full_like(x, 0)
-    negative = apply("lt", x, zero)
-    tail = apply("log1p", apply("exp", select(negative, x, apply("neg", x))))
-    return apply("sub", select(negative, x, zero), tail)
+    require_real(input.dtype, "logsigmoid")
+    zero = full_like(input, 0)
+    negative = apply("lt", input, zero)
+    tail = apply("log1p", apply("exp", select(negative, input, apply("neg", input))))
+    return apply("sub", select(negative, input, zero), tail)
 
 
 @public(inplace=True, wide=True)
@@ -307,6 +309,8 @@ def logit(input: Node, eps: float | None = None) -> Node:
 @public(inplace=True)
 def relu(input: Node) -> Node:
     """Negative values set to 0; the gradient at 0 is 0, and NaN stays NaN."""
+    if input.dtype is dtypes.bool_:
+        raise DTypeError("relu is not defined for bool tensors")
     zero = full_like(input, 0)
     return select(apply("le", input, zero), zero, input)
 
@@ -372,12 +376,12 @@ def hardtanh(input: Node, min_val: float = -1.0, max_val: float = 1.0) -> Node:
 @public(method=False, wide=True)
 def softplus(input: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
     """log(1 + exp(beta * x)) / beta, and x itself beyond the threshold."""
-    x = _real(input)
-    scaled = mul(x, float(beta))
-    limit = stretch(as_node(float(threshold), x.dtype), x.shape)
+    require_real(input.dtype, "softplus")
+    scaled = mul(input, float(beta))
+    limit = stretch(as_node(float(threshold), input.dtype), input.shape)
     held = apply("min", scaled, limit)  # keeps the unused branch finite
     soft = div(apply("log1p", apply("exp", held)), float(beta))
-    return select(apply("lt", limit, scaled), x, soft)
+    return select(apply("lt", limit, scaled), input, soft)
 
 
 @public(method=False, wide=True)
@@ -389,15 +393,15 @@ def softsign(input: Node) -> Node:
 @public(method=False, wide=True)
 def gelu(input: Node, approximate: str = "none") -> Node:
     """The Gaussian error linear unit, exact ("none") or by tanh ("tanh")."""
-    x = _real(input)
+    require_real(input.dtype, "gelu")
     if approximate == "none":
-        inner = apply("erf", scale(x, 1 / math.sqrt(2)))
+        inner = apply("erf", scale(input, 1 / math.sqrt(2)))
     elif approximate == "tanh":
-        cubic = scale(apply("mul", apply("mul", x, x), x), 0.044715)
-        inner = apply("tanh", scale(apply("add", x, cubic), math.sqrt(2 / math.pi)))
+        cubic = scale(apply("mul", apply("mul", input, input), input), 0.044715)
+        inner = apply("tanh", scale(apply("add", input, cubic), math.sqrt(2 / math.pi)))
     else:
         raise BadValueError(f'approximate is "none" or "tanh", not {approximate!r}')
-    return apply("mul", scale(x, 0.5), apply("add", inner, full_like(x, 1)))
+    return apply("mul", scale(input, 0.5), apply("add", inner, full_like(input, 1)))
 
 
 def operand_abs(value: Operand) -> Operand:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.convolution import per_axis
+from ridgeline.functions.operands import require_real
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
@@ -161,6 +162,8 @@ def _avg_pool(
     divisor_override: int | None,
     spatial: int,
 ) -> Node:
+    if input.dtype is not dtypes.int64:
+        require_real(input.dtype, "the mean of windows")
     w = _windows(input, spatial, kernel_size, stride, padding, 1, ceil_mode)
     zero = (0,) * w.lead
     x = pad(input, (*zero, *w.margin), (*zero, *w.need))
@@ -310,6 +313,8 @@ def _max_pool(
     return_indices: bool,
     spatial: int,
 ) -> Node | Pooled:
+    if input.dtype.is_complex:
+        raise DTypeError("complex numbers have no largest one, so max_pool is not defined for them")
     w = _windows(input, spatial, kernel_size, stride, padding, dilation, ceil_mode)
     zero = (0,) * w.lead
     x = pad(input, (*zero, *w.margin), (*zero, *w.need), value=lowest(input))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, sub
-from ridgeline.functions.linear import bmm, matmul, mv, outer, plus
+from ridgeline.functions.linear import bmm, matmul, mv, outer, plus, same_type
 from ridgeline.functions.matrices import vector_norm
 from ridgeline.functions.movement import cut, roll
 from ridgeline.functions.operands import (
@@ -84,6 +84,7 @@ def kron(input: Node, other: Node) -> Node:
 
 
 def _cross(input: Node, other: Node, axis: int) -> Node:
+    same_type(input, other, "cross")
     a, b = pair(input, other)
     if a.shape[axis] != 3:
         raise ShapeError(f"cross needs axes of size 3, got {list(a.shape)} along axis {axis}")
@@ -221,7 +222,7 @@ def cdist(
         raise ShapeError(f"cdist: shapes {list(x1.shape)} and {list(x2.shape)} do not fit")
     if x1.dtype is not x2.dtype:
         raise DTypeError(f"cdist needs one type, got {x1.dtype.name} and {x2.dtype.name}")
-    if p < 0:
+    if not p >= 0:
         raise BadValueError(f"cdist needs a p of at least 0, got {p}")
     away = _differences(x1, x2)
     if away.shape[-1] == 0:

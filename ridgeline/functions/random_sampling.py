@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.functions.concrete import concrete
+from ridgeline.functions.creation import finfo
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -31,6 +31,7 @@ from ridgeline.functions.scanning import cumsum
 from ridgeline.functions.sorting import argsort, topk
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
+from ridgeline.ops.checked import within
 from ridgeline.ops.elementwise import (
     add,
     apply,
@@ -44,10 +45,18 @@ from ridgeline.ops.elementwise import (
     stop_gradient,
     sub,
 )
-from ridgeline.ops.movement import slice_
+from ridgeline.ops.movement import broadcast, slice_
+from ridgeline.ops.reduce import reduce
 from ridgeline.ops.special import special
-from ridgeline.random import Generator, integers, joined_bits, standard_normal, unit, wide
-from ridgeline.tensors.modes import modes
+from ridgeline.random import (
+    Generator,
+    integers,
+    joined_bits,
+    not_negative,
+    standard_normal,
+    unit,
+    wide,
+)
 
 _GAMMA_PROPOSALS = 8  # each is taken with a probability of at least 0.95
 _POISSON_PROPOSALS = 16  # each is taken with a probability of at least 0.8
@@ -80,8 +89,7 @@ def normal(
     generator: Generator | None = None,
 ) -> Node:
     """Normal with means and standard deviations, given as tensors, or as numbers with a size."""
-    if not isinstance(std, Node) and std < 0:  # type: ignore[operator]
-        raise BadValueError(f"a standard deviation is at least 0, not {std}")
+    std = not_negative(std, "a standard deviation")
     given = [v for v in (mean, std) if isinstance(v, Node)]
     if size is None and not given:
         raise BadValueError("normal needs a size where mean and std are numbers")
@@ -187,19 +195,17 @@ def randint_like(
     return cast(integers(input.shape, low, high, None), dtype or input.dtype)
 
 
-def _check_weights(input: Node, num_samples: int, replacement: bool) -> None:
-    """Values can be checked only where there are any: not while jit traces."""
-    if modes.capture is not None:
-        return
-    weights = concrete(stop_gradient(input), "multinomial").astype("float64")
-    if not (weights >= 0).all() or (weights == math.inf).any():
-        raise BadValueError("multinomial needs weights that are finite and at least 0")
-    needed = 1 if replacement else num_samples
-    found = (weights > 0).sum(-1)
-    if (found < needed).any():
-        raise BadValueError(
-            f"multinomial: {needed} weights above 0 are needed, a row has {int(found.min())}"
-        )
+def _weights(input: Node, needed: int) -> Node:
+    """Rows of weights, of which so many must be above 0, in float64."""
+    largest = finfo(input.dtype).max
+    values = within(input, 0.0, largest, "a weight of multinomial, finite and at least 0")
+    weights = cast(stop_gradient(values), dtypes.float64)
+    above = cast(apply("lt", full_like(weights, 0), weights), dtypes.int64)
+    counts = reduce(above, "sum", (len(weights.shape) - 1,))
+    counts = within(counts, needed, math.inf, "multinomial: weights of a row above 0")
+    rows = tuple(range(len(counts.shape)))  # the result reads the counts, or nobody would check
+    usable = broadcast(apply("lt", full_like(counts, 0), counts), weights.shape, rows)
+    return select(usable, weights, full_like(weights, 0))
 
 
 @public()
@@ -217,8 +223,7 @@ def multinomial(
         raise DTypeError(f"multinomial needs floating weights, got {input.dtype.name}")
     if step_count(num_samples, "multinomial") < 1:
         raise BadValueError(f"multinomial draws at least 1 sample, not {num_samples}")
-    _check_weights(input, num_samples, replacement)
-    weights = cast(stop_gradient(input), dtypes.float64)
+    weights = _weights(input, 1 if replacement else num_samples)
     if replacement:
         return _drawn_again(weights, num_samples, generator)
     waiting = neg(_log_unit(weights.shape, dtypes.float64, generator))
@@ -273,9 +278,8 @@ def standard_gamma(input: Node, *, generator: Generator | None = None) -> Node:
 def poisson(input: Node, generator: Generator | None = None) -> Node:
     """Counts with the given rates."""
     require_float(input, "poisson")
-    if modes.capture is None and not (concrete(stop_gradient(input), "poisson") >= 0).all():
-        raise BadValueError("poisson needs rates of at least 0")
-    rate = cast(stop_gradient(input), dtypes.float64)
+    rate = within(input, 0.0, math.inf, "a rate of poisson, at least 0")
+    rate = cast(stop_gradient(rate), dtypes.float64)
     few = apply("lt", rate, full_like(rate, _FEW))
     low = select(few, rate, full_like(rate, 1))
     high = select(few, full_like(rate, _FEW), rate)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import BadValueError, DTypeError
+from ridgeline.errors import BadValueError, DTypeError, NoElementsError
 from ridgeline.functions.arithmetic import add, div, mul, truth
 from ridgeline.functions.operands import (
     Operand,
@@ -18,6 +18,7 @@ from ridgeline.functions.operands import (
     floating,
     pair,
     require_float,
+    require_real,
     stretch,
 )
 from ridgeline.functions.pointwise import abs
@@ -199,7 +200,7 @@ def std_mean(
 
 def _need_elements(input: Node, axes: Sequence[int], what: str) -> None:
     if count(input.shape, axes) == 0:
-        raise BadValueError(
+        raise NoElementsError(
             f"{what} of no elements does not exist: shape {list(input.shape)}, axes {list(axes)}"
         )
 
@@ -357,6 +358,8 @@ def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
 @public(wide=True)
 def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """exp(input), divided by its sum along an axis."""
+    if dtype is None:
+        require_float(input, "softmax")
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
     axes = _softmax_axes(dim, len(x.shape))
     grown = apply("exp", _shifted(x, axes)[0])
@@ -376,6 +379,8 @@ def _safe_softmax(input: Node, dim: int, dtype: DType | None = None) -> Node:
 @public(wide=True)
 def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """The logarithm of the softmax, without overflow."""
+    if dtype is None:
+        require_float(input, "log_softmax")
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
     axes = _softmax_axes(dim, len(x.shape))
     shifted, _ = _shifted(x, axes)
@@ -421,6 +426,7 @@ def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> No
     from ridgeline.functions.arithmetic import maximum
 
     a, b = pair(x1, x2)
+    require_real(a.dtype, "cosine_similarity")
     dots = sum(apply("mul", a, b), dim)
     left, right = norm(a, 2, dim), norm(b, 2, dim)
     return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))

@@ -6,7 +6,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ShapeError
 from ridgeline.functions.index_checks import lined
-from ridgeline.functions.operands import axis_of, floating
+from ridgeline.functions.operands import axis_of, require_float
 from ridgeline.functions.reductions import ValuesIndices
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -64,10 +64,10 @@ def cumprod(input: Node, dim: int, *, dtype: DType | None = None) -> Node:
 @public(inplace=True)
 def logcumsumexp(input: Node, dim: int) -> Node:
     """log(cumsum(exp(input))), without overflow."""
+    require_float(input, "logcumsumexp")
     axis = axis_of(dim, len(input.shape))
-    x = cast(input, floating(input.dtype))
-    result = movement.reshape(scan(lined(_wide(x)), "logaddexp", axis), input.shape)
-    return cast(result, x.dtype)
+    result = movement.reshape(scan(lined(_wide(input)), "logaddexp", axis), input.shape)
+    return cast(result, input.dtype)
 
 
 def _extremes(input: Node, monoid: str, dim: int) -> ValuesIndices:

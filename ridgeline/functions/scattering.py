@@ -66,6 +66,11 @@ def _prepared(
     return base, updates, places, axis
 
 
+def _as_many_axes(index: Node, src: Node, what: str) -> None:
+    if isinstance(src, Node) and not src.shape and len(index.shape) > 1:
+        raise ShapeError(f"{what}: the index has {len(index.shape)} axes and src none")
+
+
 def _scattered(input: Node, dim: int, index: Node, src: Operand, mode: str, what: str) -> Node:
     base, updates, places, axis = _prepared(input, dim, index, src, what)
     if 0 in places.shape:
@@ -97,6 +102,7 @@ def scatter(
 @public(inplace=True)
 def scatter_add(input: Node, dim: int, index: Node, src: Node) -> Node:
     """The input with values of `src` added at index[i, j, …] along an axis."""
+    _as_many_axes(index, src, "scatter_add")
     return _scattered(input, dim, index, src, "add", "scatter_add")
 
 
@@ -105,6 +111,7 @@ def scatter_reduce(
     input: Node, dim: int, index: Node, src: Node, reduce: str, *, include_self: bool = True
 ) -> Node:
     """The input with values of `src` joined in: "sum", "prod", "mean", "amax" or "amin"."""
+    _as_many_axes(index, src, "scatter_reduce")
     base, updates, places, axis = _prepared(input, dim, index, src, "scatter_reduce")
     if 0 in places.shape:
         return input

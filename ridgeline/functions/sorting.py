@@ -6,7 +6,7 @@ import math
 from operator import index as index_of
 
 from ridgeline import dtypes
-from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.errors import NoElementsError, ShapeError
 from ridgeline.functions.index_checks import flat, lined, number, ramp, resized
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import axis_of
@@ -105,7 +105,7 @@ def _median(input: Node, dim: int | None, keepdim: bool, skip_nan: bool) -> Node
     if size == 0:
         if whole and source.dtype.is_floating_point:
             return number((), math.nan, source.dtype)
-        raise BadValueError("the median of no elements does not exist")
+        raise NoElementsError("the median of no elements does not exist")
     values, indices = ordered(source, axis)
     place = _middle(source, values, axis, size, skip_nan)
     picked = [gather_along(part, place, axis) for part in (values, indices)]
@@ -150,7 +150,7 @@ def mode(input: Node, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     if not input.shape:
         return ValuesIndices(input, constant(0, dtypes.int64))
     if known(input.shape[axis]) == 0:
-        raise BadValueError("the mode of no elements does not exist")
+        raise NoElementsError("the mode of no elements does not exist")
     values, indices = ordered(input, axis)
     size = known(input.shape[axis])
     steps = ramp(values.shape, axis)

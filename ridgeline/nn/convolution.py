@@ -7,6 +7,7 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError
+from ridgeline.functions.operands import whole_numbers
 from ridgeline.nn import functional, init
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
@@ -20,7 +21,7 @@ def spread(value: Any, axes: int) -> tuple[int, ...]:
     """One number for every axis, or a tuple that already has them."""
     if isinstance(value, int):
         return (value,) * axes
-    sizes = tuple(int(v) for v in value)
+    sizes = whole_numbers(value)
     if len(sizes) != axes:
         raise BadValueError(f"expected one number or {axes}, got {sizes}")
     return sizes

@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
-from ridgeline.functions.operands import defaults
+from ridgeline.functions.operands import defaults, whole_numbers
 from ridgeline.nn import functional, init
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
@@ -347,7 +347,7 @@ def _affine(
 
 
 def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    return (shape,) if isinstance(shape, int) else whole_numbers(shape)
 
 
 def _identity(weight: Tensor | None, bias: Tensor | None) -> None:

@@ -55,7 +55,8 @@ class Buffer(Tensor):
 
 def empty_parameter(shape: tuple[int, ...], dtype: dtypes.DType | None, device: Any) -> Parameter:
     """A parameter to be filled by an initial distribution."""
-    return Parameter(zeros(shape, dtype=dtype or defaults.dtype, device=device))
+    kind = defaults.dtype if dtype is None else dtype
+    return Parameter(zeros(shape, dtype=kind, device=device))
 
 
 def deferred() -> Block:

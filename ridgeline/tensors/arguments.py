@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -90,23 +91,60 @@ def blamed(
     return error
 
 
-def flags_of(body: Callable[..., Any]) -> tuple[tuple[int, str], ...]:
-    """The places and names of the parameters that are True or False."""
+@dataclass(frozen=True, slots=True)
+class Strict:
+    """A parameter that would take another kind of value for its own without a word."""
+
+    place: int
+    name: str
+    wanted: str
+    refuses: Callable[[Any], bool]
+
+
+def strict_parameters(body: Callable[..., Any]) -> tuple[Strict, ...]:
+    """The parameters of a body whose values are looked at in every call."""
     own = inspect.unwrap(body)
     code, kinds = own.__code__, own.__annotations__
     order = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    return tuple((place, n) for place, n in enumerate(order) if kinds.get(n) == "bool")
+    return tuple(
+        Strict(place, name, *_STRICT[kinds[name]])
+        for place, name in enumerate(order)
+        if kinds.get(name) in _STRICT
+    )
 
 
-def check_flags(
-    name: str, flags: Sequence[tuple[int, str]], values: Sequence[Any], named: dict[str, Any]
+def check_strict(
+    name: str, parameters: Sequence[Strict], values: Sequence[Any], named: dict[str, Any]
 ) -> None:
-    """Raise where something else stands for True or False: it would be taken for one of them."""
+    """Raise where a value of another kind would be taken for True, False or a whole number."""
     given = len(values)
-    for place, flag in flags:
-        value = values[place] if place < given else named.get(flag, False)
-        if value is not False and value is not True and not isinstance(value, np.bool_):
-            raise DTypeError(f"{name} needs True or False for {flag!r}, got {_named(value)}")
+    for parameter in parameters:
+        place = parameter.place
+        value = values[place] if place < given else named.get(parameter.name)
+        if parameter.refuses(value) and (place < given or parameter.name in named):
+            raise DTypeError(
+                f"{name} needs {parameter.wanted} for {parameter.name!r}, got {_named(value)}"
+            )
+
+
+def _no_flag(value: Any) -> bool:
+    return value is not False and value is not True and not isinstance(value, np.bool_)
+
+
+def _no_flag_or_none(value: Any) -> bool:
+    return value is not None and _no_flag(value)
+
+
+def _no_whole_number(value: Any) -> bool:
+    return isinstance(value, float | np.floating)
+
+
+_STRICT = {
+    "bool": ("True or False", _no_flag),
+    "bool | None": ("True, False or None", _no_flag_or_none),
+    "int": ("an int", _no_whole_number),
+    "int | None": ("an int or None", _no_whole_number),
+}
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:

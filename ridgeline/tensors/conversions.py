@@ -32,28 +32,52 @@ def conversion(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Conversion:
         raise BadTypeError(
             f"to() has no argument {sorted(unknown)[0]!r}", help=f"it takes {sorted(_NAMES)}"
         )
-    dtype, place, copy = kwargs.get("dtype"), kwargs.get("device"), kwargs.get("copy", False)
-    flags: list[Any] = []  # non_blocking and copy, which may follow without their names
-    for position, value in enumerate((*args, kwargs.get("other"))):
-        if value is None:
-            continue
-        if isinstance(value, bool) and position > 0:
-            flags.append(value)
-        elif isinstance(value, DType | type | np.dtype):
-            dtype = value
-        elif _is_place(value):
-            place = value
-        elif hasattr(value, "dtype") and hasattr(value, "device"):
-            dtype, place = value.dtype, value.device
-        else:
-            raise BadTypeError(
-                f"to() takes an element type, a device or a tensor, not {value!r:.40}"
-            )
-    if len(flags) > 2 or not isinstance(copy, bool):
-        raise BadTypeError(f"to() has copy=True or copy=False, not {copy!r:.40} after {flags}")
-    copied = copy or (len(flags) == 2 and flags[1])
-    return Conversion(None if dtype is None else as_dtype(dtype), place, copied)
+    given = _by_name(args)
+    for name, value in kwargs.items():
+        if name in given:
+            raise BadTypeError(f"to() was given {name} twice: {given[name]!r:.40}, {value!r:.40}")
+        given[name] = value
+    other, copy = given.get("other"), given.get("copy", False)
+    if other is not None and given.keys() & {"dtype", "device"}:
+        raise BadTypeError("to() takes another tensor, or an element type and a device, not both")
+    if not isinstance(copy, bool):
+        raise BadTypeError(f"to() has copy=True or copy=False, not {copy!r:.40}")
+    dtype, place = given.get("dtype"), given.get("device")
+    if other is not None:
+        dtype, place = other.dtype, other.device
+    return Conversion(None if dtype is None else as_dtype(dtype), place, copy)
+
+
+def _by_name(args: Sequence[Any]) -> dict[str, Any]:
+    """Arguments without names: (dtype), (device, dtype) or (other), then non_blocking and copy."""
+    rest = list(args)
+    found: dict[str, Any] = {}
+    if rest and _is_tensor(rest[0]):
+        found["other"] = rest.pop(0)
+    elif rest and _is_type(rest[0]):
+        found["dtype"] = rest.pop(0)
+    elif rest and (rest[0] is None or _is_place(rest[0])):
+        found["device"] = rest.pop(0)
+        if rest and (rest[0] is None or _is_type(rest[0])):
+            found["dtype"] = rest.pop(0)
+    for name in ("non_blocking", "copy"):
+        if found and rest and isinstance(rest[0], bool):
+            found[name] = rest.pop(0)
+    if rest:
+        after = f" after {', '.join(found)}" if found else ""
+        raise BadTypeError(
+            f"to() takes an element type, a device or a tensor, not {rest[0]!r:.40}{after}"
+        )
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _is_type(value: Any) -> bool:
+    return isinstance(value, DType | type | np.dtype)
 
 
 def _is_place(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _is_tensor(value: Any) -> bool:
+    return not _is_type(value) and hasattr(value, "dtype") and hasattr(value, "device")

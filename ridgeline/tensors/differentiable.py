@@ -115,7 +115,7 @@ class Differentiable(Handle):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Handle):
-                raise GradientError(f"a gradient is a tensor or None, not {type(value).__name__}")
+                raise BadTypeError(f"a gradient is a tensor or None, not {type(value).__name__}")
             if value.shape != self.shape or value.dtype is not self.dtype:
                 raise GradientError(
                     f"the gradient of {self._type} cannot be {value._type}",

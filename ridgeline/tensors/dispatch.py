@@ -40,7 +40,14 @@ from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
 from ridgeline.runtime.memory_spaces import check_device
 from ridgeline.tensors import execute
-from ridgeline.tensors.arguments import SLIPS, blamed, check_flags, check_sizes, explained, flags_of
+from ridgeline.tensors.arguments import (
+    SLIPS,
+    blamed,
+    check_sizes,
+    check_strict,
+    explained,
+    strict_parameters,
+)
 from ridgeline.tensors.autocast import narrowed
 from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
 from ridgeline.tensors.modes import modes
@@ -215,7 +222,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
     body, name = entry.body, entry.name
     names = _parameters(body)
     starred = _starred(body)
-    flags = () if _starred(inspect.unwrap(body)) else flags_of(body)
+    strict = () if _starred(inspect.unwrap(body)) else strict_parameters(body)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         operands = Operands()
@@ -224,8 +231,8 @@ def make_function(entry: Entry) -> Callable[..., Any]:
             if starred in kwargs:
                 args = (*args, kwargs.pop(starred))
         values, named = operands.nodes(args, kwargs)
-        if flags:
-            check_flags(name, flags, values, named)
+        if strict:
+            check_strict(name, strict, values, named)
         if modes.autocast:
             values, named = narrowed(name, operands.device, values, named)
         try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.devices import CPU, device
-from ridgeline.errors import AxisError, DTypeError
+from ridgeline.errors import AxisError, IndexKindError
 from ridgeline.functions.indexing import fill_ellipsis
 from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.modes import modes
@@ -112,7 +112,7 @@ def _plain(part: Any, place: device) -> Any:
                 help="use ints, slices, None, ..., or tensors, arrays and lists of ints or bools",
             ) from None
     if part.dtype.is_differentiable:
-        raise DTypeError(
+        raise IndexKindError(
             f"a tensor of {part.dtype.name} is no index", help="convert with .long() or .bool()"
         )
     # a number, as in torch; inside jit its value is not known, and a gather does as well

@@ -102,6 +102,15 @@ class Tensor(Differentiable, TensorMethods, Exchange):
                 "memory cannot be exchanged inside jit", help="use copy_() to write the values"
             )
         mode, owned = self._track.mode, self._track.rare
+        if mode == GRAPH:
+            raise GradientError(
+                "the memory of a tensor through which gradients flow cannot be exchanged",
+                help="go on with the new tensor, or write to it in place",
+            )
+        if mode == LEAF and not value.dtype.is_differentiable:
+            raise GradientError(
+                f"a tensor that requires gradients cannot show memory of {value.dtype.name}"
+            )
         guards.bump()
         rare(self._cell).left = guards.epoch.value  # compiled code that reads the old memory ends
         self._cell, self._steps, self._seen = value._cell, value._steps, None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,37 +10,7 @@ import torch
 import ridgeline as rl
 from ridgeline.tensors.execute import CaptureError
 from tests.attacks.calls import Call, Values
-
-# Differences that are meant: what torch says where it refuses and we do not, with the reason.
-TAKEN = {
-    r"dtype|scalar type|same type|element type": "operands of different types are promoted",
-    r"not implemented for|not supported for|Integral|only supports|must be floating|Half": (
-        "more element types have an op"
-    ),
-    r"missing \d+ required|required positional": "an argument has a default",
-    r"non-empty|at least one|Expected.*size|empty": "no elements are as good as some",
-    r"must be Tensor, not|no attribute|must be (tuple of|list of)|invalid combination": (
-        "numbers stand for tensors, and one number for several"
-    ),
-    r"must be (int|float|Number), not": "numbers of NumPy's and Python's stand for one another",
-    r"out=|resize": "there is no `out=`",
-    r"can't be cast": "results have the type of their values",
-    r"MKL|data points|must be of length 1 or 2": "torch's library refuses, or an empty list",
-    r"bool input": "True counts as 1",
-    r"Overflow when unpacking|too big to convert|too large": "sizes are looked at where they count",
-}
-# What we say where we refuse and torch does not, with the reason.
-REFUSED = {
-    r"not bool|True or False": "a bool is no size, axis or number",
-    r"reduction is": "a reduction is named, also where nothing is reduced",
-    r"RL0102|RL0105": "an argument of another kind is named, also where torch never looks at it",
-    r"would both be stretched|needs positive|at least|expected one number": "no silent nonsense",
-    r"unexpected keyword|positional argument": "a keyword that torch ignores",
-    r"lies in|shifts for": "values that nothing can be done with",
-    r"singular|Singular": "a matrix is singular within its element type or not",
-    r"a size is an int": "sizes are looked at when a layer is made",
-    r"not iterable": "what torch looks at only when the layer runs",
-}
+from tests.attacks.differences import caught_alike, is_meant
 
 
 def verdict(call: Call, library: Any, run: Callable[..., Any] | None = None) -> Exception | None:
@@ -98,18 +67,16 @@ def compare(call: Call, compiled: bool = False) -> str:
     """What is wrong with the verdicts about a call; empty where they agree."""
     theirs, ours = verdict(call, torch), verdict(call, rl)
     if (theirs is None) != (ours is None):
-        meant = TAKEN if ours is None else REFUSED
-        if any(re.search(pattern, str(theirs or ours)) for pattern in meant):
+        if is_meant(call, theirs, ours):
             return ""
         said = "accepted" if ours is None else f"refused: {type(ours).__name__}: {ours}"
         their = "accepts" if theirs is None else f"refuses: {type(theirs).__name__}: {theirs}"
         return f"{call}\n  {said}\n  torch {their}"
     if theirs is not None and ours is not None:
-        places = isinstance(theirs, IndexError) and re.search(r"out of (range|bounds)", str(theirs))
-        if places and not isinstance(ours, IndexError):
-            return f"{call}\n  {ours!r} is no IndexError, as torch's: {theirs}"
         if not isinstance(ours, rl.RidgelineError | TypeError):
             return f"{call}\n  {type(ours).__name__} is not an error of ours: {ours}"
+        if not caught_alike(call, theirs, ours):
+            return f"{call}\n  {ours!r}\n  no `except` for torch's would catch it: {theirs!r}"
     tier = "compiled" if compiled else "interpreter"
     for name, run in (("eager", _eagerly), ("jit", _jitted)):
         with rl.config.override(tier=tier):

@@ -71,5 +71,4 @@ def test_losses_of_two_types_have_the_type_they_promote_to() -> None:
     narrow, wide = rl.ones(3, dtype=rl.bfloat16), rl.ones(3)
     assert F.soft_margin_loss(narrow, wide).dtype is rl.float32
     assert F.huber_loss(input=narrow, target=narrow).dtype is rl.bfloat16
-    assert rl.cross(narrow, wide).dtype is rl.float32
     assert rl.add(narrow, wide, alpha=2).dtype is rl.float32

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.functions.operands import axis_of, require_real
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import in_float32
 from ridgeline.tensors.public import log, rand_like, relu6, sigmoid, softmax, tanh
@@ -12,7 +13,8 @@ from ridgeline.tensors.tensor import Tensor
 @in_float32
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of an axis times the sigmoid of the second."""
-    size = input.shape[dim]
+    require_real(input.dtype, "glu")
+    size = input.shape[axis_of(dim, len(input.shape))]
     if size % 2:
         raise ShapeError(f"glu halves axis {dim}, which has the odd size {size}")
     first, second = input.split(size // 2, dim)
@@ -21,12 +23,14 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x outside ±lambd, 0 inside."""
+    require_real(input.dtype, "hardshrink")
     return choose((input >= -lambd) & (input <= lambd), input * 0.0, input)
 
 
 @in_float32
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 within."""
+    require_real(input.dtype, "softshrink")
     if lambd < 0:
         raise BadValueError(f"softshrink needs lambd of at least 0, not {lambd}")
     outside = choose(input > lambd, input - lambd, input + lambd)
@@ -42,12 +46,14 @@ def tanhshrink(input: Tensor) -> Tensor:
 @in_float32
 def hardsigmoid(input: Tensor) -> Tensor:
     """relu6(x + 3) / 6."""
+    require_real(input.dtype, "hardsigmoid")
     return relu6(input + 3) / 6
 
 
 @in_float32
 def hardswish(input: Tensor) -> Tensor:
     """x * relu6(x + 3) / 6."""
+    require_real(input.dtype, "hardswish")
     return input * (relu6(input + 3) / 6)
 
 
@@ -58,6 +64,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x above 0, weight * x below; one weight, or one per channel."""
+    require_real(input.dtype, "prelu")
     slope = weight
     if weight.numel() != 1:
         rank = len(input.shape)

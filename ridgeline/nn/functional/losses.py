@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
+from ridgeline.functions.operands import promote_types, require_real
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import alike_in_float32
@@ -46,6 +47,7 @@ def huber_loss(
     """Squared for small differences, linear for large ones."""
     if delta <= 0:
         raise BadValueError(f"huber_loss needs a delta above 0, not {delta}")
+    require_real(promote_types(input.dtype, target.dtype), "huber_loss")
     _stretched_once("huber_loss", input, target)
     away = (input - target).abs()
     losses = choose(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))

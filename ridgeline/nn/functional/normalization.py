@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.errors import BadValueError, ShapeError
-from ridgeline.functions.operands import step_count
+from ridgeline.functions.operands import require_real, step_count
 from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rsqrt, var_mean
@@ -47,6 +47,7 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Zero mean and unit variance by channel; running statistics take the unbiased variance."""
+    require_real(input.dtype, "batch_norm")
     rank = len(input.shape)
     if rank == 1 and not input.numel():  # no channels and nothing to normalise
         return input.clone()
