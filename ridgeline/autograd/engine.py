@@ -62,7 +62,7 @@ class _Hooks:
     def __init__(self, variables: Iterable[Tensor]) -> None:
         self._variables = list(variables)
 
-    def _guard_state(self) -> dict[str, Any]:
+    def _guard_state(self, attributes: dict[str, Any]) -> dict[str, Any]:
         extras = [variable._extra for variable in self._variables]
         tables = [[] if e is None else [*e.hooks.values(), *e.after.values()] for e in extras]
         return {"hooks of variables": tables}

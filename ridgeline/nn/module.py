@@ -174,9 +174,9 @@ class Module(Tree, StateHooks):
         path, _, name = target.rpartition(".")
         self.get_submodule(path).add_module(name, module)
 
-    def _guard_state(self) -> Any:
-        """What a capture that ran this module depends on."""
-        return {**vars(self), "trained": trained(self._parameters.values())}
+    def _guard_state(self, attributes: dict[str, Any]) -> Any:
+        """What a capture that ran this module depends on, of its attributes and besides."""
+        return {**attributes, "trained": trained(self._parameters.values())}
 
     # Modes and moves.
 

@@ -224,7 +224,7 @@ class Optimizer:
                 elif parameter.grad is not None:
                     parameter.grad = parameter.grad.detach().zero_()
 
-    def _guard_state(self) -> Any:
+    def _guard_state(self, attributes: dict[str, Any]) -> Any:
         """What a capture depends on: the groups without their numbers, and which state exists."""
         groups = [
             {key: value for key, value in dict.items(group) if not _is_number(value)}

@@ -18,6 +18,7 @@ from ridgeline.tracing.capture import (
     NumberInput,
     RandomInput,
     Source,
+    StateInput,
 )
 from ridgeline.tracing.reads.notes import SCALARS
 from ridgeline.tracing.side_effects import Fresh, Given
@@ -54,6 +55,8 @@ def _described(trace: Trace) -> Iterator[str]:
     yield f"nested {trace.result_structure!r}"
     for spec in trace.returns:
         yield f"returns {_result(spec)}"
+    for store in trace.stores:
+        yield f"stores {[*map(_result, store.leaves)]} at {store.place}"
     yield "end"
 
 
@@ -65,6 +68,8 @@ def _place(source: Source) -> str:
         return f"number {source.dtype.name}"
     if isinstance(source, RandomInput):
         return f"{source.part} of a generator {id(source.generator):x}"
+    if isinstance(source, StateInput):
+        return f"{source.held}, {source.number}"
     held = source.cell if isinstance(source, CellInput) else None
     if isinstance(source, GradientInput):
         return f"gradient of {id(source.owner):x}"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ridgeline.random import Generator
     from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
+    from ridgeline.tracing.kept_state import Held
 
 _WORD = TensorType((), dtypes.uint64)
 
@@ -76,7 +77,17 @@ class ArrayInput:
     dtype: DType
 
 
-Source = CellInput | ArgumentInput | GradientInput | NumberInput | RandomInput | ArrayInput
+@dataclass(frozen=True, slots=True, eq=False)
+class StateInput:
+    """The cell of a tensor that the function left in an object, and finds there again."""
+
+    held: Held
+    number: int  # among the tensors that are held there
+
+
+Source = (
+    CellInput | ArgumentInput | GradientInput | NumberInput | RandomInput | ArrayInput | StateInput
+)
 
 
 @dataclass(slots=True)
@@ -140,6 +151,22 @@ class Capture:
             self.shadows[cell] = shadow
         assert isinstance(shadow, Cell)
         return shadow
+
+    def hold(self, held: Held) -> bool:
+        """Find some tensors anew in every call; False where more is known of one of them."""
+        for tensor in held.tensors:
+            shadow = self.shadows.get(tensor._cell)
+            written = isinstance(shadow, Cell) and shadow.version
+            differentiated = id(tensor) in self.gradients or id(tensor) in self.gradients_read
+            if tensor._cell in self._origin or written or differentiated:
+                return False
+        for number, tensor in enumerate(held.tensors):
+            source = self._origin[tensor._cell] = StateInput(held, number)
+            for node, known in self.inputs.items():
+                if isinstance(known, CellInput) and known.cell is tensor._cell:
+                    self.inputs[node] = source
+        self.require(held.fits, f"{held} is of the same kind")
+        return True
 
     def source(self, cell: Cell) -> Source:
         """How a cell from outside is found again on replay."""

@@ -37,7 +37,10 @@ def checked_call(
     owners = [g.owner if g.place is None else leaves[g.place] for g in trace.effects.gradients]
     gradients = [(owner, owner.grad) for owner in owners]
     streams = [(generator, generator.get_state()) for generator, _ in trace.effects.drawn]
+    places = [(store.place, store.place.kept()) for store in trace.stores]
     expected = _values(function(*args, **kwargs), cells, owners)
+    for place, kept in reversed(places):
+        place.restore(kept)
     for cell, node, version, mode in before:
         cell.node, cell.version, cell.mode = node, version, mode
     for owner, gradient in gradients:

@@ -260,19 +260,25 @@ for _name in (
 JITTED = "__jit_"  # attributes under which methods keep their jitted forms
 
 
-def snapshot(obj: Any) -> Any:
+def _whole(container: Any) -> Any:
+    return container
+
+
+def snapshot(obj: Any, look: Callable[[Any], Any] = _whole) -> Any:
     """What a capture depends on in an object: simple values by value, all others by identity.
 
-    An object may define `_guard_state()` to say what counts; otherwise its attributes do.
+    An object may define `_guard_state(attributes)` to say what counts; otherwise its attributes do.
+    `look` gives what counts of a dict or a list.
     """
+    attributes = look(vars(obj))
     if hasattr(obj, "_guard_state"):
-        kept = obj._guard_state()
+        kept = obj._guard_state(attributes)
     else:
-        kept = {k: v for k, v in vars(obj).items() if not k.startswith(JITTED)}
-    return freeze({**kept, "__class__": type(obj)})
+        kept = {k: v for k, v in attributes.items() if not k.startswith(JITTED)}
+    return freeze({**kept, "__class__": type(obj)}, look)
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: Any, look: Callable[[Any], Any] = _whole) -> Any:
     """A comparable image of a value: containers by content, simple values, others by identity."""
     if value is None or type(value) in (str, bytes, int) or isinstance(value, type):
         return value
@@ -287,11 +293,12 @@ def freeze(value: Any) -> Any:
         return ("dict", tuple((k, freeze(v)) for k, v in kept))
     kind = type(value)
     if isinstance(value, dict):
-        items = tuple(dict.items(value))  # at once: a weak table may shrink meanwhile
-        image = tuple((freeze(k), freeze(v)) for k, v in items)
+        items = tuple(dict.items(look(value)))  # at once: a weak table may shrink meanwhile
+        image = tuple((freeze(k), freeze(v, look)) for k, v in items)
         return ("dict", image) if kind is dict else ("dict", kind, image)
     if isinstance(value, list | tuple | deque):
-        return (kind if kind.__module__ != "builtins" else kind.__name__, tuple(map(freeze, value)))
+        image = tuple([freeze(element, look) for element in look(value)])
+        return (kind if kind.__module__ != "builtins" else kind.__name__, image)
     if isinstance(value, set | frozenset):
         return (kind.__name__, tuple(map(freeze, value)))
     if isinstance(value, bytearray):

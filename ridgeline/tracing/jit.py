@@ -118,7 +118,8 @@ class JitFunction:
             elif config.audit and trace.is_due():
                 traced = True
                 trace = self._audited(trace, signature, leaves, args, kwargs)
-            if self._check and not trace.open:
+            stored = traced and trace.stores  # Python has just stored what it has no values of
+            if self._check and not trace.open and not stored:
                 return checked_call(self.function, trace, leaves, args, kwargs)
             result = trace.replay(leaves, traced)
             if result is not AGAIN:

@@ -27,6 +27,7 @@ from ridgeline.tracing.capture import (
     NumberInput,
     RandomInput,
     Source,
+    StateInput,
 )
 
 
@@ -135,6 +136,8 @@ def live_cell(source: Source, leaves: Sequence[Any]) -> Cell:
     if isinstance(source, ArgumentInput):
         cell: Cell = leaves[source.place]._cell
         return cell
+    if isinstance(source, StateInput):
+        return source.held.cell(source.number)
     assert isinstance(source, GradientInput)
     gradient = source.owner.grad
     assert gradient is not None, "the guards saw to it that there is a gradient"

@@ -91,8 +91,13 @@ class Template:
         trace, settled = self.trace, Settled(values)
         made = copy(trace)
         made.signature = signature
-        specs = {id(spec): _settled_return(spec, settled) for spec in trace.returns}
+        results = [*trace.returns, *(leaf for store in trace.stores for leaf in store.leaves)]
+        specs = {id(spec): _settled_return(spec, settled) for spec in results}
         made.returns = [specs[id(spec)] for spec in trace.returns]
+        made.stores = [
+            replace(store, leaves=tuple([specs[id(spec)] for spec in store.leaves]))
+            for store in trace.stores
+        ]
         made.effects = Effects(
             [settled.value(write) for write in trace.effects.writes],
             [settled.value(change) for change in trace.effects.gradients],

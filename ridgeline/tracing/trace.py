@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
 from ridgeline.atomic import Change, apply, steps
@@ -38,12 +38,14 @@ from ridgeline.tracing.capture import (
     CellInput,
     NumberInput,
     Source,
+    StateInput,
 )
 from ridgeline.tracing.donation import donated_pairs, give_away
 from ridgeline.tracing.dynamic import Pattern
-from ridgeline.tracing.guards import Lifted
+from ridgeline.tracing.guards import Lifted, snapshot
 from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
 from ridgeline.tracing.in_place_state import Handover, Loan, pairs, place_key
+from ridgeline.tracing.kept_state import Stores, adopt
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
@@ -95,6 +97,13 @@ def _is_unchanged(structure: Hashable, leaves: Sequence[Any], arguments: Any, li
     return nested == structure and kept
 
 
+class _Call(NamedTuple):
+    """A call of a trace: its arguments, and whether it is the one that was traced."""
+
+    leaves: Sequence[Any]
+    made_for_it: bool
+
+
 _CLAIMED: Any = object()  # stands for the result of a step that holds other turns than its own
 
 
@@ -142,7 +151,7 @@ class Trace:
         self.pattern = pattern
         self._calls = 1
         capture = Capture() if pattern is None else Capture(pattern.types)
-        recorder = Recorder(capture.watch, described_parts((args, kwargs)))
+        recorder = Recorder(capture.watch, described_parts((args, kwargs)), capture)
         recorder.found(function)
         recorder.found(getattr(function, "__self__", None))
         for place, leaf in enumerate(leaves):
@@ -157,13 +166,16 @@ class Trace:
             result = self._run_python(recorder, function, args, kwargs)
             reads = recorder.reads()
             self.open = recorder.open  # why every call has to run Python, if so
+            stores = Stores() if self.open else recorder.stores
+            if stores.all:
+                reads = adopt(stores, reads, capture)
             del recorder  # which held what the function made, such as the tensors of a list
             self.guards = Guards(() if self.open else reads)  # which keep alive what they compare
             if capture.refusal is not None:  # whatever the function did about it
                 raise capture.refusal
             if not _is_unchanged(structure, leaves, (args, kwargs), self.lifts):
                 self.open = self.open or "the function changes an argument"
-            self._describe(capture, result, leaves, outputs)
+            self._describe(capture, result, stores, leaves, outputs)
             del result
             self._keep_leaked(capture, outputs)
             self.tracked = self._track(capture, outputs, leaves)
@@ -172,8 +184,14 @@ class Trace:
             # an interrupt may end a block of the function before it has set these back
             modes.gradients, modes.autocast = gradients, narrow
             capture.close()
-        self.watched = list(capture.watched.values())
+        # what counts of the objects that are watched: not what calls leave there themselves
+        self._look = stores.without
+        self.watched = [
+            (obj, snapshot(obj, stores.without) if stores.explain(obj, before) else before)
+            for obj, before in capture.watched.values()
+        ]
         self.requirements = capture.requirements
+        self.held = {s.held for s in capture.inputs.values() if isinstance(s, StateInput)}
         self.gradients_read = [
             (owner, place_of(owner, leaves), absent)
             for owner, absent in capture.gradients_read.values()
@@ -219,19 +237,27 @@ class Trace:
     # ---- building -------------------------------------------------------------------------------
 
     def _describe(
-        self, capture: Capture, result: Any, leaves: Sequence[Any], outputs: list[Node]
+        self,
+        capture: Capture,
+        result: Any,
+        stores: Stores,
+        leaves: Sequence[Any],
+        outputs: list[Node],
     ) -> None:
         """Write down what a replay has to return and to set."""
         returned: list[Any] = []
         self.result_structure = flatten(result, returned)
         made: dict[int, Any] = {}
-        self.returns: list[Any] = []
-        for leaf in returned:
-            if isinstance(leaf, Tensor):
-                if id(leaf) not in made:  # one tensor returned twice is one tensor
-                    made[id(leaf)] = return_spec(capture, leaf, leaves, outputs, self.donated)
-                leaf = made[id(leaf)]
-            self.returns.append(leaf)
+
+        def described(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            if id(leaf) not in made:  # one tensor returned twice is one tensor
+                made[id(leaf)] = return_spec(capture, leaf, leaves, outputs, self.donated)
+            return made[id(leaf)]
+
+        self.returns: list[Any] = [described(leaf) for leaf in returned]
+        self.stores = stores.specs(described)
         writes, changed = [], []
         for outer, shadow in capture.shadows.items():
             if isinstance(outer, Cell) and isinstance(shadow, Cell) and shadow.version:
@@ -265,7 +291,8 @@ class Trace:
         self, capture: Capture, outputs: list[Node], leaves: Sequence[Any]
     ) -> Tracked | None:
         """The graphs of outputs through which gradients flow on, and what backward will read."""
-        numbers = [r.output for r in self.returns if isinstance(r, Fresh) and r.tracked]
+        results = [*self.returns, *(leaf for store in self.stores for leaf in store.leaves)]
+        numbers = [r.output for r in results if isinstance(r, Fresh) and r.tracked]
         numbers += [w.output for w in self.effects.writes if w.mode == GRAPH]
         numbers += [
             g.value.output
@@ -373,7 +400,7 @@ class Trace:
         only = self.returns[0] if len(self.returns) == 1 else None
         if not isinstance(only, Fresh) or only.mode == GRAPH or self.result_structure is not None:
             return False
-        if self.donated:
+        if self.donated or self.stores:
             return False
         changes = self.effects
         return not (changes.writes or changes.gradients or changes.modes or changes.drawn)
@@ -476,7 +503,7 @@ class Trace:
             if cell.rare is not None and cell.rare.left > self.born:
                 return "a tensor was given other memory"
         for obj, before in self.watched:
-            after = guards.snapshot(obj)
+            after = snapshot(obj, self._look)
             if after != before:
                 what = ", ".join(guards.differences(before, after))
                 return f"{type(obj).__name__} changed: {what}"
@@ -523,7 +550,7 @@ class Trace:
         changed = _unchanged if made_for_it else self._changed
         while self.turned is not None:
             turns = turns_of(self.turns, self.turned, leaves)
-            step = partial(self._step_of, leaves, turns)
+            step = partial(self._step_of, leaves, made_for_it, turns)
             result = in_turn(turns, step, partial(changed, leaves))
             if result is not _CLAIMED:
                 return result
@@ -533,33 +560,43 @@ class Trace:
             with turn.lock:
                 if turn.passed_to_me() and changed(leaves) is not None:
                     return AGAIN
-                return self._step(leaves)
-        return in_turn(turns, partial(self._step, leaves), partial(changed, leaves))
+                return self._step(leaves, made_for_it)
+        return in_turn(turns, partial(self._step, leaves, made_for_it), partial(changed, leaves))
 
-    def _step_of(self, leaves: Sequence[Any], turns: tuple[Turn, ...]) -> Any:
+    def _step_of(self, leaves: Sequence[Any], made_for_it: bool, turns: tuple[Turn, ...]) -> Any:
         """A step that holds these turns, unless some of its state was claimed in the meantime."""
         assert self.turned is not None
         mine = turns == turns_of(self.turns, self.turned, leaves)
-        return self._step(leaves) if mine else _CLAIMED
+        return self._step(leaves, made_for_it) if mine else _CLAIMED
 
-    def _step(self, leaves: Sequence[Any]) -> Any:
+    def _step(self, leaves: Sequence[Any], made_for_it: bool) -> Any:
         """Run the program and make all changes, or none."""
+        call = _Call(leaves, made_for_it)
+        try:
+            return self._run(call)
+        finally:
+            if made_for_it:
+                for held in self.held:
+                    held.forget_traced()
+
+    def _run(self, call: _Call) -> Any:
+        leaves = call.leaves
         buffers = self.live_buffers(leaves)
         live = self._instantiate(leaves) if self.tracked is not None else _NOTHING
         if not self.handover:
             changes, calls = list[Change](), list[Callable[[], object]]()
             results = self.program.run(buffers)
             nodes = self._output_nodes(results, [None] * len(results), live, changes)
-            value = self._note(nodes, leaves, changes, calls, _NOBODYS)
+            value = self._note(nodes, call, changes, calls, _NOBODYS)
             apply(steps(calls, changes))
             return value
         loan = self.handover.lend(leaves, buffers)
         if self.program.exclusive is None:
-            return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, leaves)
+            return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, call)
         with self.program.exclusive:
-            return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, leaves)
+            return self._overwrite(loan, self.program.begin(buffers, loan.memory), live, call)
 
-    def _overwrite(self, loan: Loan, run: Run, live: dict[int, Node], leaves: Sequence[Any]) -> Any:
+    def _overwrite(self, loan: Loan, run: Run, live: dict[int, Node], call: _Call) -> Any:
         """Run the program over the memory of what it replaces."""
         while True:
             changes: list[Change] = []
@@ -567,7 +604,7 @@ class Trace:
             nodes: list[Any] = [None] * len(results)
             loan.stand(results, nodes, changes)
             nodes = self._output_nodes(results, nodes, live, changes)
-            value = self._note(nodes, leaves, changes, calls, loan.gradients)
+            value = self._note(nodes, call, changes, calls, loan.gradients)
             del results, nodes  # references are counted
             try:
                 if loan.run(changes, calls):
@@ -582,7 +619,7 @@ class Trace:
     def _note(
         self,
         nodes: Sequence[Node],
-        leaves: Sequence[Any],
+        call: _Call,
         changes: list[Change],
         calls: list[Callable[[], object]],
         kept: Mapping[int, Cell],
@@ -591,9 +628,10 @@ class Trace:
 
         `kept` are the cells of gradients that stay the tensors that they are, by output.
         """
+        leaves = call.leaves
         for generator, count in self.effects.drawn:
             changes.append((generator, "_offset", generator._offset + count))
-        self._note_writes(nodes, leaves, changes, calls)
+        self._note_writes(nodes, call, changes, calls)
         for track, mode in self.effects.modes:
             changes.append((track, "mode", mode))
         for change in self.effects.gradients:
@@ -609,15 +647,19 @@ class Trace:
         if self.donated:
             given = [leaves[place] for place in self.donated]
             give_away(given, self.name, user_line(), changes)
-        if len(self.returns) == 1 and self.result_structure is None:
+        if len(self.returns) == 1 and self.result_structure is None and not self.stores:
             return result_of(self.returns[0], nodes, leaves)
-        values: list[Any] = []
-        shared: dict[int, Tensor] = {}
-        for spec in self.returns:
+        shared: dict[int, Any] = {}
+
+        def made(spec: Any) -> Any:
             if id(spec) not in shared:  # one tensor returned twice is one tensor again
                 shared[id(spec)] = result_of(spec, nodes, leaves)
-            values.append(shared[id(spec)])
-        return unflatten(self.result_structure, values)
+            return shared[id(spec)]
+
+        for store in self.stores:
+            if not (call.made_for_it and store.adds):  # which Python has done
+                calls.append(store.call([made(spec) for spec in store.leaves]))
+        return unflatten(self.result_structure, [made(spec) for spec in self.returns])
 
     def _output_nodes(
         self,
@@ -663,7 +705,7 @@ class Trace:
     def _note_writes(
         self,
         nodes: Sequence[Node],
-        leaves: Sequence[Any],
+        call: _Call,
         changes: list[Change],
         calls: list[Callable[[], object]],
     ) -> None:
@@ -671,8 +713,11 @@ class Trace:
         for known, source, output, mode in self._writes:
             cell = known
             if cell is None:
-                cell = source() if isinstance(source, ref) else live_cell(source, leaves)
-                if cell is None:  # nobody holds what the call made
+                if isinstance(source, ref):  # what the traced call made, and somebody still holds
+                    cell = source() if call.made_for_it else None
+                else:
+                    cell = live_cell(source, call.leaves)
+                if cell is None:
                     continue
                 if isinstance(source, ref):
                     changes.append((cell, "capture", None))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _VALUES = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice)
 _NATIVE = (list, dict, set, *_VALUES)
-_TABLES = ("_parameters", "_buffers", "_modules")
+TABLES = ("_parameters", "_buffers", "_modules")
 _METHODS = (types.FunctionType, classmethod, staticmethod)
 Call = Callable[[Any], Callable[..., Any]]
 
@@ -146,7 +146,7 @@ def _bound(recorder: Recorder, call: Call, stored: Any, owner: Any, kind: type) 
 
 def _missing(recorder: Recorder, call: Call, owner: Any, name: str, text: str) -> Any:
     if is_watched(owner):
-        for table in _TABLES:  # a module's parameters, buffers and children
+        for table in TABLES:  # a module's parameters, buffers and children
             members = vars(owner).get(table)
             if members is not None and name in members:
                 recorder.found(owner)
@@ -171,7 +171,7 @@ def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
     if own is not None and own.get(name, MISSING) is value:
         recorder.note(owner, "own", name, value, f"{label(owner)}.{name}")
     elif is_watched(owner):
-        for table in _TABLES:
+        for table in TABLES:
             members = (own or {}).get(table)
             if isinstance(members, dict) and name in members:
                 recorder.note(members, "key", name, members[name], f"{label(owner)}.{name}")

@@ -87,7 +87,9 @@ def container_method(
 ) -> Any:
     owner, name = function.__self__, function.__name__
     if name in _MUTATORS:
-        changing(recorder, owner)
+        appended = name == "append" and type(owner) is list and len(args) == 1
+        if not (appended and recorder.store(owner, None, args[0])):
+            changing(recorder, owner)
         if name in ("sort", "extend", "extendleft", "update"):
             kwargs = {k: callback(call, v) for k, v in kwargs.items()}
             args = tuple([_looped(recorder, call, a) for a in args])
@@ -155,6 +157,7 @@ def _in_text(recorder: Recorder, call: Call, value: Any) -> Any:
 
 def changing(recorder: Recorder, owner: Any) -> None:
     """A container is changed: what it held before counts, so that a change is done again."""
+    recorder.changes(owner)
     if recorder.is_given(owner):
         recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
     if isinstance(owner, dict):
@@ -201,6 +204,7 @@ def changing_attribute(recorder: Recorder, owner: Any, name: str) -> None:
     """An attribute is assigned or deleted: what it was counts."""
     if isinstance(owner, Tensor):
         return
+    recorder.changes(getattr(owner, "__dict__", None), name)
     if recorder.is_given(owner):
         recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
         return

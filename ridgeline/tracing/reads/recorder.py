@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline.graph.origins import user_line
+from ridgeline.tracing.kept_state import Place, Stores
 from ridgeline.tracing.reads.kinds import (
     HEAP,
     is_library_type,
@@ -33,9 +34,13 @@ _LARGE = 1 << 20  # bytes of an array that are compared before each call
 class Recorder:
     """What one traced call reads from outside; `open` says why it cannot be guarded."""
 
-    def __init__(self, watch: Callable[[Any], None], given: Iterable[Any] = ()) -> None:
+    def __init__(
+        self, watch: Callable[[Any], None], given: Iterable[Any] = (), capture: Any = None
+    ) -> None:
         gc.collect(0)
         self._watch = watch  # told of modules and optimizers, which have an epoch of their own
+        self._capture = capture  # of which tensors can be stored by replays, too
+        self.stores = Stores()
         self._given = {id(value): value for value in given}  # whose parts the signature holds
         self._reads: dict[tuple[int, str, Any], Read] = {}
         self._held: dict[int, Any] = {}  # keeps ids unique for as long as this records
@@ -104,6 +109,18 @@ class Recorder:
     def give(self, value: Any) -> None:
         """A container whose parts the signature holds."""
         self._given[id(value)] = value
+
+    def store(self, owner: Any, key: Any, value: Any, attribute: bool = False) -> bool:
+        """Note that a value is left at a place; False where no replay can do that again."""
+        if self._capture is None or self.is_given(owner):
+            return False
+        return self.stores.add(Place(owner, key, attribute), value, self._capture)
+
+    def changes(self, table: Any, key: Any = MISSING) -> None:
+        """A container, or what it has under a key, is changed in another way than by a store."""
+        stored = self.stores.touches(table) if key is MISSING else self.stores.knows(table, key)
+        if stored:
+            self.opens("the function stores a tensor and then changes what it is stored in")
 
     def opens(self, reason: str) -> None:
         """The trace cannot be guarded; the first reason counts."""
@@ -205,11 +222,17 @@ class Recorder:
         wanted = {id(read.owner) for read in self._reads.values()}
         wanted |= {id(owner) for owner in self._tables.values()}
         wanted |= {id(value) for value, _ in self._doubts}
+        wanted |= {id(store.place.owner) for store in self.stores.all}
         young = {id(value) for value in gc.get_objects(generation=0) if id(value) in wanted}
         for value, reason in self._doubts:
             if not self.open and id(value) not in young and not self.is_given(value):
                 self.open = reason
-        return [read for read in self._reads.values() if self._is_outside(read.owner, young)]
+        self.stores.keep(lambda owner: self._is_outside(owner, young))
+        return [
+            read
+            for read in self._reads.values()
+            if self._is_outside(read.owner, young) and not self.stores.stored(read.value)
+        ]
 
     def _is_outside(self, owner: Any, young: set[int]) -> bool:
         owner = self._tables.get(id(owner), owner)

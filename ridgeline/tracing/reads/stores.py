@@ -12,9 +12,10 @@ from typing import Any
 
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.reads.attributes import TABLES
 from ridgeline.tracing.reads.handlers import changing, changing_attribute
 from ridgeline.tracing.reads.kinds import is_ours, is_watched, python_method
-from ridgeline.tracing.reads.notes import entry_of_class
+from ridgeline.tracing.reads.notes import SCALARS, entry_of_class
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
 
@@ -36,8 +37,19 @@ def set_attribute(recorder: Recorder, call: Call, owner: Any, name: str, value: 
         else:
             call(entry_of_class(type(stored), "__set__"))(stored, owner, value)
         return
-    changing_attribute(recorder, owner, name)
+    if not (_is_in_table(owner, name) and recorder.store(owner, name, value, True)):
+        changing_attribute(recorder, owner, name)
     setattr(owner, name, value)
+
+
+def _is_in_table(owner: Any, name: str) -> bool:
+    """True where an assignment just puts the value into the object's own table."""
+    table = getattr(owner, "__dict__", None)
+    if type(table) is not dict or isinstance(owner, Tensor | type):
+        return False
+    if any(name in table.get(members, ()) for members in TABLES if is_watched(owner)):
+        return False
+    return not hasattr(type(entry_of_class(type(owner), name)), "__set__")
 
 
 def delete_attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> None:
@@ -65,7 +77,8 @@ def set_item(recorder: Recorder, call: Call, owner: Any, key: Any, value: Any) -
     if method is not None:
         call(method)(owner, key, value)
         return
-    changing(recorder, owner)
+    if type(owner) is not dict or type(key) not in SCALARS or not recorder.store(owner, key, value):
+        changing(recorder, owner)
     owner[key] = value
 
 
