@@ -82,7 +82,7 @@ class JitFunction:
         self._latest: Trace | None = None  # the last made
         self._opening = Opening()
         self._templates: list[Template] = []  # traces with symbolic sizes, the last made first
-        self._history = History()
+        self._history = History(getattr(function, "__qualname__", type(function).__name__))
         self._static = 0  # programs for one signature
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
         self._lock = threading.RLock()

@@ -5,11 +5,14 @@ One text for terminals; in notebooks the same as tables, with the long parts fol
 
 from __future__ import annotations
 
-from collections import deque
+import re
+import warnings
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, cast
 
+from ridgeline.graph.origins import user_line
 from ridgeline.graph.printer import format_graph
 from ridgeline.tensors.device_copies import Brought
 from ridgeline.tensors.tiers import Runnable
@@ -18,26 +21,69 @@ if TYPE_CHECKING:
     from ridgeline.compiler import Program
     from ridgeline.tracing.trace import Trace
 
+MOST_ALIKE = 3  # traces for one reason after which the user is told
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+_SIZES = re.compile(r"^argument \d+ was \w+\[.*\] and is \w+\[")
+_ALONE = re.compile(r"\(for this call alone: (.*)\)$")
+_PYTHON = (
+    "From now on its calls run Python, as undecorated code does. Let it return what it makes, or "
+    "keep numbers that change in tensors."
+)
 MOST_REASONS = 256  # traces whose reasons are remembered
 _GRAPH_LINES = 200  # of a graph that is shown
+
+
+class RetraceWarning(UserWarning):
+    """A jitted function is traced again and again for one reason, which costs time."""
 
 
 class History:
     """The last traces of a function, each with its signature and why it was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         self.count = 0
+        self._name = name
         self._entries: deque[tuple[str, str]] = deque(maxlen=MOST_REASONS)
+        self._alike: Counter[str] = Counter()  # reasons that differ in numbers only
 
     def add(self, signature: str, reason: str) -> None:
         """One more trace."""
         self.count += 1
         self._entries.append((signature, reason))
+        alone = _ALONE.search(reason)
+        if self.count == 1 and alone is None:
+            return
+        why = reason.partition(" (")[0] if alone is None else alone[1]
+        kind = _NUMBER.sub("…", why)
+        self._alike[kind] += 1
+        if self._alike[kind] == MOST_ALIKE:
+            self._warn(why, alone is not None)
+
+    def _warn(self, reason: str, runs_python: bool) -> None:
+        line = user_line()
+        called = f", called at {line}," if line else ""
+        warnings.warn(
+            f"jit: {self._name}{called} was traced again {MOST_ALIKE} times for one reason: "
+            f"{reason}. {_PYTHON if runs_python else _remedy(reason)}",
+            RetraceWarning,
+            stacklevel=2,
+        )
 
     def numbered(self) -> list[tuple[int, str, str]]:
         """Number, signature and reason of those remembered."""
         first = self.count - len(self._entries) + 1
         return [(first + i, s, r) for i, (s, r) in enumerate(self._entries)]
+
+
+def _remedy(reason: str) -> str:
+    """What to do against traces for a reason."""
+    if _SIZES.search(reason):
+        return "One program serves every length with jit(dynamic=True) (docs/jit.md)."
+    if reason.startswith("argument "):
+        return "Give it as a tensor, or as a float, if it changes from call to call."
+    if "changed" in reason:
+        return "Keep it as it is between calls, or give it as an argument."
+    return "explain() has the reason of every trace."
 
 
 class Explanation(str):

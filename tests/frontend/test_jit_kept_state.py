@@ -13,6 +13,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.config import config
+from ridgeline.tracing.report import RetraceWarning
 
 
 @pytest.fixture(params=["interpreter", "compiled"], autouse=True)
@@ -323,3 +324,33 @@ def test_under_an_audit() -> None:
         total = total * 0.5 + x.numpy()
         truth.append(total.sum())
     np.testing.assert_allclose(found, truth, rtol=1e-6)
+
+
+def test_traces_for_one_reason_are_told_once_with_a_remedy() -> None:
+    f = rl.jit(lambda x: x * 2)
+    with pytest.warns(RetraceWarning, match=r"test_jit_kept_state.py:\d+.*dynamic=True") as told:
+        for n in range(1, 9):
+            f(rl.ones(n))
+    assert len(told) == 1
+    count = [0]
+
+    @rl.jit
+    def counts(x: rl.Tensor) -> rl.Tensor:
+        count[0] += 1
+        return x * count[0]
+
+    with pytest.warns(RetraceWarning, match="counts, called at .*run Python") as told:
+        for n in range(1, 9):
+            assert counts(rl.ones(1)).item() == n
+    assert len(told) == 1
+
+
+def test_some_shapes_and_settings_are_no_reason_to_complain(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    f = rl.jit(lambda x, flag: x * 2 if flag else x)
+    for _ in range(5):
+        for n in (1, 2):
+            f(rl.ones(n), n == 1)
+            f(rl.ones(n), n == 2)
+    assert not [w for w in recwarn if w.category is RetraceWarning]
