@@ -19,6 +19,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.fma import fma
 from ridgeline.values import bessel, errorfunctions, gamma, philox
+from ridgeline.values.wide import widened
 
 Array = npt.NDArray[Any]
 CostClass = Literal["add", "mul", "fma", "div", "sfu", "cmp", "int", "cast", "move"]
@@ -208,30 +209,30 @@ _ROWS = (
     # a random word, of uint64 alone: the stream's key, the block and the place in it
     _row("philox", 3, "same", "sfu", ("uint",), philox.word),
     # functions whose derivatives, and more functions like them, are in `ops/special.py`
-    _row("erfc", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfc)),
-    _row("erfcx", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfcx)),
-    _row("erfinv", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.erfinv)),
-    _row("ndtri", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.ndtri)),
-    _row("log_ndtr", 1, "same", "sfu", _REAL_FLOATS, _doubled(errorfunctions.log_ndtr)),
-    _row("lgamma", 1, "same", "sfu", _REAL_FLOATS, _doubled(gamma.lgamma)),
-    _row("digamma", 1, "same", "sfu", _REAL_FLOATS, _doubled(gamma.digamma)),
-    _row("i0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i0)),
-    _row("i1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i1)),
-    _row("i0e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i0e)),
-    _row("i1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.i1e)),
-    _row("j0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.j0)),
-    _row("j1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.j1)),
-    _row("y0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.y0)),
-    _row("y1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.y1)),
-    _row("k0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k0)),
-    _row("k1", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k1)),
-    _row("k0e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k0e)),
-    _row("k1e", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.k1e)),
-    _row("airy_ai", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.airy_ai)),
-    _row("zeta", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.zeta)),
-    _row("gammainc", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.gammainc)),
-    _row("gammaincc", 2, "same", "sfu", _REAL_FLOATS, _doubled(gamma.gammaincc)),
-    _row("spherical_bessel_j0", 1, "same", "sfu", _REAL_FLOATS, _doubled(bessel.spherical_j0)),
+    _row("erfc", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.erfc)),
+    _row("erfcx", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.erfcx)),
+    _row("erfinv", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.erfinv)),
+    _row("ndtri", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.ndtri)),
+    _row("log_ndtr", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.log_ndtr)),
+    _row("lgamma", 1, "same", "sfu", _REAL_FLOATS, widened(gamma.lgamma)),
+    _row("digamma", 1, "same", "sfu", _REAL_FLOATS, widened(gamma.digamma)),
+    _row("i0", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.i0)),
+    _row("i1", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.i1)),
+    _row("i0e", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.i0e)),
+    _row("i1e", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.i1e)),
+    _row("j0", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.j0)),
+    _row("j1", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.j1)),
+    _row("y0", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.y0)),
+    _row("y1", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.y1)),
+    _row("k0", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.k0)),
+    _row("k1", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.k1)),
+    _row("k0e", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.k0e)),
+    _row("k1e", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.k1e)),
+    _row("airy_ai", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.airy_ai)),
+    _row("zeta", 2, "same", "sfu", _REAL_FLOATS, widened(gamma.zeta)),
+    _row("gammainc", 2, "same", "sfu", _REAL_FLOATS, widened(gamma.gammainc)),
+    _row("gammaincc", 2, "same", "sfu", _REAL_FLOATS, widened(gamma.gammaincc)),
+    _row("spherical_bessel_j0", 1, "same", "sfu", _REAL_FLOATS, widened(bessel.spherical_j0)),
     # the C library, one element at a time: where an expansion would not pay
     _row("libm_sin", 1, "same", "sfu", _REAL_FLOATS, np.sin),
     _row("libm_cos", 1, "same", "sfu", _REAL_FLOATS, np.cos),

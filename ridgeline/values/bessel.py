@@ -1,7 +1,7 @@
-"""Bessel and Airy functions in float64.
+"""Bessel and Airy functions.
 
-Near the origin: power series. Far from it: asymptotic series. Between: integrals whose rules
-converge exponentially (the trapezoidal rule for analytic integrands, Gauss's elsewhere).
+Near the origin: power series. Far from it: asymptotic series. Between: backward recurrence for the
+ordinary functions, integrals whose rules converge exponentially for the others.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ridgeline.fma import fma
+from ridgeline.values.wide import EULER, LOG2, PI, number
 
 if TYPE_CHECKING:
     from ridgeline.scalars import Array
 
-_EULER = 0.5772156649015329
+_AIRY_AT_0 = "0.355028053887817239260063186004183177"
+_AIRY_SLOPE_AT_0 = "0.258819403792806798405183560189203963"
 _LEAST = 5e-324
 _MODIFIED_FAR = 30.0
 _ORDINARY_NEAR, _ORDINARY_FAR = 5.0, 25.0
+_ORDERS = 90  # from here on functions of arguments up to 25 are 0 next to those of order 0
 
 
 def modified_i(order: int, x: Array) -> Array:
@@ -36,7 +39,7 @@ def modified_i(order: int, x: Array) -> Array:
     value = np.where(
         size <= _MODIFIED_FAR,
         total * np.exp(-near),
-        _hankel(order, far, -1.0) / np.sqrt(2 * np.pi * far),
+        _hankel(order, far, -1.0) / np.sqrt(2 * number(PI, x) * far),
     )
     value = np.where(np.isnan(x), x, value)
     return np.where((order == 1) & (x < 0), -value, value)
@@ -80,7 +83,7 @@ def _hankel(order: float, x: Array, sign: float) -> Array:
 def modified_k(order: float, x: Array) -> Array:
     """exp(x) K_order(x) for x > 0, by the trapezoidal rule; accurate from 0.1 on."""
     points = 120
-    reach = np.arccosh(1 + 40 / x)
+    reach = np.arccosh(1 + 46 / x)
     step = reach / points
     total = np.full_like(x, 0.5)
     for i in range(1, points + 1):
@@ -93,25 +96,25 @@ def modified_k(order: float, x: Array) -> Array:
 def scaled_k(order: int, x: Array) -> Array:
     """exp(x) K_order(x) for order 0 or 1."""
     near = np.clip(x, _LEAST, 2.0)
-    log = np.log(near) + (_EULER - math.log(2))
+    log = np.log(near) + (number(EULER, x) - number(LOG2, x))
     quarter = near * near / 4
     if order == 0:
-        term, harmonic = np.ones_like(near), 0.0
+        term, harmonic = np.ones_like(near), x.dtype.type(0)
         total = -log
         for k in range(1, 25):
             term = term * quarter / (k * k)
-            harmonic += 1 / k
+            harmonic = harmonic + x.dtype.type(1) / k
             total = total + term * (harmonic - log)
     else:
-        term, harmonic = near / 2, 0.0
+        term, harmonic = near / 2, x.dtype.type(0)
         total = 1 / near + term * (log - 0.5)
         for k in range(1, 25):
             term = term * quarter / (k * (k + 1))
-            harmonic += 1 / k
-            total = total + term * (log - harmonic - 0.5 / (k + 1))
+            harmonic = harmonic + x.dtype.type(1) / k
+            total = total + term * (log - harmonic - x.dtype.type(0.5) / (k + 1))
     middle = modified_k(order, np.clip(x, 2.0, _MODIFIED_FAR))
     far = np.clip(x, _MODIFIED_FAR, None)
-    far_value = _hankel(order, far, 1.0) * np.sqrt(np.pi / 2 / far)
+    far_value = _hankel(order, far, 1.0) * np.sqrt(number(PI, x) / 2 / far)
     value = np.where(x <= 2, total * np.exp(near), np.where(x > _MODIFIED_FAR, far_value, middle))
     value = np.where(x == 0, np.inf, np.where(x < 0, np.nan, value))
     return np.where(x == np.inf, 0.0, np.where(np.isnan(x), x, value))
@@ -156,7 +159,7 @@ def _far(order: int, x: Array, second_kind: bool) -> Array:
     if order == 1:
         sine, cosine = -cosine, sine
     wave = p * sine + q * cosine if second_kind else p * cosine - q * sine
-    return np.asarray(wave / np.sqrt(np.pi * x))
+    return np.asarray(wave / np.sqrt(number(PI, x) * x))
 
 
 def ordinary_j(order: int, x: Array) -> Array:
@@ -165,13 +168,9 @@ def ordinary_j(order: int, x: Array) -> Array:
     near = np.minimum(size, _ORDINARY_NEAR)
     series = _near_j(order, near)
     middle = np.clip(size, _ORDINARY_NEAR, _ORDINARY_FAR)
-    points = 64
-    integral = np.zeros_like(size)
-    for i in range(points):
-        angle = 2 * math.pi * i / points
-        integral = integral + np.cos(order * angle - middle * math.sin(angle))
+    between, _ = _recurred(order, middle)
     far = _far(order, np.where(np.isfinite(size), np.maximum(size, _ORDINARY_FAR), 1e3), False)
-    value = np.where(size <= _ORDINARY_NEAR, series, integral / points)
+    value = np.where(size <= _ORDINARY_NEAR, series, between)
     value = np.where(size > _ORDINARY_FAR, far, value)
     value = np.where(np.isinf(x), 0.0, np.where(np.isnan(x), x, value))
     return np.where((order == 1) & (x < 0), -value, value)
@@ -207,7 +206,7 @@ def ordinary_y(order: int, x: Array) -> Array:
     """Y_order(x) for order 0 or 1."""
     near = np.clip(x, _LEAST, _ORDINARY_NEAR)
     series = _near_y(order, near)
-    middle = _middle_y(order, np.clip(x, _ORDINARY_NEAR, _ORDINARY_FAR))
+    _, middle = _recurred(order, np.clip(x, _ORDINARY_NEAR, _ORDINARY_FAR))
     far = _far(order, np.where(np.isfinite(x), np.maximum(x, _ORDINARY_FAR), 1e3), True)
     value = np.where(x <= _ORDINARY_NEAR, series, np.where(x > _ORDINARY_FAR, far, middle))
     value = np.where(x == 0, -np.inf, np.where(x < 0, np.nan, value))
@@ -225,43 +224,54 @@ def y1(x: Array) -> Array:
 
 
 def _near_y(order: int, x: Array) -> Array:
-    log = np.log(x) + (_EULER - math.log(2))
+    log = np.log(x) + (number(EULER, x) - number(LOG2, x))
     quarter = x * x / 4
     if order == 0:
-        term, harmonic, total = np.ones_like(x), 0.0, log.copy()
+        term, harmonic, total = np.ones_like(x), x.dtype.type(0), log.copy()
         for k in range(1, 35):
             term = -term * quarter / (k * k)
-            harmonic += 1 / k
+            harmonic = harmonic + x.dtype.type(1) / k
             total = total + term * (log - harmonic)
-        return 2 / np.pi * total
-    term, harmonic = x / 2, 0.0
+        return np.asarray(2 / number(PI, x) * total)
+    term, harmonic = x / 2, x.dtype.type(0)
     total = -1 / x + term * (log - 0.5)
     for k in range(1, 35):
         term = -term * quarter / (k * (k + 1))
-        harmonic += 1 / k
-        total = total + term * (log - harmonic - 0.5 / (k + 1))
-    return 2 / np.pi * total
+        harmonic = harmonic + x.dtype.type(1) / k
+        total = total + term * (log - harmonic - x.dtype.type(0.5) / (k + 1))
+    return np.asarray(2 / number(PI, x) * total)
 
 
-def _middle_y(order: int, x: Array) -> Array:
-    nodes, weights = np.polynomial.legendre.leggauss(80)
-    total = np.zeros_like(x)
-    for node, weight in zip(nodes, weights):
-        angle = math.pi * (node + 1) / 2
-        total = total + math.pi / 2 * weight * np.sin(x * math.sin(angle) - order * angle)
-        t = np.arcsinh(40 / x) * (node + 1) / 2
-        growth = np.exp(order * t) + (-1) ** order * np.exp(-order * t)
-        total = total - np.arcsinh(40 / x) / 2 * weight * growth * np.exp(-x * np.sinh(t))
-    return total / np.pi
+def _recurred(order: int, x: Array) -> tuple[Array, Array]:
+    """J and Y of order 0 or 1: J of all orders from the highest down, and Neumann's series for Y.
+
+    Downwards the recurrence is stable; J_0 + 2 J_2 + 2 J_4 + … is 1.
+    """
+    later, current = np.zeros_like(x), np.ones_like(x)
+    norm, series = np.zeros_like(x), np.zeros_like(x)
+    first = later
+    for n in range(_ORDERS, 0, -1):
+        k = (n - order) // 2
+        if n % 2 == 0:
+            norm = norm + 2 * current
+        if n % 2 == order and k:
+            series = series + (-1) ** k * current * n / (x.dtype.type(k) * (k + order))
+        first = current
+        current, later = 2 * n / x * current - later, current
+    norm = norm + current
+    value = (current, first)[order] / norm
+    log = np.log(x) + (number(EULER, x) - number(LOG2, x)) - order
+    second = 2 / number(PI, x) * (log * value - series / norm)
+    return value, second - order * 2 / (number(PI, x) * x) * current / norm
 
 
 def airy_ai(x: Array) -> Array:
     """The Airy function Ai."""
-    near = _near_airy(np.clip(x, -5.0, 2.0))
-    right = np.where(x > 2, np.minimum(x, 200.0), 2.0)
-    zeta, rest = _airy_phase(right)
-    decayed = np.sqrt(right / 3) / np.pi * modified_k(1 / 3, zeta) * np.exp(-zeta) * (1 - rest)
-    left = _left_airy(np.where(x < -5, np.minimum(-x, 1e200), 5.0))
+    near = _near_airy(np.clip(x, -5, 2))
+    right = np.where(x > 2, np.minimum(x, 200), 2)
+    zeta, third = 2 * right * np.sqrt(right) / 3, x.dtype.type(1) / 3
+    decayed = np.sqrt(right / 3) / number(PI, x) * modified_k(third, zeta) * np.exp(-zeta)
+    left = _left_airy(np.where(x < -5, np.minimum(-x, 1e200), 5).astype(np.float64))
     value = np.where(x > 2, decayed, np.where(x < -5, left, near))
     return np.where(np.isnan(x), x, np.where(np.isinf(x), 0.0, value))
 
@@ -285,7 +295,7 @@ def _near_airy(x: Array) -> Array:
         first = first * cube / ((3 * k - 1) * (3 * k))
         second = second * cube / ((3 * k) * (3 * k + 1))
         f, g = f + first, g + second
-    return 0.3550280538878172 * f - 0.2588194037928068 * g
+    return np.asarray(number(_AIRY_AT_0, x) * f - number(_AIRY_SLOPE_AT_0, x) * g)
 
 
 def _left_airy(size: Array) -> Array:

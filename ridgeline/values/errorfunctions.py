@@ -1,4 +1,4 @@
-"""The error function's relatives in float64: erfc, erfcx, their inverses, and the normal law."""
+"""The error function's relatives: erfc, erfcx, their inverses, and the normal law."""
 
 from __future__ import annotations
 
@@ -7,51 +7,60 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.fma import fma
+from ridgeline.values.wide import ROOT2, ROOT_PI, number
 
 if TYPE_CHECKING:
     from ridgeline.scalars import Array
 
-_ROOT2 = math.sqrt(2)
-_ROOT2_BELOW = -9.667293313452913e-17  # what the root of 2 has beyond float64
+_FAR = 10.0  # from here on erfcx is its asymptotic series
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
+def erf(x: Array) -> Array:
+    """The error function, to the digits of float64 at any argument."""
+    near = x.astype(np.float64)
+    return np.asarray(_erf(near) + _slope(x) * (x - near))
+
+
 def erfc(x: Array) -> Array:
-    """1 - erf(x), accurate in the right tail."""
-    return np.asarray(_erfc(x))
+    """1 - erf(x), to the digits of float64 in the right tail as well."""
+    near = x.astype(np.float64)
+    # of what an argument has beyond float64 the tail makes much
+    return np.asarray(_erfc(near) - _slope(x) * np.where(np.isfinite(near), x - near, 0))
+
+
+def _slope(x: Array) -> Array:
+    """The derivative of erf."""
+    return np.asarray(2 / number(ROOT_PI, x) * np.exp(-x * x))
 
 
 def erfcx(x: Array) -> Array:
     """exp(x*x) * erfc(x), without overflow on the right."""
-    near = np.where(x < 10, x, 0.0)
+    near = np.where(x < _FAR, x, 0)
     direct = np.exp(near * near) * erfc(near)
-    far = np.where(x < 10, 10.0, x)
+    far = np.where(x < _FAR, x.dtype.type(_FAR), x)
     inverse = 0.5 / (far * far)
     series, term = np.ones_like(far), np.ones_like(far)
     for k in range(1, 25):
         term = -term * (2 * k - 1) * inverse
         series = series + term
-    return np.where(x < 10, direct, np.where(np.isnan(x), x, series / (far * math.sqrt(math.pi))))
+    tail = series / (far * number(ROOT_PI, x))
+    return np.where(x < _FAR, direct, np.where(np.isnan(x), x, tail))
 
 
 def log_ndtr(x: Array) -> Array:
     """The logarithm of the normal distribution function."""
+    root2 = number(ROOT2, x)
     low = x < -1
-    tail = np.where(low, x, -1.0)
-    left = np.log(erfcx(-tail / _ROOT2) / 2) - tail * tail / 2
-    right = np.where(low, 0.0, x)
-    near = right / _ROOT2
-    # what the quotient lost, of which erfc makes much in the tail
-    lost = (fma(-near, np.full_like(near, _ROOT2), right) - near * _ROOT2_BELOW) / _ROOT2
-    slope = 2 / math.sqrt(math.pi) * np.exp(-near * near)
-    above = erfc(near) - np.where(slope > 0, slope * lost, 0.0)
-    return np.where(low, left, np.log1p(-above / 2))
+    tail = np.where(low, x, -1)
+    left = np.log(erfcx(-tail / root2) / 2) - tail * tail / 2
+    return np.where(low, left, np.log1p(-erfc(np.where(low, 0, x) / root2) / 2))
 
 
 def ndtri(p: Array) -> Array:
     """The inverse of the normal distribution function."""
+    root2 = number(ROOT2, p)
     upper = p > 0.5
     side = np.where(upper, 1 - p, p)
     inside = (side > 0) & (side <= 0.5)
@@ -59,18 +68,27 @@ def ndtri(p: Array) -> Array:
     # Newton's steps on the concave log_ndtr, from below, never overshoot
     x = -np.sqrt(-2 * target)
     for _ in range(12):
-        slope = math.sqrt(2 / math.pi) / erfcx(-x / _ROOT2)
+        slope = 2 / number(ROOT_PI, p) / root2 / erfcx(-x / root2)
         x = x - (log_ndtr(x) - target) / slope
     x = np.where(inside, x, np.where(side == 0, -np.inf, np.nan))
-    return np.where(upper, -x, x)
+    central = np.abs(p - 0.5) < 0.25
+    centre = root2 * _central_erfinv(np.where(central, 2 * p - 1, 0))
+    return np.where(central, centre, np.where(upper, -x, x))
 
 
 def erfinv(y: Array) -> Array:
     """The inverse of the error function."""
     size = np.abs(y)
-    centre = np.where(size < 0.5, y, 0.0)
-    x = centre * math.sqrt(math.pi) / 2
+    central = size < 0.5
+    tail = -ndtri(np.where(central, 0.125, (1 - size) / 2)) / number(ROOT2, y)
+    centre = _central_erfinv(np.where(central, y, 0))
+    return np.where(central, centre, np.copysign(tail, y))
+
+
+def _central_erfinv(y: Array) -> Array:
+    """The inverse about 0, by Newton's steps; all digits also where it is close to 0."""
+    half_root = number(ROOT_PI, y) / 2
+    x = y * half_root
     for _ in range(6):
-        x = x - (_erf(x) - centre) * (math.sqrt(math.pi) / 2) * np.exp(x * x)
-    tail = -ndtri(np.where(size < 0.5, 0.25, (1 - size) / 2)) / _ROOT2
-    return np.where(size < 0.5, x, np.copysign(tail, y))
+        x = x - (erf(x) - y) * half_root * np.exp(x * x)
+    return np.asarray(x)
