@@ -78,11 +78,13 @@ def _shift_right(a: Array, b: Array) -> Array:
     return np.where((b < 0) | (b >= bits), np.zeros_like(a), shifted)
 
 
-def _integer_power(a: Array, b: Array) -> Array:
+def _power(a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":  # a negative exponent of an integer rounds towards zero
         positive = np.power(a, np.where(b < 0, 0, b))
         inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
         return np.where(b < 0, inverse.astype(a.dtype), positive)
+    if a.dtype.kind == "c":  # whose exponent, b log(a), is rounded before the exponential is taken
+        return np.power(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
     return np.power(a, b)
 
 
@@ -191,7 +193,7 @@ _ROWS = (
     _row("div", 2, "same", "div", _FLOATS, np.divide),
     _row("floordiv", 2, "same", "div", _REALS, _floor_divide),
     _row("mod", 2, "same", "div", _REALS, _remainder),
-    _row("pow", 2, "same", "sfu", _NUMBERS, _integer_power),
+    _row("pow", 2, "same", "sfu", _NUMBERS, _power),
     _row("max", 2, "same", "cmp", _REALS, np.maximum),
     _row("min", 2, "same", "cmp", _REALS, np.minimum),
     _row("lt", 2, "bool", "cmp", ("bool", *_REALS), np.less),
@@ -213,6 +215,7 @@ _ROWS = (
     _row("erfcx", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.erfcx)),
     _row("erfinv", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.erfinv)),
     _row("ndtri", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.ndtri)),
+    _row("ndtr", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.ndtr)),
     _row("log_ndtr", 1, "same", "sfu", _REAL_FLOATS, widened(errorfunctions.log_ndtr)),
     _row("lgamma", 1, "same", "sfu", _REAL_FLOATS, widened(gamma.lgamma)),
     _row("digamma", 1, "same", "sfu", _REAL_FLOATS, widened(gamma.digamma)),
@@ -250,9 +253,9 @@ COSTLY = frozenset(
 # what a row costs next to an addition, where that is more
 OPERATIONS = {**dict.fromkeys(COSTLY, 8), "philox": 60}
 SPECIAL = (
-    "erfc", "erfcx", "erfinv", "ndtri", "log_ndtr", "lgamma", "digamma", "i0", "i1", "i0e", "i1e",
-    "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e", "airy_ai", "spherical_bessel_j0",
-    "zeta", "gammainc", "gammaincc",
+    "erfc", "erfcx", "erfinv", "ndtri", "ndtr", "log_ndtr", "lgamma", "digamma",
+    "i0", "i1", "i0e", "i1e", "j0", "j1", "y0", "y1", "k0", "k1", "k0e", "k1e",
+    "airy_ai", "spherical_bessel_j0", "zeta", "gammainc", "gammaincc",
 )  # fmt: skip
 
 

@@ -229,8 +229,6 @@ def error_function() -> list[Table]:
 
 def gamma() -> list[Table]:
     """The gamma function's logarithm, and the incomplete gamma functions."""
-    widest = mp.mpf("0.7") / mp.mpf("1.3")
-
     def by_zeros(t: mp.mpf) -> mp.mpf:
         x = t + 1
         if min(abs(x - 1), abs(x - 2)) < mp.mpf("1e-20"):
@@ -241,10 +239,6 @@ def gamma() -> list[Table]:
         relative("LGAMMA64", by_zeros, 0, 2, 7, 7),
         relative("LGAMMA_MID64", lambda t: mp.loggamma(t + 3), 0, 9, 9, 8),
         relative("STIRLING64", stirling_rest, 0, 1, 8, 8),
-        Fit(
-            "LOG_WIDE64", log_rest_by_atanh(), lambda z: z, mp.mpf(0),
-            widest**2 * mp.mpf("1.001"), 6, 53, 6, at_once=True,
-        ),
         Surface(
             "INCOMPLETE64", lambda x, y: incomplete_rest(x, (y + 1) / INCOMPLETE_FROM / 2), (28, 14)
         ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from ridgeline import dtypes
 from ridgeline.errors import BadValueError
 from ridgeline.functions.operands import Operand, align, floating, result_type, step_count
 from ridgeline.functions.registry import public
@@ -241,9 +240,7 @@ def expit(input: Node) -> Node:
 @public(namespace="special")
 def ndtr(input: Node) -> Node:
     """The normal distribution function."""
-    x = _float(input)
-    wide = cast(x, dtypes.float64)  # in the tail what the root of 2 lost would grow
-    return cast(scale(special("erfc", scale(wide, -1 / math.sqrt(2))), 0.5), x.dtype)
+    return special("ndtr", _float(input))
 
 
 @public(namespace="special", wide=True)

@@ -163,6 +163,8 @@ _ROWS = (
         mul(t, apply("exp", _square(current))), _ROOT_PI / 2)),
     _scalar("ndtri", lambda current, i, t: scale(
         mul(t, apply("exp", scale(_square(current), 0.5))), math.sqrt(2 * math.pi))),
+    _scalar("ndtr", _of(lambda x: scale(
+        apply("exp", scale(_square(x), -0.5)), 1 / math.sqrt(2 * math.pi)))),
     _scalar("log_ndtr", _of(_log_ndtr_slope)),
     _scalar("lgamma", _of(lambda x: special("digamma", x))),
     _scalar("digamma", _of(lambda x: polygamma(1, x))),

@@ -49,6 +49,11 @@ def erfcx(x: Array) -> Array:
     return np.where(x < _FAR, direct, np.where(np.isnan(x), x, tail))
 
 
+def ndtr(x: Array) -> Array:
+    """The normal distribution function."""
+    return erfc(-x / number(ROOT2, x)) / 2
+
+
 def log_ndtr(x: Array) -> Array:
     """The logarithm of the normal distribution function."""
     root2 = number(ROOT2, x)

@@ -5,8 +5,8 @@ inverses, pow, and those around erf, gamma, Bessel's and Airy's on floats, integ
 random words.
 Elementary functions are within 2 ulp of the true value over the whole range, with the right zeros,
 infinities and NaN; those of integers are exact. The others are within 8 ulp, or close to their
-zeros of what is added up there, which for those that oscillate is the size of the wave;
-`zeta.py` and `incomplete_gamma.py` say what theirs is.
+zeros of what is added up there, which for those that oscillate is the size of the wave; `zeta.py`
+says what its error is, and `igammac` has 12 ulp for an a below 1 and an x below 1.1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ridgeline.loops.math.arcs import (
     sinh,
 )
 from ridgeline.loops.math.bessel import i0, i0e, i1, i1e, k0, k0e, k1, k1e
-from ridgeline.loops.math.error_function import erf, erfc, erfcx, erfinv, log_ndtr, ndtri
+from ridgeline.loops.math.error_function import erf, erfc, erfcx, erfinv, log_ndtr, ndtr, ndtri
 from ridgeline.loops.math.exponential import exp, exp2, expm1
 from ridgeline.loops.math.gamma import digamma, lgamma
 from ridgeline.loops.math.hyperbolic import tanh
@@ -56,7 +56,8 @@ DOUBLE: dict[str, Callable[..., Expr]] = {
     "log10": log10, "sinc": sinc,
     "asin": asin, "acos": acos, "atan": atan, "sinh": sinh, "cosh": cosh, "asinh": asinh,
     "acosh": acosh, "atanh": atanh, "atan2": atan2, "hypot": hypot, "erfc": erfc, "erfcx": erfcx,
-    "erfinv": erfinv, "ndtri": ndtri, "log_ndtr": log_ndtr, "lgamma": lgamma, "digamma": digamma,
+    "erfinv": erfinv, "ndtri": ndtri, "ndtr": ndtr, "log_ndtr": log_ndtr,
+    "lgamma": lgamma, "digamma": digamma,
     "i0": i0, "i1": i1, "i0e": i0e, "i1e": i1e, "k0": k0, "k1": k1, "k0e": k0e, "k1e": k1e,
     "j0": j0, "j1": j1, "y0": y0, "y1": y1, "airy_ai": airy_ai,
     "spherical_bessel_j0": spherical_j0, "zeta": zeta,

@@ -75,10 +75,20 @@ def erfc(x: Expr) -> Expr:
     return select(lt(x, const(0, x)), sub(const(2, x), right), right)
 
 
+def ndtr(x: Expr) -> Expr:
+    """The normal distribution function."""
+    tail = mul(_scaled_tail(x), _exp_of_square(clamp(magnitude(x), None, 40.0), -0.5))
+    return select(lt(x, const(0, x)), tail, sub(const(1, x), tail))
+
+
+def _scaled_tail(x: Expr) -> Expr:
+    """The weight beyond |x| over exp(-x*x/2), whose exponent keeps what a root of 2 would lose."""
+    return mul(scaled_erfc(mul(magnitude(x), const(math.sqrt(0.5), x))), const(0.5, x))
+
+
 def log_ndtr(x: Expr) -> Expr:
     """The logarithm of the normal distribution function."""
-    scaled = scaled_erfc(mul(magnitude(x), const(math.sqrt(0.5), x)))
-    half = mul(scaled, const(0.5, x))
+    half = _scaled_tail(x)
     exponent = mul(mul(x, x), const(-0.5, x))
     left = add(log(half), exponent)
     tail = mul(half, _exp_of_square(clamp(magnitude(x), None, 40.0), -0.5))
