@@ -61,7 +61,8 @@ def _remainder(a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
         zero = b == 0
         return np.where(zero, np.zeros_like(a), np.remainder(a, np.where(zero, 1, b)))
-    return np.remainder(a, b)
+    rest = np.fmod(a, b)  # of which a zero has the dividend's sign, as in torch
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
 def _shift_left(a: Array, b: Array) -> Array:

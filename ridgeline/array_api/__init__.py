@@ -28,7 +28,7 @@ from ridgeline.array_api.creation import (
     zeros,
     zeros_like,
 )
-from ridgeline.array_api.edges import expm1, floor_divide, round, sign, tanh
+from ridgeline.array_api.edges import expm1, floor_divide, remainder, round, sign, tanh
 from ridgeline.array_api.elementwise import (
     abs,
     acos,
@@ -83,7 +83,6 @@ from ridgeline.array_api.elementwise import (
     pow,
     real,
     reciprocal,
-    remainder,
     signbit,
     sin,
     sinh,

@@ -27,6 +27,15 @@ def floor_divide(x1: Any, x2: Any, /) -> Array:
     return _where(infinite, call("floor", call("div", a, b)), quotient)
 
 
+def remainder(x1: Any, x2: Any, /) -> Array:
+    """The remainder with the sign of the divisor, also where it is zero."""
+    a, b = together("remainder", REAL, x1, x2)
+    rest = call("remainder", a, b)
+    if not a.dtype.is_floating_point:
+        return rest
+    return _where(call("eq", rest, 0.0), call("copysign", rest, b), rest)
+
+
 def expm1(x: Tensor, /) -> Array:
     """exp(x) - 1, accurate near 0."""
     require("expm1", need_array("expm1", x).dtype, FLOATED)

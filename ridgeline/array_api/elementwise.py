@@ -112,7 +112,6 @@ multiply = _binary("multiply", NUMERIC, "mul")
 nextafter = _binary("nextafter", REAL_FLOATING)
 not_equal = _binary("not_equal", ANY, "ne")
 pow = _binary("pow", NUMERIC)
-remainder = _binary("remainder", REAL)
 subtract = _binary("subtract", NUMERIC, "sub")
 
 

@@ -129,7 +129,7 @@ def floor_divide(input: Operand, other: Operand) -> Node:
 
 @public(inplace=True)
 def remainder(input: Operand, other: Operand) -> Node:
-    """The remainder with the sign of the divisor, as Python's %."""
+    """The remainder with the sign of the divisor, as Python's %; zero has that of the dividend."""
     a, b = align(input, other)
     return apply("mod", *_division(a, b, "remainder"))
 

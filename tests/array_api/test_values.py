@@ -21,6 +21,8 @@ EDGES = [
     ("floor_divide", (-3.0, inf), -0.0),
     ("floor_divide", (inf, inf), nan),
     ("remainder", (-0.0, 2.0), 0.0),
+    ("remainder", (-10.0, 5.0), 0.0),
+    ("remainder", (10.0, -5.0), -0.0),
     ("remainder", (3.0, inf), 3.0),
     ("pow", (nan, 0.0), 1.0),
     ("pow", (-inf, -3.0), -0.0),

@@ -81,6 +81,23 @@ def test_as_in_torch(case: str, tier: str) -> None:
             assert described(rl, case) == want
 
 
+_DIVIDENDS = [-10.0, 10.0, -0.0, 0.0, -10.0, 7.5, -7.5, -3.0, 3.0, math.nan]
+_DIVISORS = [5.0, -5.0, 5.0, -5.0, -2.5, 2.5, 2.5, math.inf, -math.inf, 2.0]
+
+
+@pytest.mark.parametrize("tier", ["interpreter", "compiled"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["remainder", "fmod", "floor_divide"])
+def test_divisions_keep_the_signs_of_torch(name: str, dtype: str, tier: str) -> None:
+    def signed(lib: Any) -> list[tuple[str, bool]]:
+        a, b = (lib.tensor(v * 4, dtype=getattr(lib, dtype)) for v in (_DIVIDENDS, _DIVISORS))
+        found = getattr(lib, name)(a, b)
+        return [(str(v), s) for v, s in zip(found.tolist(), lib.signbit(found).tolist()) if v == v]
+
+    with rl.config.override(tier=tier):
+        assert signed(rl) == signed(torch)
+
+
 def test_allclose_has_no_bool_inside_jit() -> None:
     with pytest.raises(rl.RidgelineError, match=r"isclose\(...\).all\(\)"):
         rl.jit(lambda x: rl.allclose(x, x))(rl.ones(2))

@@ -46,7 +46,7 @@ FAULTS = (
           'adjust = self.both(self._compare("ne", rest, zero), differ)',
           'adjust = self._compare("lt", zero, zero)'),
     Fault("the remainder has the dividend's sign", "codegen.llvm.scalar_ops",
-          "ScalarEmitter._float_mod", "self.choose(differ, ", "self.choose(nonzero, "),
+          "ScalarEmitter._float_mod", "self.both(nonzero, differ)", "nonzero"),
     Fault("truth values widen with a sign", "codegen.llvm.scalar_ops", "ScalarEmitter.convert",
           '"sext" if source_kind == "int" else "zext"', '"sext"'),
     Fault("memory is reused one step early", "runtime.arena", "plan_arena",

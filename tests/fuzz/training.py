@@ -248,14 +248,19 @@ def _backward(writer: _Writer) -> None:
 
 
 def _inside(writer: _Writer) -> None:
-    """A write to a tensor where it lies, seen by gradients or not."""
+    """A write to a tensor where it lies, seen by gradients or not.
+
+    None through `data`: torch does not notice that it had kept the value for a gradient, and takes
+    the changed one.
+    """
     rng, t = writer.rng, writer.rng.choice(writer.tensors[-3:])
     b = writer.operand()
     seen = (
         "{t}.mul_(2)", "{t}.add_({b})", "{t}[0] = 0.5", "{t}[1:] = {b}[1:]", "{t}.detach_()",
         "{t}.tanh_()", "{t}.copy_({b})", "{t}.requires_grad_(False)",
     )  # fmt: skip
-    writer.lines.append(rng.choice(_UNSEEN if rng.random() < 0.4 else seen).format(t=t, b=b))
+    unseen = [write for write in _UNSEEN if ".data" not in write]
+    writer.lines.append(rng.choice(unseen if rng.random() < 0.4 else seen).format(t=t, b=b))
 
 
 def _hook(writer: _Writer) -> None:

@@ -89,8 +89,7 @@ DEVICE float rl_copysign(float a, float b) { return copysignf(a, b); }
 DEVICE double rl_copysign(double a, double b) { return copysign(a, b); }
 template <class T> DEVICE T rl_float_mod(T a, T b) {
   T r = rl_fmod(a, b);
-  if (r == 0) return rl_copysign((T)0, b);
-  return ((r < 0) != (b < 0)) && r == r ? r + b : r;
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
 }
 template <class T> DEVICE T rl_float_floordiv(T a, T b) {
   T plain = a / b;

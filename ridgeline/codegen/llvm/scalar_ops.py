@@ -200,15 +200,15 @@ class ScalarEmitter:
         return self.choose(self._compare("lt", zero, a), one, below)
 
     def _float_mod(self, a: Value, b: Value) -> Value:
-        """The remainder with the divisor's sign, also of zero; exact as C's fmod is."""
+        """The remainder with the divisor's sign, zero with the dividend's; exact as C's fmod is."""
         rest = self._binary("frem", a.dtype, a, b)
         zero = self._literal(0.0, a)
-        nonzero = self._compare("ne", rest, zero)
+        nonzero = self._compare("ne", rest, zero)  # also NaN, which any sum keeps
         differ = self._binary(
             "xor", dtypes.bool_, self._compare("lt", rest, zero), self._compare("lt", b, zero)
         )
-        moved = self.choose(differ, self._binary("fadd", a.dtype, rest, b), rest)
-        return self.choose(nonzero, moved, self.intrinsic("copysign", a.dtype, zero, b))
+        moved = self._binary("fadd", a.dtype, rest, b)
+        return self.choose(self.both(nonzero, differ), moved, rest)
 
     def _float_floordiv(self, a: Value, b: Value) -> Value:
         """The quotient rounded down, from the exact remainder: 1 // 0.1 is 9, not 10."""
