@@ -229,6 +229,7 @@ def error_function() -> list[Table]:
 
 def gamma() -> list[Table]:
     """The gamma function's logarithm, and the incomplete gamma functions."""
+
     def by_zeros(t: mp.mpf) -> mp.mpf:
         x = t + 1
         if min(abs(x - 1), abs(x - 2)) < mp.mpf("1e-20"):
