@@ -8,7 +8,7 @@ Low-precision floats are evaluated in float32 and rounded once per operation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -101,7 +101,7 @@ def _doubled(function: Callable[..., Array]) -> Callable[..., Array]:
 
     def value(*operands: Array) -> Array:
         wide = np.complex128 if operands[0].dtype.kind == "c" else np.float64
-        result = function(*(operand.astype(wide) for operand in operands))
+        result = function(*[operand.astype(wide, copy=False) for operand in operands])
         return np.asarray(result).astype(operands[0].dtype)
 
     return value
@@ -266,15 +266,19 @@ def result_type(row: ScalarOp, operands: tuple[DType, ...]) -> DType:
 
 
 def evaluate(name: str, *operands: Array) -> Array:
-    """The value of a scalar operation on arrays, as the definition has it."""
-    row = TABLE[name]
-    narrow = operands[-1].dtype
+    """The value of a scalar operation on arrays, as the definition has it, without warnings."""
     with np.errstate(all="ignore"):
-        if narrow.kind == "V" or (narrow.itemsize < 4 and narrow.kind == "f"):
-            wide = [a if a.dtype.kind == "b" else a.astype(np.float32) for a in operands]
-            value = row.numpy(*wide)
-            return value if row.result == "bool" else _rounded(value, narrow)
-        return np.asarray(row.numpy(*operands))
+        return value_of(TABLE[name], operands)
+
+
+def value_of(row: ScalarOp, operands: Sequence[Array]) -> Array:
+    """The value of a row on arrays; NumPy warns of it where it was not told otherwise."""
+    narrow = operands[-1].dtype
+    if narrow.kind == "V" or (narrow.itemsize < 4 and narrow.kind == "f"):
+        wide = [a if a.dtype.kind == "b" else a.astype(np.float32) for a in operands]
+        value = row.numpy(*wide)
+        return value if row.result == "bool" else _rounded(value, narrow)
+    return np.asarray(row.numpy(*operands))
 
 
 def cast(value: Array, dtype: DType) -> Array:

@@ -45,7 +45,10 @@ class CpuExecutable:
         layout = self.layout
         made = [HostBuffer.allocate(size) for size in layout.made]
         held = [*inputs, *self.sizes, *made]
-        addresses = _addresses(held)
+        try:
+            addresses = [buffer.address for buffer in held]
+        except AttributeError:  # spelled out, since every call of a jitted function comes here
+            addresses = _addresses(held)
         for part in self.parts:
             if isinstance(part, NativePlan):
                 part.run(addresses)

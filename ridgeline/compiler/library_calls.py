@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import numpy as np
+
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
@@ -28,7 +30,8 @@ class LibraryCalls:
     def call(self, place: int, operands: Sequence[Array]) -> tuple[Array, ...]:
         """A library call: the NumPy value of its node."""
         node = self.order[place]
-        return node.op.value(node, operands)
+        with np.errstate(all="ignore"):
+            return node.op.value(node, operands)
 
 
 def known(shape: tuple[Size, ...]) -> tuple[int, ...]:

@@ -46,14 +46,17 @@ def _joined(
     return cast(join(input, _scaled(other, alpha)), dtype)
 
 
+_ONE = 1  # the default is this very object, which is seen without a call
+
+
 def _is_one(alpha: Operand) -> bool:
     return isinstance(alpha, int) and alpha == 1
 
 
 @public(inplace=True)
-def add(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
+def add(input: Operand, other: Operand, *, alpha: Operand = _ONE) -> Node:
     """input + alpha * other."""
-    if not _is_one(alpha):
+    if alpha is not _ONE and not _is_one(alpha):
         return _joined(add, input, other, alpha)
     a, b = pair(input, other)
     if a.types[0].dtype is dtypes.bool_:
@@ -62,14 +65,14 @@ def add(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
 
 
 @public("subtract", inplace=True)
-def sub(input: Operand, other: Operand, *, alpha: Operand = 1) -> Node:
+def sub(input: Operand, other: Operand, *, alpha: Operand = _ONE) -> Node:
     """input - alpha * other."""
     if _is_truth(input) or _is_truth(other):
         raise DTypeError(
             "subtraction is not defined for bool",
             help="use ~, ^ or logical_xor(), or convert with .int() or .float()",
         )
-    if not _is_one(alpha):
+    if alpha is not _ONE and not _is_one(alpha):
         return _joined(sub, input, other, alpha)
     return node(_SUB, pair(input, other))
 

@@ -47,15 +47,18 @@ def evaluate(
     roots: Sequence[Node],
     given: Mapping[Node, Array] | None = None,
     watch: Callable[[Node, Sequence[Array]], None] | None = None,
+    order: Sequence[Node] | None = None,
 ) -> list[Array]:
     """The values of `roots`. `given` supplies leaves (or replaces any node); buffers count too.
 
-    `watch` is shown every node that is computed, with its results.
+    `watch` is shown every node that is computed, with its results. `order` are the nodes from what
+    has a value to the roots, where somebody knows them.
     """
     known: dict[Node, tuple[Array, ...]] = {}
     if given:
         known = {node: (array,) for node, array in given.items()}
-    order = topological(roots, lambda n: n in known or n.buffer is not None)
+    if order is None:
+        order = topological(roots, lambda n: n in known or n.buffer is not None)
     uses: dict[Node, int] = {}
     for current in order:
         if current not in known and current.buffer is None:
@@ -63,24 +66,25 @@ def evaluate(
                 uses[source] = uses.get(source, 0) + 1
     for root in roots:
         uses[root] = uses.get(root, 0) + 1
-    for current in order:
-        if current in known:
-            continue
-        if current.buffer is not None:
-            known[current] = (value_of(current),)
-            continue
-        if current.op is PROJ:
-            source = current.inputs[0]
-            known[current] = (known[source][current.attrs.output],)
-        elif current.op is LEAF:
-            current.op.value(current, ())
-        else:
-            operands = [known[source][0] for source in current.inputs]
-            known[current] = _computed(current, operands)
-        if watch is not None:
-            watch(current, known[current])
-        for source in current.inputs:
-            uses[source] -= 1
-            if not uses[source]:
-                del known[source]
+    with np.errstate(all="ignore"):
+        for current in order:
+            if current in known:
+                continue
+            if current.buffer is not None:
+                known[current] = (value_of(current),)
+                continue
+            if current.op is PROJ:
+                source = current.inputs[0]
+                known[current] = (known[source][current.attrs.output],)
+            elif current.op is LEAF:
+                current.op.value(current, ())
+            else:
+                operands = [known[source][0] for source in current.inputs]
+                known[current] = _computed(current, operands)
+            if watch is not None:
+                watch(current, known[current])
+            for source in current.inputs:
+                uses[source] -= 1
+                if not uses[source]:
+                    del known[source]
     return [np.asarray(known[root][0]) for root in roots]

@@ -136,6 +136,7 @@ NO_ATTRS = Attrs()
 # entry: one in Python would swallow an interrupt. It needs a key without a hash of Python's, and
 # one that keeps neither operands nor attributes alive.
 _table: dict[int, ref[Node]] = {}
+_forget = _table.pop
 
 
 def _known(key: int, op: Op, operands: tuple[Node, ...], attrs: Any) -> Node | None:
@@ -164,9 +165,11 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
     """The one node that applies `op` to `inputs`; the type rule runs only when it is new."""
     operands = tuple(inputs)
     key = hash((op, operands, attrs))
-    found = _known(key, op, operands, attrs)
-    if found is not None:
-        return found
+    is_new = key not in _table  # as most are: no call is made to find that out
+    if not is_new:
+        found = _known(key, op, operands, attrs)
+        if found is not None:
+            return found
     types: Sequence[TensorType]
     if len(operands) == 1:  # spelled out, since a comprehension is a call
         types = operands[0].types[:1]
@@ -184,8 +187,14 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
     made = op.infer(types, attrs)
     if len(made) == 1 and operands and made[0] is types[-1]:
         made = operands[-1].types[:1]  # which is that tuple itself where there is one output
-    fresh = _new(op, operands, attrs, made)
-    _remember(key, fresh)
+    fresh = Node()  # as `_new`
+    fresh.op, fresh.inputs, fresh.attrs, fresh.types = op, operands, attrs, made
+    fresh.buffer = fresh.owner = None
+    fresh.origins = ()
+    if is_new:
+        _table[key] = ref(fresh, partial(_forget, key))
+    else:
+        _remember(key, fresh)
     return fresh
 
 
@@ -202,7 +211,7 @@ def _remember(key: int, made: Node) -> None:
     while entry is not None and entry() is not None:
         key = _next_key(key)
         entry = _table.get(key)
-    _table[key] = ref(made, partial(_table.pop, key))
+    _table[key] = ref(made, partial(_forget, key))
 
 
 @dataclass(slots=True, eq=False)  # not frozen: every result of every program is made with one

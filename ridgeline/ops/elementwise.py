@@ -132,7 +132,7 @@ def jvp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[N
 
 def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
     def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-        return (scalars.evaluate(row.name, *inputs),)
+        return (scalars.value_of(row, inputs),)
 
     return Op(
         row.name,
@@ -167,8 +167,13 @@ def _literal(text: str, dtype: DType, device: str) -> Node:
     return node(CONSTANT, (), ConstantAttrs(text, dtype, device))
 
 
+_FITS = 128  # a number that no floating type finds too large
+
+
 def number_array(value: complex | float | int | bool, dtype: DType) -> Array:
     """A number as a 0-d array; one that is too large becomes infinite, without a warning."""
+    if not isinstance(value, complex) and -_FITS < value < _FITS:
+        return np.array(value, dtype.numpy)
     with np.errstate(over="ignore"):
         return np.array(value, dtype.numpy)
 

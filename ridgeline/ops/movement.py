@@ -209,8 +209,10 @@ def _without(shape: tuple[Size, ...], axis: int) -> tuple[Size, ...]:
 
 def _broadcast_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
-    if not source.ndim:
-        return (np.broadcast_to(source, attrs.shape),)
+    if not source.ndim:  # what `np.broadcast_to` gives, in a tenth of its time
+        repeated = np.ndarray(attrs.shape, source.dtype, source, 0, (0,) * len(attrs.shape))
+        repeated.flags.writeable = False
+        return (repeated,)
     lengths = [1] * len(attrs.shape)
     for size, axis in zip(source.shape, attrs.axes):
         lengths[axis] = size

@@ -221,16 +221,21 @@ def _realize(cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason
     live.update(dict.fromkeys(cells))
     with _lock:
         before = {cell: cell.node for cell in live}
-        # a constant is one node for all who use it, and stays structure for them
-        twins = {node: twin(node) for node in before.values() if shows_constant(node)}
-        nodes = {
-            cell: node if cell.mode == GRAPH else twins.get(node, node)
-            for cell, node in before.items()
-        }
-        wanted = {cell: node for cell, node in nodes.items() if node.buffer is None}
-        tracked = [node for cell, node in wanted.items() if cell.mode == GRAPH and not _spent(cell)]
+        nodes: dict[Cell, Node] = {}
+        wanted: dict[Node, None] = {}
+        tracked: list[Node] = []
+        twins: dict[Node, Node] = {}
+        for cell, node in before.items():
+            if cell.mode != GRAPH and shows_constant(node):
+                # a constant is one node for all who use it, and stays structure for them
+                node = twins.get(node) or twins.setdefault(node, twin(node))
+            nodes[cell] = node
+            if node.buffer is None:
+                wanted[node] = None
+                if cell.mode == GRAPH and not _spent(cell):
+                    tracked.append(node)
         if wanted:
-            compute(list(dict.fromkeys(wanted.values())), tracked, reason)
+            compute(list(wanted), tracked, reason)
         _settle(before, nodes)
         _track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
 
@@ -240,15 +245,14 @@ def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
 
     A cell that another thread wrote to since it held the node `before` stays as it is.
     """
-    made = {
-        cell: _computed(node)
-        for cell, node in nodes.items()
-        if node.op is not LEAF_OP and (cell.mode != GRAPH or _spent(cell))
-    }
-    held = map(is_, map(_node_of, made), [before[cell] for cell in made])
-    changes: list[Change] = [(cell, "node", node) for cell, node in made.items()]
-    apply(starmap(setattr, compress(changes, held)))
-    for cell, node in made.items():
+    made: list[Change] = []
+    for cell, node in nodes.items():
+        if node.op is not LEAF_OP and (cell.mode != GRAPH or _spent(cell)):
+            made.append((cell, "node", _computed(node)))
+    cells = [change[0] for change in made]
+    held = map(is_, map(_node_of, cells), map(before.__getitem__, cells))
+    apply(starmap(setattr, compress(made, held)))
+    for cell, _, node in made:
         if cell.node is node:
             if cell.mode == GRAPH:
                 behind = cell.rare.behind if cell.rare is not None else None

@@ -18,7 +18,7 @@ from operator import call, itemgetter
 from statistics import fmean
 from time import perf_counter
 from types import CodeType, FrameType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ridgeline.atomic import Block, Call, Calls, Switch
 from ridgeline.graph.origins import is_inside, line_of, short_path
@@ -142,7 +142,7 @@ class _Kept(threading.local):
     """The last flushes of a thread, and the logs of the blocks that it is in."""
 
     def __init__(self) -> None:
-        self.last: deque[Flush] = deque(maxlen=MOST_KEPT)
+        self.last: deque[_Noted] = deque(maxlen=MOST_KEPT)
         self.logs: tuple[FlushLog, ...] = ()
 
 
@@ -153,30 +153,48 @@ def note(
     reason: str, device: str, ops: int, program: Program, began: float, started: float
 ) -> None:
     """Recorded work was computed: it began, its program was started, and now it has ended."""
-    flush = Flush(
-        _caller(), reason, device, ops, program, began, started - began, perf_counter() - started
-    )
-    _kept.last.append(flush)
-    for log in _kept.logs:
-        log.flushes.append(flush)
-
-
-def _caller() -> Caller:
-    """Who asked: the last function of the package's on the way up to the user's code."""
     frame: FrameType | None = sys._getframe(1)
-    name = ""
+    passed = []  # the package's functions on the way up to the user's code
     while frame is not None and is_inside(frame.f_code.co_filename):
-        if "<" not in frame.f_code.co_name and "<locals>" not in frame.f_code.co_qualname:
-            name = frame.f_code.co_qualname
+        passed.append(frame.f_code)
         frame = frame.f_back
-    if frame is None:
-        return Caller(name, None, 0)
-    return Caller(name, frame.f_code, frame.f_lasti)
+    place = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
+    times = began, started, perf_counter()
+    noted = _Noted(passed, place, reason, device, ops, program, times)
+    _kept.last.append(noted)
+    for log in _kept.logs:
+        log.flushes.append(noted.flush())
+
+
+class _Noted(NamedTuple):
+    """What is known of a flush when it ends: few are ever asked for, so it is not looked into."""
+
+    passed: list[CodeType]
+    place: tuple[CodeType | None, int]
+    reason: str
+    device: str
+    ops: int
+    program: Program
+    times: tuple[float, float, float]
+
+    def flush(self) -> Flush:
+        """The same as others see it; who asked is the last public function on the way up."""
+        public = [
+            code.co_qualname
+            for code in self.passed
+            if "<" not in code.co_name and "<locals>" not in code.co_qualname
+        ]
+        caller = Caller(public[-1] if public else "", *self.place)
+        began, started, ended = self.times
+        return Flush(
+            caller, self.reason, self.device, self.ops, self.program, began, started - began,
+            ended - started,
+        )  # fmt: skip
 
 
 def explain_last(most: int = MOST_KEPT) -> FlushLog:
     """What the last flushes of this thread were, why they came and where time went; print it."""
-    flushes = list(_kept.last)[-most:] if most > 0 else []
+    flushes = [noted.flush() for noted in list(_kept.last)[-most:]] if most > 0 else []
     if not flushes:
         return FlushLog()
     return FlushLog(flushes, flushes[0].began, flushes[-1].ended)

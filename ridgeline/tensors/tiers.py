@@ -204,11 +204,12 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") ->
     program = piece.programs.get(settings)
     kind: flush_log.Program = "found"
     if program is None:
-        graph = written_out(graph) if waiting else graph
-        whole = Graph(graph, inputs)
+        whole = Graph(written_out(graph) if waiting else graph, inputs)
+        if not waiting:
+            whole.order = tuple(order)
         if _to_interpret(piece, settings, whole):
-            for node, array in zip(wanted, evaluate(graph)):
-                node.buffer = as_buffer(array, node.type.device)
+            for node, array in zip(wanted, evaluate(whole.outputs, order=whole.order)):
+                node.buffer = as_buffer(array, node.types[0].device)
             flush_log.note(reason, roots[0].type.device, len(order), "interpreted", began, began)
             return
         program = _program(whole)
@@ -325,7 +326,8 @@ def _body_seconds(part: Body) -> float:
 
 
 def _count(shape: Sequence[Size]) -> int:
-    return bounds(product(shape))[1]
+    count = product(shape)
+    return count if isinstance(count, int) else bounds(count)[1]
 
 
 def as_buffer(array: Array, device: str) -> Any:

@@ -27,7 +27,7 @@ from ridgeline.tensors import execute
 from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tensor import Tensor, filled
+from ridgeline.tensors.tensor import Tensor, holding
 from ridgeline.tensors.tiers import Runnable, computes, program_for
 from ridgeline.tensors.turns import AGAIN, Turn, in_turn
 from ridgeline.tensors.values import special
@@ -478,7 +478,7 @@ class Trace:
         for track, mode in self.standing:
             if track.mode != mode and max(track.mode, CUT) != mode:
                 return "whether a tensor requires gradients changed"
-        if not self.guards.holds():
+        if self.guards.holds is not None and not self.guards.holds():
             reason = self.guards.broken()
             if reason is not None:
                 return reason
@@ -525,10 +525,14 @@ class Trace:
         for slot, place in self.arguments:
             cell = leaves[place]._cell
             buffer = cell.node.buffer  # one read: another thread may write to the cell
-            buffers[slot] = settled(cell) if buffer is None or cell.rare is not None else buffer
+            if buffer is None or (cell.rare is not None and cell.rare.shared is not None):
+                buffer = settled(cell)
+            buffers[slot] = buffer
         for slot, cell in self.cells:
             buffer = cell.node.buffer
-            buffers[slot] = settled(cell) if buffer is None or cell.rare is not None else buffer
+            if buffer is None or (cell.rare is not None and cell.rare.shared is not None):
+                buffer = settled(cell)
+            buffers[slot] = buffer
         for slot, number in self.numbers:
             buffers[slot] = number.buffer()
         for slot, source in self.others:
@@ -546,7 +550,7 @@ class Trace:
         """
         if self.only_returns:
             (buffer,) = self.program.run(self.live_buffers(leaves))
-            return filled(self.output_types[0], buffer)
+            return holding(filled_leaf(self.output_types[0], buffer), PLAIN)
         changed = _unchanged if made_for_it else self._changed
         while self.turned is not None:
             turns = turns_of(self.turns, self.turned, leaves)
