@@ -27,7 +27,7 @@ from ridgeline.graph.origins import user_line
 from ridgeline.tensors.device_copies import Brought
 from ridgeline.tensors.execute import CaptureError
 from ridgeline.tensors.modes import called, modes
-from ridgeline.tensors.pytree import flatten
+from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tiers import Interpreted
 from ridgeline.tensors.turns import AGAIN
 from ridgeline.tracing.audit import compare_traces
@@ -35,6 +35,7 @@ from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.donation import Donate, Donation, give_away
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
+from ridgeline.tracing.moving_views import MovingViews, is_fit
 from ridgeline.tracing.open_traces import Opening
 from ridgeline.tracing.report import (
     Explanation,
@@ -85,6 +86,7 @@ class JitFunction:
         self._history = History(getattr(function, "__qualname__", type(function).__name__))
         self._static = 0  # programs for one signature
         self._changing: dict[Hashable, set[int]] = {}  # float arguments that are read lifted
+        self._views = MovingViews()
         self._lock = threading.RLock()
         update_wrapper(self, function, updated=())
 
@@ -105,20 +107,29 @@ class JitFunction:
                     return result
         if not traces and not self._templates and self._opening.runs_python():
             return self._run_python(args, kwargs)
-        leaves: list[Any] = []
-        structure = flatten((args, kwargs), leaves)
+        given: list[Any] = []
+        structure = flatten((args, kwargs), given)
+        leaves, exact, original = self._views.shown(structure, given), False, (args, kwargs)
         while True:
+            args, kwargs = original if leaves is given else unflatten(structure, leaves)
             signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
             trace = self._find(signature, leaves)
             traced = trace is None
             if trace is None:
                 if traces and self._opening.runs_python():
-                    return self._run_python(args, kwargs)
+                    return self._run_python(*original)
+                if not exact and self._views.learn(traces, signature):
+                    leaves = self._views.shown(structure, given)
+                    continue
                 trace = self._trace(signature, leaves, args, kwargs)
             elif config.audit and trace.is_due():
                 traced = True
                 trace = self._audited(trace, signature, leaves, args, kwargs)
             stored = traced and trace.stores  # Python has just stored what it has no values of
+            if leaves is not given and not is_fit(trace, given, leaves):
+                self._views.refuse(structure, trace)
+                leaves, exact = given, True
+                continue
             if self._check and not trace.open and not stored:
                 return checked_call(self.function, trace, leaves, args, kwargs)
             result = trace.replay(leaves, traced)
@@ -298,8 +309,10 @@ class JitFunction:
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
         """The trace for a call that is not made, and the leaves of its arguments."""
-        leaves: list[Any] = []
-        structure = flatten((args, kwargs), leaves)
+        given: list[Any] = []
+        structure = flatten((args, kwargs), given)
+        leaves = self._views.shown(structure, given)
+        args, kwargs = unflatten(structure, leaves)
         signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
         found = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
         return found, leaves

@@ -77,6 +77,8 @@ class History:
 
 def _remedy(reason: str) -> str:
     """What to do against traces for a reason."""
+    if reason.endswith(" view"):
+        return "Give it a tensor of its own, such as x.clone(): the function needs the view itself."
     if _SIZES.search(reason):
         return "One program serves every length with jit(dynamic=True) (docs/jit.md)."
     if reason.startswith("argument "):

@@ -46,6 +46,7 @@ from ridgeline.tracing.guards import Lifted, snapshot
 from ridgeline.tracing.hoisted import Steady, SteadySource, steady_sizes
 from ridgeline.tracing.in_place_state import Handover, Loan, pairs, place_key
 from ridgeline.tracing.kept_state import Stores, adopt
+from ridgeline.tracing.moving_views import touched
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder
@@ -205,6 +206,7 @@ class Trace:
         self.turns, self.turned = turns_for(self.effects, self.donated)
         self.outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
         self.pinned = self._pin(leaves)
+        self.touched = touched(self, leaves)  # arguments that cannot be given by value
         self.born = self.epoch
         self.standing = self._standing(capture, leaves)
         moved = self._changed_object()

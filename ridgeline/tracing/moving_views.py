@@ -1,0 +1,122 @@
+"""Views that move from call to call, such as `f(data[i : i + 50])`: given to traces by their value.
+
+A view's place in its memory is part of a signature, because a function may write to it or return
+it. Where a function did neither, and is called with another view that shows as much, the argument
+is from then on a tensor of its own for its traces: a block of memory is read where it lies, and any
+other view is copied. So one trace serves all places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.graph.node import TensorType, leaf
+from ridgeline.tensors.cells import GRAPH, PLAIN, apply_steps
+from ridgeline.tensors.tensor import Tensor, holding
+from ridgeline.tensors.values import read
+from ridgeline.tracing.capture import ArgumentInput, CellInput
+from ridgeline.tracing.signatures import Signature, TensorSpec
+
+if TYPE_CHECKING:
+    from ridgeline.tracing.trace import Trace
+
+
+class MovingViews:
+    """Which arguments of a function are given by value, by how its arguments are nested."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, set[int]] = {}
+        self._exact: dict[Hashable, set[int]] = {}  # where the function needs the view itself
+
+    def shown(self, structure: Hashable, leaves: list[Any]) -> list[Any]:
+        """The arguments with views as tensors of their own, where they may be."""
+        places = self._places.get(structure)
+        if not places:
+            return leaves
+        return [
+            holding(read(value), PLAIN) if place in places and _is_plain_view(value) else value
+            for place, value in enumerate(leaves)
+        ]
+
+    def learn(self, traces: Iterable[Trace], signature: Signature) -> bool:
+        """Take note of views in which a call differs from a traced one, and in nothing else."""
+        known = self._places.setdefault(signature.structure, set())
+        exact = self._exact.get(signature.structure, set())
+        for trace in traces:
+            moved = _moved(trace.signature, signature)
+            if moved and not moved & (exact | trace.touched):
+                known |= moved
+                return True
+        return False
+
+    def refuse(self, structure: Hashable, trace: Trace) -> None:
+        """Give a trace that needs them the views themselves, from now on."""
+        wrong = self._places[structure] & trace.touched
+        self._places[structure] -= wrong
+        self._exact.setdefault(structure, set()).update(wrong)
+
+
+def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
+    """True where a trace can take arguments by their value: it changes nothing under them."""
+    by_value = {place for place, (a, b) in enumerate(zip(given, shown)) if a is not b}
+    written = {w.source.cell for w in trace.effects.writes if isinstance(w.source, CellInput)}
+    return not by_value & trace.touched and not any(given[p]._cell in written for p in by_value)
+
+
+def _is_plain_view(value: Any) -> bool:
+    """True for a view that is nothing but some values: no gradient flows, and no hook waits."""
+    return (
+        type(value) is Tensor
+        and bool(value._steps)
+        and value._track.mode < GRAPH
+        and value._extra is None
+    )
+
+
+def _moved(before: Signature, after: Signature) -> set[int]:
+    """The places of views that show as much of something else, if there is no other difference."""
+    same = (before.structure, before.gradients, before.autocast)
+    if same != (after.structure, after.gradients, after.autocast):
+        return set()
+    moved = set()
+    for place, (old, new) in enumerate(zip(before.leaves, after.leaves, strict=True)):
+        if old == new:
+            continue
+        if not isinstance(old, TensorSpec) or not isinstance(new, TensorSpec):
+            return set()
+        if not new.steps or not _alike(old, new, place):
+            return set()
+        moved.add(place)
+    return moved
+
+
+def _alike(old: TensorSpec, new: TensorSpec, place: int) -> bool:
+    """True for two values of one type that share their memory with no other argument."""
+    plain = max(old.mode, new.mode) < GRAPH
+    return plain and old.same_as == new.same_as == place and _type(old) == _type(new)
+
+
+def _type(spec: TensorSpec) -> TensorType:
+    return apply_steps(leaf(spec.type), spec.steps).types[0] if spec.steps else spec.type
+
+
+def touched(trace: Trace, leaves: Sequence[Any]) -> set[int]:
+    """The arguments that a trace writes to, returns or differentiates, and so needs themselves."""
+    found = {place for place, _ in trace.pinned}
+    found |= {place for _, place, _ in trace.gradients_read if place is not None}
+    found |= {change.place for change in trace.effects.gradients if change.place is not None}
+    found |= set(trace.donated)
+    sources: list[Any] = [write.source for write in trace.effects.writes]
+    for spec in trace.returns:
+        sources.append(getattr(spec, "source", None))
+        place = getattr(spec, "place", None)
+        if place is not None:
+            found.add(place)
+    found |= {source.place for source in sources if isinstance(source, ArgumentInput)}
+    changed = {track for track, _ in trace.effects.modes}
+    return found | {
+        place
+        for place, value in enumerate(leaves)
+        if isinstance(value, Tensor) and changed & {value._track, value._cell}
+    }
