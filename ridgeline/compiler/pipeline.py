@@ -33,6 +33,7 @@ from ridgeline.graph.passes.canonicalize.simplify import simplify
 from ridgeline.graph.passes.contractions.batch_norm_folding import fold_batch_norms
 from ridgeline.graph.passes.contractions.narrow_windows import fit_windows, narrow_windows
 from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
+from ridgeline.graph.passes.contractions.precise_moments import precise_moments
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.passes.legalize.decompose import (
     DECOMPOSED,
@@ -65,6 +66,10 @@ Lower: TypeAlias = Pass[Stages, Compilation]
 
 def _on_gpu(setting: Compilation) -> bool:
     return setting.has_blocks
+
+
+def _on_cpu(setting: Compilation) -> bool:
+    return not setting.has_blocks
 
 
 def _for_jit(setting: Compilation) -> bool:
@@ -120,6 +125,8 @@ OPTIMIZE: tuple[Optimize, ...] = (
          lambda graph, to: narrow_windows(graph), ops={PAD}),
     Pass("one_pass_moments", "mean and variance of a column read it once",
          lambda graph, to: one_reading(graph), when=_on_gpu, ops={REDUCE}),
+    Pass("precise_moments", "means and variances of float32 are computed in double precision",
+         lambda graph, to: precise_moments(graph), when=_on_cpu, ops={REDUCE}),
     Pass("join_updates", "updates of which the last counts are joined in any order",
          lambda graph, to: last_updates(graph), when=_on_gpu, ops={SCATTER}),
     Pass("tile_sorts", "radix passes go by tiles that a block sorts in shared memory",

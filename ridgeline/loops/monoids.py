@@ -3,7 +3,8 @@
 A monoid has a tuple of fields, their initial values and a `join` written as expressions, so that
 every user (interpreter, schedule steps, code generators) takes its meaning from here. A reduction
 lifts an element first: Welford takes (1, x, 0), online softmax (x, 1), argmax (x, position), and
-a recurrence r := a * r + b is an affine map (a, b).
+a recurrence r := a * r + b is an affine map (a, b). A `wide_sum` is a sum in a type so much wider
+than its numbers and its result that it may be as long as it likes.
 """
 
 from __future__ import annotations
@@ -162,6 +163,7 @@ MONOIDS: dict[str, Monoid] = {
     monoid.name: monoid
     for monoid in (
         Monoid("sum", 1, _fill(0), _binary("add"), reassoc=True),
+        Monoid("wide_sum", 1, _fill(0), _binary("add"), reassoc=True),
         Monoid("compensated", 2, _fill(0), _compensated_join, reassoc=True),
         Monoid("prod", 1, _fill(1), _binary("mul"), reassoc=True),
         Monoid("max", 1, lambda types: (_lowest(types[0]),), _binary("max", "or")),
@@ -187,3 +189,4 @@ MONOIDS: dict[str, Monoid] = {
         ),
     )
 }  # fmt: skip
+SUMS = ("sum", "wide_sum")  # that an instruction adds a product to

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "sum": ("uint", "int", "float", "complex"),
+    "wide_sum": ("float",),
     "prod": ("uint", "int", "float", "complex"),
     "max": ("bool", "uint", "int", "float"),
     "min": ("bool", "uint", "int", "float"),
@@ -39,7 +40,11 @@ _NUMPY: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ReduceAttrs(Attrs):
-    """A monoid and the axes it runs over, in increasing order."""
+    """A monoid and the axes it runs over, in increasing order.
+
+    A `wide_sum` is one of floats in a type so wide that it may be added up in any way; only the
+    compiler makes it.
+    """
 
     monoid: str
     axes: tuple[int, ...]
@@ -90,7 +95,7 @@ def _infer(types: Sequence[TensorType], attrs: ReduceAttrs) -> tuple[TensorType,
 
 def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs, source = current.attrs, inputs[0]
-    if attrs.monoid == "sum":
+    if attrs.monoid in ("sum", "wide_sum"):
         with np.errstate(all="ignore"):
             return (scalars.cast(sums.total(source, attrs.axes), current.dtype),)
     narrow = current.dtype.kind == "float" and current.dtype.itemsize < 4

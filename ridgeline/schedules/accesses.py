@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul, substitute
@@ -25,6 +25,12 @@ class Access:
     def stride(self, axis: str) -> int | None:
         """Elements moved per step of a loop; None when there is no single number."""
         return None if axis in self.opaque else self.strides.get(axis, 0)
+
+    @property
+    def bytes(self) -> float:
+        """The size of the buffer; endless where that is known only at run time."""
+        sizes = [s.value if isinstance(s, Const) else inf for s in self.buffer.shape]
+        return prod(sizes) * self.buffer.dtype.itemsize
 
     def footprint(self, sizes: Mapping[str, int]) -> int:
         """The bytes that loops of these lengths touch; windows that overlap are counted once."""

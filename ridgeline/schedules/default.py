@@ -34,4 +34,4 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     found = chosen[kind](lowered, machine)
     if kind != "rows":
         return found
-    return [*found, *cascades(replay(lowered.kernel, found))]
+    return [*found, *cascades(replay(lowered.kernel, found), machine)]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from math import inf, prod
 
-from ridgeline.loops.ir import Kernel
+from ridgeline.loops import ir
+from ridgeline.loops.ir import For, Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.schedule import Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.loops.schedule import FuseSiblings, Reorder, Rfactor, SetKind, Split, Step
 from ridgeline.schedules.accesses import Access, accesses
+from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.pointwise import collapse, is_long, loop_extents, streams
 
@@ -24,6 +26,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     """Steps for a kernel with folds over columns."""
     chosen: list[Step] = []
     kernel, inner = collapse(lowered.kernel, [a.name for a in lowered.inner], chosen)
+    kernel = _read_once(kernel, inner, chosen)
     rows = [a.name for a in lowered.rows]
     extents = loop_extents(kernel)
     touched = accesses(kernel)
@@ -36,6 +39,23 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     if by_rows and (extents[rows[-1]] or 0) >= _FEWEST_LANES:
         return [*chosen, *_lanes_are_rows(kernel, rows, inner, machine)]
     return [*chosen, *_lanes_are_columns(lowered, kernel, rows, inner, machine)]
+
+
+def _read_once(kernel: Kernel, inner: list[str], chosen: list[Step]) -> Kernel:
+    """Folds that do not wait for one another run as one."""
+    for name in inner:
+        step = FuseSiblings(name)
+        made = attempt(kernel, step) if _folds(kernel, name) > 1 else None
+        if made is None:
+            break
+        chosen.append(step)
+        kernel = made
+    return kernel
+
+
+def _folds(kernel: Kernel, axis: str) -> int:
+    loops = (s for s in ir.statements(kernel.body) if isinstance(s, For))
+    return sum(loop.name == axis and loop.axis == "reduce" for loop in loops)
 
 
 def _columns(extents: dict[str, int | None], inner: list[str]) -> float:

@@ -30,6 +30,7 @@ from ridgeline.graph.node import LEAF, Node, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.autodiff.backward_pass import is_whole, waiting, written_out
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
+from ridgeline.graph.passes.contractions.precise_moments import precise_moments
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph
 from ridgeline.graph.sizes import Size, bounds, product
@@ -208,7 +209,8 @@ def compute(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") ->
         if not waiting:
             whole.order = tuple(order)
         if _to_interpret(piece, settings, whole):
-            for node, array in zip(wanted, evaluate(whole.outputs, order=whole.order)):
+            precise = precise_moments(whole)
+            for node, array in zip(wanted, evaluate(precise.outputs, order=precise.order)):
                 node.buffer = as_buffer(array, node.types[0].device)
             flush_log.note(reason, roots[0].type.device, len(order), "interpreted", began, began)
             return

@@ -181,7 +181,7 @@ ATTACK = Attack(
     99,
     (
         Fault("a block has no end", "schedules.accurate_sums", "_cut",
-              "inside * length <= _LONGEST", "inside * length <= 10**9"),
+              "inside * length <= longest", "inside * length <= 10**9"),
         Fault("what an addition lost is forgotten", "loops.monoids", "_compensated_join",
               "add(add(p, missed), q)", "add(p, q)"),
         Fault("interpreted sums are rounded at every step", "ops.values.sums", "total",

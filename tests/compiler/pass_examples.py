@@ -21,6 +21,7 @@ from ridgeline.compiler.show import show
 from ridgeline.dtypes import DType
 from ridgeline.functions.convolution import conv2d
 from ridgeline.functions.linear import einsum
+from ridgeline.functions.reductions import var
 from ridgeline.graph.body import body
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
@@ -189,6 +190,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
                   (0, 0, 1, 1), (1, 3, 6, 6), (1, 1, 1, 1))]
     ),
     "one_pass_moments": _moments,
+    "precise_moments": lambda: Example([var(given(100, 8), 0)]),
     "join_updates": lambda: Example(
         [scatter(given(8), given(100), [given(100, dtype=dtypes.int64)], (0,))], shared_bytes=_GPU
     ),

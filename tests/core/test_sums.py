@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,19 @@ import pytest
 import ridgeline as rl
 
 torch = pytest.importorskip("torch")
+
+from tests.core.error_statistics import (  # noqa: E402
+    DATA,
+    FORMS,
+    MOST,
+    SHAPES,
+    TIERS,
+    Form,
+    ratios,
+)
+
 EPS = 2.0**-23
-TIERS = ("interpreter", "compiled")
+Shapes = Sequence[tuple[tuple[int, int], int]]
 
 
 def _far_from_zero(shape: tuple[int, ...], seed: int = 0) -> Any:
@@ -54,12 +66,60 @@ def test_infinities_and_nan_pass_through_long_sums(tier: str) -> None:
             np.testing.assert_array_equal(rl.tensor(array).sum().numpy(), should)
 
 
-DATA: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Any]] = {
-    "normal": lambda rng, shape: rng.standard_normal(shape),
-    "uniform": lambda rng, shape: rng.random(shape),
-    "far from zero": lambda rng, shape: 1000 + rng.random(shape),
-    "heavy tails": lambda rng, shape: np.exp(3 * rng.standard_normal(shape)),
-}
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_variance_about_its_own_outlier(tier: str) -> None:
+    """The first element is what a variance in one reading is shifted by."""
+    array = np.random.default_rng(0).random((5, 100_000)).astype(np.float32)
+    array[:, 0] = [1e6, -3e7, 1e10, 1e-10, 0]
+    truth = array.astype(np.float64).var(1, ddof=1)
+    with rl.config.override(tier=tier):
+        np.testing.assert_allclose(rl.tensor(array).var(1).numpy(), truth, rtol=4 * EPS)
+        columns = rl.tensor(np.ascontiguousarray(array.T))
+        np.testing.assert_allclose(columns.var(0).numpy(), truth, rtol=4 * EPS)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_variances_of_what_is_not_finite_or_does_not_vary(tier: str) -> None:
+    with rl.config.override(tier=tier):
+        for special in (np.inf, -np.inf, np.nan):
+            for place in (0, 3):
+                array = np.ones((2, 50), np.float32)
+                array[0, place] = special
+                np.testing.assert_array_equal(rl.tensor(array).var(1).numpy(), [np.nan, 0])
+        largest = np.finfo(np.float32).max
+        array = np.array([[0.1] * 9, [largest, -largest] * 4 + [0]], np.float32)
+        np.testing.assert_array_equal(rl.tensor(array).var(1).numpy(), [0, np.inf])
+        np.testing.assert_array_equal(rl.tensor(array[:, :1]).var(1).numpy(), [np.nan, np.nan])
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_jitted_variances_far_from_zero(dynamic: bool) -> None:
+    function = rl.jit(lambda x: rl.var_mean(x, 0), dynamic=dynamic)
+    for rows in (100, 200, 300):
+        array = (1e6 + np.random.default_rng(rows).standard_normal((rows, 6))).astype(np.float32)
+        truth = array.astype(np.float64)
+        spread, mean = function(rl.tensor(array))
+        np.testing.assert_allclose(spread.numpy(), truth.var(0, ddof=1), rtol=EPS)
+        np.testing.assert_allclose(mean.numpy(), truth.mean(0), rtol=EPS)
+
+
+def _are_as_good_as_torchs(form: Form, tier: str, seeds: int, shapes: Shapes) -> None:
+    for kind, (shape, axis) in product(DATA, shapes):
+        found = ratios(form, DATA[kind], shape, axis, tier, seeds)
+        assert max(found) <= MOST, (kind, shape, axis, found)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("tier", TIERS)
+def test_sums_and_moments_are_as_good_as_torchs(tier: str, form: Form) -> None:
+    _are_as_good_as_torchs(form, tier, 5, [((40, 9), 1), ((400, 32), 0)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("tier", TIERS)
+def test_sums_and_moments_are_as_good_as_torchs_everywhere(tier: str, form: Form) -> None:
+    _are_as_good_as_torchs(form, tier, 100, list(product(SHAPES, (0, 1))))
 
 
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)

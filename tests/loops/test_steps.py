@@ -357,17 +357,49 @@ for j < 16:
         """
 kernel mean(x: float32[5, 70] @0, y: float32[5] @1)
 for r < 5:
-  alloc acc: float32[] reg
-  alloc acc_lost: float32[] reg
+  alloc acc: float64[] reg
   acc[] = 0.0
-  acc_lost[] = 0.0
   for c.b < 3 reduce:
     alloc acc_block: float32[] reg
     acc_block[] = 0.0
     for c < min(70 - c.b * 32, 32) reduce:
       acc_block[] += x[r, c.b * 32 + c]
+    acc[] wide_sum= float64(acc_block[])
+  y[r] = float32(acc[]) / 70.0
+""",
+    ),
+    (
+        "cascade of doubles",
+        MEAN.replace("float32", "float64"),
+        [Cascade(axis="c", block=10)],
+        """
+kernel mean(x: float64[5, 70] @0, y: float64[5] @1)
+for r < 5:
+  alloc acc: float64[] reg
+  alloc acc_lost: float64[] reg
+  acc[] = 0.0
+  acc_lost[] = 0.0
+  for c.b < 7 reduce:
+    alloc acc_block: float64[] reg
+    acc_block[] = 0.0
+    for c < 10 reduce:
+      acc_block[] += x[r, c.b * 10 + c]
     (acc, acc_lost)[] compensated= acc_block[], -0.0
   y[r] = select(acc_lost[] == acc_lost[], acc[] + acc_lost[], acc[]) / 70.0
+""",
+    ),
+    (
+        "cascade without blocks",
+        MEAN,
+        [Cascade(axis="c", block=1)],
+        """
+kernel mean(x: float32[5, 70] @0, y: float32[5] @1)
+for r < 5:
+  alloc acc: float64[] reg
+  acc[] = 0.0
+  for c < 70 reduce:
+    acc[] wide_sum= float64(x[r, c])
+  y[r] = float32(acc[]) / 70.0
 """,
     ),
     (
@@ -382,15 +414,11 @@ for r < 5:
         """
 kernel mean(x: float32[5, 70] @0, y: float32[5] @1)
 for r < 5:
-  alloc acc: float32[] reg
-  alloc acc_lost: float32[] reg
+  alloc acc: float64[] reg
   acc[] = 0.0
-  acc_lost[] = 0.0
-  alloc accv: float32[4] reg:
-    alloc accv_lost: float32[4] reg
+  alloc accv: float64[4] reg:
     for c.1 < 4 vector:
       accv[c.1] = 0.0
-      accv_lost[c.1] = 0.0
     for c.0.b < 5 reduce:
       alloc accv_block: float32[4] reg
       for c.1 < 4 vector:
@@ -399,12 +427,12 @@ for r < 5:
         for c.1 < 4 reduce vector:
           accv_block[c.1] += x[r, (c.0.b * 4 + c.0) * 4 + c.1]
       for c.1 < 4 vector:
-        (accv, accv_lost)[c.1] compensated= accv_block[c.1], -0.0
+        accv[c.1] wide_sum= float64(accv_block[c.1])
     for c.1 < 2 reduce vector:
-      (accv, accv_lost)[c.1] compensated= x[r, c.1 + 68], -0.0
+      accv[c.1] wide_sum= float64(x[r, c.1 + 68])
     for c.1 < 4 reduce vector:
-      (acc, acc_lost)[] compensated= accv[c.1], accv_lost[c.1]
-  y[r] = select(acc_lost[] == acc_lost[], acc[] + acc_lost[], acc[]) / 70.0
+      acc[] wide_sum= accv[c.1]
+  y[r] = float32(acc[]) / 70.0
 """,
     ),
     (
@@ -712,6 +740,7 @@ REFUSALS: list[tuple[str, list[Step], str]] = [
     (SMALL, [Cascade("m", 2)], "no sum of floats runs over 'm'"),
     (SMALL, [Cascade("k", 0)], "blocks of 0"),
     (SMALL, [Cascade("k", 2), Cascade("k.b", 2)], "no sum of floats"),
+    (SMALL, [Cascade("k", 2), Cascade("k", 2)], "into blocks already"),
     (LOGSUMEXP, [Online("c"), Cascade("c", 2)], "no sum of floats"),
     (SMALL, [Pipeline("k", 1)], "at least 2 stages"),
     (SMALL, [Pipeline("k", 2)], "fills no scratch"),

@@ -16,7 +16,7 @@ from ridgeline.codegen.cuda.types import (
     stored,
 )
 from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Store
-from ridgeline.loops.monoids import MONOIDS, Monoid
+from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
 from ridgeline.loops.steps.pad import is_guarded_read
 
 _NATIVE_ATOMICS = {
@@ -128,7 +128,7 @@ class Writes(Accesses):
         places = [self._element(b, statement.index) for b in buffers]
         term = statement.values[0]
         if (
-            statement.monoid == "sum" and isinstance(term, Op) and term.name == "mul"
+            statement.monoid in SUMS and isinstance(term, Op) and term.name == "mul"
             and buffers[0].dtype.kind == "float" and not is_narrow_float(buffers[0].dtype)
         ):  # fmt: skip
             factors = ", ".join(self.values.value(a) for a in term.args)

@@ -56,7 +56,7 @@ from ridgeline.loops.ir import (
 )  # fmt: skip
 from ridgeline.loops.legalize import LoopPass, legalized, unpiped, with_short_indices
 from ridgeline.loops.math import expand
-from ridgeline.loops.monoids import MONOIDS, Monoid
+from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
 
 # ---- reductions: an accumulator joined with a value, or with all lanes of one --------------------
 
@@ -72,7 +72,7 @@ class ReductionEmitter(ExpressionEmitter):
         )
         held = [self._held(b, statement.index, across) for b in statement.buffers]
         term = statement.values[0]
-        fused = statement.monoid == "sum" and isinstance(term, Op) and term.name == "mul"
+        fused = statement.monoid in SUMS and isinstance(term, Op) and term.name == "mul"
         if fused and not across and term.dtype.kind == "float":
             assert isinstance(term, Op)
             factors = self.matched(self.value(term.args[0]), self.value(term.args[1]), held[0])
@@ -161,6 +161,7 @@ class KernelEmitter(ReductionEmitter):
         super().__init__(kernel.body, vector_bytes)
         self.kernel = kernel
         self.allocas: list[str] = []
+        self._around: list[For] = []  # loops, from the outermost, that are being emitted
         self.has_tiles = False  # whether tile registers were given a form
 
     def text(self) -> str:
@@ -262,8 +263,10 @@ class KernelEmitter(ReductionEmitter):
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
             with self.counted("0", extent.name, runs) as variable:
                 self.bind(loop.name, variable)
-                self._ask(ahead_of(loop, target().l2 // 2))
+                self._ask(ahead_of(loop, target().l2 // 2, self._around))
+                self._around.append(loop)
                 self.statement(loop.body)
+                self._around.pop()
 
     def _iteration(self, loop: For, number: int) -> None:
         """One turn of a loop by itself."""

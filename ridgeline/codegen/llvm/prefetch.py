@@ -37,17 +37,18 @@ class Ahead:
     offsets: tuple[int, ...]
 
 
-def ahead_of(loop: For, cache_bytes: int) -> Iterator[Ahead]:
+def ahead_of(loop: For, cache_bytes: int, around: Sequence[For] = ()) -> Iterator[Ahead]:
     """What a serial loop around unrolled and vector loops reads of buffers beyond a cache."""
     inside = [s for s in ir.statements(loop.body) if isinstance(s, For)]
-    steps = isinstance(loop.extent, Const) and int(loop.extent.value) > 2 * AHEAD
-    if not steps or any(s.kind not in ("unroll", "vector") for s in inside):
+    if any(s.kind not in ("unroll", "vector") for s in inside):
         return
     start: dict[Expr, Expr] = {Var.make(s.name): ir.index(0) for s in inside}
     start[Var.make(loop.name)] = add(Var.make(loop.name), ir.index(AHEAD))
     for load in _loads(loop.body):
         moves = _moves(load, cache_bytes)
         if moves is None or abs(moves.get(loop.name, 0)) < _LEAST_STEP:
+            continue
+        if _steps(moves, loop, around) <= 2 * AHEAD:
             continue
         lines = _lines(moves, inside)
         gaps = len(lines) * _LINE < abs(moves[loop.name])
@@ -76,6 +77,22 @@ def after(loop: For, rest: Sequence[Stmt], cache_bytes: int) -> Iterator[Ahead]:
             lines = _lines(moves, inside)
             if len(lines) <= _MOST_LINES_AFTER:
                 yield Ahead(first, lines)
+
+
+def _steps(moves: dict[str, int], loop: For, around: Sequence[For]) -> int:
+    """Steps that an address goes on by as it does in a loop, also from one run of it to the next,
+    as in the blocks of a sum; 0 if that is not known."""
+    steps = _length(loop)
+    for outer in reversed(around):
+        apart, rest = divmod(moves.get(outer.name, 0), moves[loop.name])
+        if rest or apart <= 0 or steps not in (None, apart):
+            break
+        steps = apart * (_length(outer) or 0)
+    return steps or 0
+
+
+def _length(loop: For) -> int | None:
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else None
 
 
 def _is_flat(statement: Stmt) -> bool:

@@ -1,17 +1,19 @@
 """Cascade: a long sum in blocks, whose sums are added up without loss.
 
 An accumulator that takes a million additions loses a little in each, and more the larger it has
-grown. Here a few additions make the sum of a block, and the total takes one addition a block and
-keeps beside it what that loses (the monoid `compensated`). So the error is that of a block, however
-long the loop is.
+grown. Here a few additions make the sum of a block, and the total takes one addition a block in
+twice the precision: float64 for float32, and for float64 what each addition loses is kept beside
+the sum (the monoid `compensated`). So the error is that of a block, however long the loop is. A
+block of one number has no sum of its own: the total takes all numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
     add,
@@ -29,18 +31,23 @@ from ridgeline.loops.build import (
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
-    Const,
     Expr,
     For,
+    If,
     Kernel,
     Load,
+    Mma,
+    Op,
+    Pipe,
     Reduce,
+    Seq,
     Stmt,
     Store,
     Var,
 )
 from ridgeline.loops.monoids import compensated_total
 from ridgeline.loops.steps.step import ScheduleError, Step, at_loops, free_name, loops_named
+from ridgeline.loops.terms import cast
 
 Index = tuple[Expr, ...]
 
@@ -56,25 +63,35 @@ class Cascade(Step):
     block: int
     name: ClassVar[str] = "cascade"
 
+    @staticmethod
+    def blocks(axis: str) -> str:
+        """The name of the loop that counts the blocks of an axis."""
+        return f"{axis}.b"
+
     def apply(self, kernel: Kernel) -> Kernel:
-        """Cut every loop of the axis that sums floats, and compensate what it sums into."""
+        """Cut every loop of the axis that sums floats, and hold what it sums into precisely."""
         if not isinstance(self.block, int) or self.block < 1:
             raise ScheduleError(f"cannot sum {self.axis!r} in blocks of {self.block!r}")
         summed = {b for loop in loops_named(kernel, self.axis) for b in sums_of(loop)}
         if not summed:
             raise ScheduleError(f"no sum of floats runs over {self.axis!r} alone")
+        names = {s.name for s in ir.statements(kernel.body) if isinstance(s, For)}
+        if self.blocks(self.axis) in names:
+            raise ScheduleError(f"{self.axis!r} is cut into blocks already")
         totals = _with_joined(kernel.body, summed)
         for buffer in totals:
             free_name(kernel, _lost(buffer).name, f"{buffer.name!r} is compensated")
-            free_name(kernel, _block(buffer).name, f"{buffer.name!r} is summed in blocks")
-        body = at_loops(kernel.body, self.axis, self._in_blocks)
-        return replace(kernel, body=_compensated(body, totals))
+            free_name(kernel, _block_name(buffer), f"{buffer.name!r} is summed in blocks")
+        body = kernel.body
+        if self.block > 1:
+            body = at_loops(body, self.axis, self._in_blocks)
+        return replace(kernel, body=_held_precisely(body, totals))
 
     def _in_blocks(self, loop: For) -> Stmt:
         sums = sums_of(loop)
         if not sums:
             return replace(loop, body=at_loops(loop.body, self.axis, self._in_blocks))
-        turn, block = Var.make(f"{self.axis}.b"), ir.index(self.block)
+        turn, block = Var.make(self.blocks(self.axis)), ir.index(self.block)
         start = mul(turn, block)
         count = floordiv(add(loop.extent, ir.index(self.block - 1)), block)
         left = sub(loop.extent, start)
@@ -82,18 +99,22 @@ class Cascade(Step):
         if count == ir.index(1):
             start, length = ir.index(0), loop.extent
         place = {self.axis: add(start, Var.make(self.axis))}
-        body = replace_variables(_renamed(loop.body, sums), place)
-        before = [_each(loop, Store(_block(b), i, ir.const(0, b.dtype))) for b, i in sums.items()]
-        after = [_each(loop, _join(b, i)) for b, i in sums.items()]
-        made: Stmt = sequence(*before, replace(loop, extent=length, body=body), *after)
-        for buffer in sums:
-            made = Alloc(_block(buffer), made)
+        blocks = {b: _block_of(b, index, loop) for b, index in sums.items()}
+        body = replace_variables(_renamed(loop.body, blocks), place)
+        begin = [_each(loop, b, Store(*part, ir.const(0, b.dtype))) for b, part in blocks.items()]
+        end = [
+            _each(loop, b, Reduce((b,), index, "sum", (Load.make(*blocks[b]),)))
+            for b, index in sums.items()
+        ]
+        made: Stmt = sequence(*begin, replace(loop, extent=length, body=body), *end)
+        for buffer, _ in blocks.values():
+            made = Alloc(buffer, made)
         return made if count == ir.index(1) else For(turn.name, count, made, "reduce")
 
 
 def sums_of(loop: For) -> dict[Buffer, Index]:
-    """Accumulators of floats that a serial loop sums into and does not look at, and where."""
-    if loop.axis != "reduce" or loop.kind != "serial":
+    """Accumulators of floats that a loop sums into in turn and does not look at, and where."""
+    if loop.axis != "reduce" or loop.kind not in ("serial", "unroll"):
         return {}
     found: dict[Buffer, Index] = {}
     refused: set[Buffer] = set()
@@ -130,71 +151,117 @@ def _with_joined(body: Stmt, summed: Collection[Buffer]) -> set[Buffer]:
     return totals
 
 
-def _lost(buffer: Buffer) -> Buffer:
-    return replace(buffer, name=f"{buffer.name}_lost")
+# ---- the sums of blocks --------------------------------------------------------------------------
 
 
-def _block(buffer: Buffer) -> Buffer:
-    return replace(buffer, name=f"{buffer.name}_block")
+def _block_name(buffer: Buffer) -> str:
+    return f"{buffer.name}_block"
 
 
-def _renamed(statement: Stmt, sums: Collection[Buffer]) -> Stmt:
+def _block_of(buffer: Buffer, index: Index, loop: For) -> tuple[Buffer, Index]:
+    """What holds the sum of a block, and where: no more than what one run of `loop` sums into."""
+    inside = {Var.make(s.name) for s in ir.statements(loop.body) if isinstance(s, For)}
+    varying = [place for place, variable in enumerate(index) if variable in inside]
+    shape = tuple(buffer.shape[place] for place in varying)
+    block = replace(buffer, name=_block_name(buffer), shape=shape)
+    return block, tuple(index[place] for place in varying)
+
+
+def _renamed(statement: Stmt, blocks: Mapping[Buffer, tuple[Buffer, Index]]) -> Stmt:
     """Sums into the accumulators of a block."""
-    if isinstance(statement, Reduce) and statement.buffers[0] in sums:
-        return replace(statement, buffers=(_block(statement.buffers[0]),))
-    return map_children(statement, lambda child: _renamed(child, sums))
+    if isinstance(statement, Reduce) and statement.buffers[0] in blocks:
+        block, index = blocks[statement.buffers[0]]
+        return replace(statement, buffers=(block,), index=index)
+    return map_children(statement, lambda child: _renamed(child, blocks))
 
 
-def _each(loop: For, statement: Store | Reduce) -> Stmt:
-    """A statement at all elements of an accumulator, by loops like those inside `loop`."""
+def _each(loop: For, summed: Buffer, statement: Store | Reduce) -> Stmt:
+    """A statement at all elements that `loop` sums into, by loops and conditions like its own."""
     inner = [s for s in ir.statements(loop.body) if isinstance(s, For)]
     buffer = statement.buffer if isinstance(statement, Store) else statement.buffers[0]
+    around = [
+        next((s for s in inner if Var.make(s.name) == variable), None)
+        for variable in statement.index
+    ]
+    left_out = {loop.name, *(s.name for s in inner if s not in around)}
     made: Stmt = statement
-    for variable, extent in reversed(list(zip(statement.index, buffer.shape))):
-        like = next((s for s in inner if Var.make(s.name) == variable), None)
+    for condition in _conditions(loop.body, summed) or ():
+        if not free_vars(condition) & left_out:
+            made = If(condition, made)
+    for like, extent in reversed(list(zip(around, buffer.shape))):
         if like is not None:
             made = For(like.name, extent, made, "spatial", like.kind)
     return made
 
 
-def _join(buffer: Buffer, index: Index) -> Reduce:
-    value = Load.make(_block(buffer), index)
-    return Reduce((buffer, _lost(buffer)), index, "compensated", (value, _nothing(buffer)))
+def _conditions(statement: Stmt, summed: Buffer) -> list[Expr] | None:
+    """Conditions under which all sums into a buffer stand; None where there is no such sum."""
+    if isinstance(statement, Reduce):
+        return [] if statement.buffers[0] == summed else None
+    if isinstance(statement, Seq):
+        found = [c for part in statement.body if (c := _conditions(part, summed)) is not None]
+        return [c for c in found[0] if all(c in other for other in found)] if found else None
+    if isinstance(statement, (For, If, Alloc, Mma, Pipe)):
+        inside = _conditions(statement.body, summed)
+        if inside is not None and isinstance(statement, If):
+            return [statement.guard, *inside]
+        return inside
+    return None
 
 
-def _nothing(buffer: Buffer) -> Const:
-    return ir.const(-0.0, buffer.dtype)  # leaves what it is added to as it is, -0.0 too
+# ---- totals in twice the precision ---------------------------------------------------------------
 
 
-def _compensated(statement: Stmt, totals: Collection[Buffer]) -> Stmt:
-    """All that is done with accumulators, with what their additions lose beside them."""
-    inner = map_children(statement, lambda child: _compensated(child, totals))
+def _held_precisely(statement: Stmt, totals: Collection[Buffer]) -> Stmt:
+    """All that is done with accumulators, done with what holds them precisely."""
+    inner = map_children(statement, lambda child: _held_precisely(child, totals))
     if isinstance(inner, Alloc) and inner.buffer in totals:
-        return replace(inner, body=Alloc(_lost(inner.buffer), inner.body))
+        body = inner.body
+        for buffer in reversed(_holders(inner.buffer)):
+            body = Alloc(buffer, body)
+        return body
     if isinstance(inner, Store) and inner.buffer in totals:
         if inner.value != ir.const(0, inner.buffer.dtype):
             raise ScheduleError(f"{inner.buffer.name!r} is not only a sum")
-        return sequence(inner, replace(inner, buffer=_lost(inner.buffer)))
+        holders = _holders(inner.buffer)
+        return sequence(*(Store(b, inner.index, ir.const(0, b.dtype)) for b in holders))
     if isinstance(inner, Reduce) and inner.buffers[0] in totals and inner.monoid == "sum":
-        (buffer,), (value,) = inner.buffers, inner.values
-        lost: Expr = _nothing(buffer)
-        if isinstance(value, Load) and value.buffer in totals:
-            lost = Load.make(_lost(value.buffer), value.index)
-        else:
-            value = _with_lost(value, totals)
-        return Reduce((buffer, _lost(buffer)), inner.index, "compensated", (value, lost))
-    if isinstance(inner, Store):
-        return map_expressions(inner, lambda expr: _with_lost(expr, totals))
-    if isinstance(inner, Reduce) and inner.monoid != "compensated":
-        return map_expressions(inner, lambda expr: _with_lost(expr, totals))
+        holders = _holders(inner.buffers[0])
+        monoid = "compensated" if len(holders) > 1 else "wide_sum"
+        return Reduce(holders, inner.index, monoid, _added(inner.values[0], totals))
+    if isinstance(inner, (Store, Reduce)):
+        return map_expressions(inner, lambda expr: _with_rounded(expr, totals))
     return inner
 
 
-def _with_lost(expr: Expr, totals: Collection[Buffer]) -> Expr:
-    """An expression that reads totals, with what they lost."""
+def _holders(buffer: Buffer) -> tuple[Buffer, ...]:
+    """What a total is held in: one wider number, or the sum and what its additions lost."""
+    if buffer.dtype is dtypes.float64:
+        return buffer, _lost(buffer)
+    return (replace(buffer, dtype=dtypes.float64),)
+
+
+def _lost(buffer: Buffer) -> Buffer:
+    return replace(buffer, name=f"{buffer.name}_lost")
+
+
+def _added(value: Expr, totals: Collection[Buffer]) -> tuple[Expr, ...]:
+    """A number that is added to a total, as what the total is held in."""
+    if isinstance(value, Load) and value.buffer in totals:
+        return tuple(Load.make(b, value.index) for b in _holders(value.buffer))
+    value = _with_rounded(value, totals)
+    if value.dtype is dtypes.float64:
+        return value, ir.const(-0.0, value.dtype)  # leaves what it is added to as it is, -0.0 too
+    if isinstance(value, Op) and value.name == "mul":  # not rounded, and added by one instruction
+        return (mul(*(cast(factor, dtypes.float64) for factor in value.args)),)
+    return (cast(value, dtypes.float64),)
+
+
+def _with_rounded(expr: Expr, totals: Collection[Buffer]) -> Expr:
+    """An expression that reads totals, with what they are rounded to."""
     found: dict[Expr, Expr] = {}
     for part in ir.subexpressions(expr):
         if isinstance(part, Load) and part.buffer in totals:
-            lost = Load.make(_lost(part.buffer), part.index)
-            found[part] = compensated_total(part, lost)
+            held = [Load.make(b, part.index) for b in _holders(part.buffer)]
+            found[part] = compensated_total(*held) if len(held) > 1 else cast(held[0], part.dtype)
     return substitution(found)(expr) if found else expr

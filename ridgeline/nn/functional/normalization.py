@@ -8,7 +8,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import require_real, step_count
 from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.public import rsqrt, var_mean
+from ridgeline.tensors.public import rsqrt, var, var_mean
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -77,8 +77,7 @@ def batch_norm(
         if running_mean is not None:
             _keep(running_mean, mean.detach().reshape(-1), momentum)
         if running_var is not None:
-            unbiased = variance.detach().reshape(-1) * count / (count - 1)
-            _keep(running_var, unbiased, momentum)
+            _keep(running_var, var(wide.detach(), axes), momentum)
     return _scaled((wide - mean) * rsqrt(variance + eps), weight, bias).to(input.dtype)
 
 

@@ -42,7 +42,8 @@ _ADD, _SUB, _MUL, _DIV, _NEG = (ROWS[name] for name in ("add", "sub", "mul", "di
 def one_reading(graph: Graph) -> Graph:
     """The graph with means and variances of widened values read once."""
     sums = [n for n in graph.computed if n.op is REDUCE and _is_column_sum(n)]
-    squares = {n: found for n in sums if (found := _squares(n)) is not None}
+    about = variance_sums(sums).items()
+    squares = {n: s for n, s in about if _is_widened(squared_deviation(n.inputs[0]))}
     totals = set(squares.values())
     vanishing = {n for n in sums if _is_deviation(n.inputs[0], n.attrs.axes)}
     columns = {n for n in sums if n.dtype is dtypes.float32}
@@ -57,8 +58,7 @@ def one_reading(graph: Graph) -> Graph:
             first, total = _shifted(inputs[0], axes)
             return add(sum_(total, axes), mul(first, full_like(first, _count(current))))
         if current in squares:
-            deviation = inputs[0].inputs[0]
-            _, shifted = _shifted(deviation.inputs[0], axes)
+            _, shifted = _shifted(squared_deviation(inputs[0]), axes)
             total = sum_(shifted, axes)
             square = div(mul(total, total), full_like(total, _count(current)))
             found = sub(sum_(mul(shifted, shifted), axes), square)
@@ -111,14 +111,24 @@ def _is_column_sum(fold: Node) -> bool:
     return fold.attrs.monoid == "sum" and 0 in folded and len(folded) < rank
 
 
-def _squares(fold: Node) -> Node | None:
-    """The sum whose mean the squares of a fold are deviations from, if they are that."""
-    square = fold.inputs[0]
-    if square.op is not _MUL or square.inputs[0] is not square.inputs[1]:
-        return None
-    deviation = square.inputs[0]
-    total = _centre(deviation, fold.attrs.axes)
-    return total if total is not None and _is_widened(deviation.inputs[0]) else None
+def variance_sums(folds: Sequence[Node]) -> dict[Node, Node]:
+    """Of folds the sums of squared deviations from a mean, each with the sum of that mean."""
+    found: dict[Node, Node] = {}
+    for fold in folds:
+        square = fold.inputs[0]
+        if fold.attrs.monoid != "sum" or square.op is not _MUL:
+            continue
+        deviation, other = square.inputs
+        total = _centre(deviation, fold.attrs.axes) if deviation is other else None
+        if total is not None:
+            found[fold] = total
+    return found
+
+
+def squared_deviation(square: Node) -> Node:
+    """The values of which a square is that of their deviations from the mean."""
+    values: Node = square.inputs[0].inputs[0]
+    return values
 
 
 def _is_widened(value: Node) -> bool:
@@ -140,8 +150,16 @@ def _centre(deviation: Node, axes: tuple[int, ...]) -> Node | None:
     total = mean.inputs[0]
     if total.op is not REDUCE or total.attrs.monoid != "sum" or total.attrs.axes != axes:
         return None
-    same = total.inputs[0] is value and number_in(mean.inputs[1]) == _count(total)
+    same = total.inputs[0] is value and _is_count(mean.inputs[1], total)
     return total if same else None
+
+
+def _is_count(divisor: Node, fold: Node) -> bool:
+    """True for the number of elements that each number of a fold is made of."""
+    counted = product([fold.inputs[0].shape[a] for a in fold.attrs.axes])
+    if isinstance(counted, int):
+        return number_in(divisor) == counted
+    return divisor is full_like(fold, counted)
 
 
 def _is_constant(value: Node, axes: tuple[int, ...]) -> bool:
@@ -174,12 +192,15 @@ def _count(fold: Node) -> int:
     return counted if isinstance(counted, int) else 0
 
 
+def first_of_rows(value: Node, axes: tuple[int, ...]) -> Node:
+    """The first element of every row along `axes`."""
+    rank = len(value.shape)
+    sizes = tuple(1 if a in axes else value.shape[a] for a in range(rank))
+    first = slice_(value, (0,) * rank, sizes, (1,) * rank)
+    return reshape(first, tuple(value.shape[a] for a in kept_axes(rank, axes)))
+
+
 def _shifted(value: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
     """The first element of every row, and the values less that."""
-    rank = len(value.shape)
-    kept = kept_axes(rank, axes)
-    sizes = tuple(1 if a in axes else value.shape[a] for a in range(rank))
-    first = reshape(
-        slice_(value, (0,) * rank, sizes, (1,) * rank), tuple(value.shape[a] for a in kept)
-    )
-    return first, sub(value, broadcast(first, value.shape, kept))
+    first = first_of_rows(value, axes)
+    return first, sub(value, broadcast(first, value.shape, kept_axes(len(value.shape), axes)))
