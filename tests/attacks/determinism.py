@@ -31,7 +31,7 @@ import numpy as np
 import ridgeline as rl
 from ridgeline import nn
 
-kind, busy = sys.argv[1], float(sys.argv[2])
+kind, busy, device = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 rl.config.deterministic = True
 noise = random.Random()  # not of the seed: every run is disturbed in its own way
 stop = threading.Event()
@@ -48,9 +48,9 @@ for other in others:
     other.start()
 rl.manual_seed(7)
 draw = np.random.default_rng(3)
-images = rl.tensor(draw.normal(size=(16, 3, 12, 12)).astype(np.float32))
-words = rl.tensor(draw.integers(0, 40, (16, 9)))
-labels = rl.tensor(draw.integers(0, 5, 16))
+images = rl.tensor(draw.normal(size=(16, 3, 12, 12)).astype(np.float32), device=device)
+words = rl.tensor(draw.integers(0, 40, (16, 9)), device=device)
+labels = rl.tensor(draw.integers(0, 5, 16), device=device)
 
 class Words(nn.Module):
     def __init__(self):
@@ -59,7 +59,8 @@ class Words(nn.Module):
 
     def forward(self, x):
         held = self.table(x)
-        spread = rl.zeros(16, 11, 24).index_add(1, rl.tensor([0, 3, 3, 1, 0, 5, 5, 5, 10]), held)
+        places = rl.tensor([0, 3, 3, 1, 0, 5, 5, 5, 10], device=device)
+        spread = rl.zeros(16, 11, 24, device=device).index_add(1, places, held)
         return self.last(spread.sum(1))
 
 conv = nn.Sequential(
@@ -70,6 +71,7 @@ dense = nn.Sequential(
     nn.Flatten(), nn.Linear(432, 48), nn.GELU(), nn.Dropout(0.2), nn.Linear(48, 5)
 )
 model, data = {"conv": (conv, images), "words": (Words(), words)}.get(kind, (dense, images))
+model = model.to(device)
 rule = rl.optim.AdamW(model.parameters(), lr=3e-3)
 
 def step(x):
@@ -82,17 +84,17 @@ def step(x):
 train = rl.jit(step) if kind == "jit" else step
 digest = hashlib.sha256()
 for number in range(14):
-    digest.update(train(data).detach().numpy().tobytes())
+    digest.update(train(data).detach().cpu().numpy().tobytes())
     time.sleep(noise.random() * busy)
 for value in model.parameters():
-    digest.update(value.detach().numpy().tobytes())
+    digest.update(value.detach().cpu().numpy().tobytes())
 stop.set()
 print(digest.hexdigest())
 """
 KINDS = ("words", "dense", "jit", "conv")
 
 
-def runs(kind: str, seed: int, count: int = 2) -> list[str]:
+def runs(kind: str, seed: int, count: int = 2, device: str = "cpu") -> list[str]:
     """What some runs of a script end with; all of them side by side."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {**os.environ, "RIDGELINE_CALIBRATE": "1", "RIDGELINE_THREADS": "2"}
@@ -100,7 +102,7 @@ def runs(kind: str, seed: int, count: int = 2) -> list[str]:
         for number in range(count):
             # half of them find what another has compiled, or is compiling
             settings["RIDGELINE_CACHE_DIR"] = os.path.join(folder, str(number // 2))
-            command = [sys.executable, "-c", SCRIPT, kind, str(0.002 * (seed % 3))]
+            command = [sys.executable, "-c", SCRIPT, kind, str(0.002 * (seed % 3)), device]
             children.append(
                 subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, text=True)
             )

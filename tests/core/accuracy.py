@@ -303,10 +303,11 @@ def _error(value: float, right: Any, size: Any, dtype: DType) -> float:
     return float(abs(found - right) / mp.ldexp(1, exponent - mantissa))
 
 
-def ours(case: Case, operands: Sequence[Array], tier: str) -> Array:
+def ours(case: Case, operands: Sequence[Array], tier: str, device: str = "cpu") -> Array:
     """What we give in a tier, as float64."""
     with rl.config.override(tier=tier):
-        return np.asarray(case.call(rl, *map(rl.tensor, operands)).numpy()).astype(np.float64)
+        found = case.call(rl, *(rl.tensor(o, device=device) for o in operands))
+        return np.asarray(found.cpu().numpy()).astype(np.float64)
 
 
 def torchs(case: Case, operands: Sequence[Array]) -> Array | None:
