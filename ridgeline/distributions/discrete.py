@@ -18,7 +18,7 @@ from ridgeline.nn.functional import one_hot, softplus
 from ridgeline.nn.functional.choose import choose
 from ridgeline.special import xlog1py, xlogy
 from ridgeline.tensors.handle import Size
-from ridgeline.tensors.modes import no_grad
+from ridgeline.tensors.modes import modes, no_grad
 from ridgeline.tensors.public import (
     arange,
     broadcast_tensors,
@@ -37,8 +37,9 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
 
 
 def _kept(owner: Distribution, name: str, value: Tensor) -> Tensor:
-    """The other form of the parameter, computed once."""
-    owner.__dict__[name] = value
+    """The other form of the parameter, computed once; what jit traces stays in the trace."""
+    if modes.capture is None:
+        owner.__dict__[name] = value
     return value
 
 

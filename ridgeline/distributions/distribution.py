@@ -20,6 +20,7 @@ Constraints: TypeAlias = Mapping[str, Constraint]
 class Distribution:
     """A batch of distributions. A subclass has `log_prob`, and `rsample` or `sample`."""
 
+    _compared_by_jit = True
     has_rsample = False
     has_enumerate_support = False
     arg_constraints: ClassVar[Constraints] = {}

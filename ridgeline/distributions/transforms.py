@@ -14,6 +14,8 @@ from ridgeline.tensors.tensor import Tensor
 class Transform:
     """A function `t(x)`, its inverse `t.inv(y)`, and log |dy/dx|."""
 
+    _compared_by_jit = True
+
     bijective = True
     event_dim = 0
 

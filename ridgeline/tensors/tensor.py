@@ -81,11 +81,12 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def detach_(self: T) -> T:
         """Cut this tensor off from the graph it came from."""
-        if modes.capture is not None and self._track.capture is None:
-            raise RidgelineError(
-                "a tensor from outside cannot be cut off inside jit", help="use detach()"
-            )
-        self._track = Track(CUT, modes.capture)
+        capture = modes.capture
+        if capture is not None and self._track.capture is None:
+            if self._resolved()[1].mode <= CUT:
+                return self  # as it is already
+            capture.cut(self)
+        self._track = Track(CUT, capture)
         return self
 
     @property

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ridgeline import dtypes
+from ridgeline.atomic import Change
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
@@ -111,6 +112,7 @@ class Capture:
         self.shadows: dict[Track, Track] = {}
         self.made: list[weakref.ref[Cell]] = []  # cells of tensors made inside
         self.tracks: list[weakref.ref[Track]] = []  # detached handles made inside
+        self.detached: list[Change] = []  # what handles from outside were before `detach_()`
         self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned inside
         self.gradients_read: dict[int, tuple[Tensor, bool]] = {}  # was there one at the start
         self.streams: dict[Generator, _Stream] = {}
@@ -184,6 +186,10 @@ class Capture:
             shadow.rare = _copied(track.rare)
             self.shadows[track] = shadow
         return shadow
+
+    def cut(self, tensor: Tensor) -> None:
+        """A handle from outside is about to be detached."""
+        self.detached.append((tensor, "_track", tensor._track))
 
     def close(self) -> None:
         """The trace is over: handles that it made on outer memory become ordinary ones."""

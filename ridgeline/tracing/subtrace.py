@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.atomic import Block, Switch
+from ridgeline.errors import RidgelineError
 from ridgeline.functions.operands import lift
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size
@@ -40,6 +41,12 @@ class Enclosure(Capture):
     def inside(self) -> Block:
         """Run code that is traced here."""
         return Switch(modes, capture=self)
+
+    def cut(self, tensor: Tensor) -> None:
+        """No graph can go on from a handle that is another one afterwards."""
+        raise RidgelineError(
+            f"a tensor from outside cannot be cut off inside {self.name}", help="use detach()"
+        )
 
     def written(self) -> dict[Track, Cell]:
         """The cells from outside that were written to, and what stands for them."""

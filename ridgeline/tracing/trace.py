@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -180,6 +181,9 @@ class Trace:
             del result
             self._keep_leaked(capture, outputs)
             self.tracked = self._track(capture, outputs, leaves)
+        except BaseException:
+            apply(starmap(setattr, capture.detached))
+            raise
         finally:
             modes.capture = None
             # an interrupt may end a block of the function before it has set these back
@@ -213,7 +217,8 @@ class Trace:
         if moved is not None:
             self.epoch = -1  # the call itself changed what it reads: look again before a replay
         # why this stands for the call that was traced and for none after it
-        self.fleeting = moved or self.guards.broken() or ""
+        cut = "a tensor from outside was detached" if capture.detached else ""
+        self.fleeting = moved or cut or self.guards.broken() or ""
 
     @staticmethod
     def _run_python(recorder: Recorder, function: Any, args: Any, kwargs: Any) -> Any:

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads.kinds import is_our_type, is_ours, is_watched, python_method
+from ridgeline.tracing.reads.kinds import (
+    is_compared,
+    is_our_type,
+    is_ours,
+    is_watched,
+    python_method,
+)
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
+from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import Recorder, label
 
 if TYPE_CHECKING:
@@ -166,6 +173,8 @@ def _missing(recorder: Recorder, call: Call, owner: Any, name: str, text: str) -
 
 def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
     """An object of this package: what users keep in it counts, the rest is seen to already."""
+    if is_compared(type(owner)):
+        observe(recorder, owner)
     value = getattr(owner, name)
     own = _own_table(owner)
     if own is not None and own.get(name, MISSING) is value:

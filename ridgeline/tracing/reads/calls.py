@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ridgeline.atomic import Switch
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, copies, natives
@@ -84,6 +85,8 @@ def _function(recorder: Recorder, function: types.FunctionType) -> Callable[...,
     if is_library(function):
         if function.__name__ in FILES:
             recorder.opens(f"{function.__name__} reads a file")
+        if str(function.__globals__.get("__name__")).startswith("numpy"):
+            recorder.settings_of_numpy()
         return functools.partial(pure, recorder, call, function)
     found = copies.copy_of(function, Hooks(function.__globals__))
     if found is None:
@@ -135,9 +138,14 @@ def _partial(recorder: Recorder, function: functools.partial[Any]) -> Callable[.
 
 def _cached(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function whose results are kept: the guard asks it again, as every call would."""
-    for value in (*args, *kwargs.values()):
+    values = [*args, *kwargs.values()]
+    for value in values:
         observe(recorder, value)
-    value = function(*args, **kwargs)
+    if any(isinstance(value, Tensor) for value in values):
+        value = function(*args, **kwargs)
+    else:  # what is kept is made by whoever calls first, and belongs to no trace
+        with Switch(modes, capture=None, recorder=None):
+            value = function(*args, **kwargs)
     given = (args, tuple(kwargs.items()))
     recorder.note(function, "call", given, value, f"what {label(function)} gives")
     return value

@@ -12,6 +12,7 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes
 from ridgeline.tracing.reads.containers import contains, item, iterate
+from ridgeline.tracing.reads.kinds import is_compared
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
 from ridgeline.tracing.reads.operators import length
@@ -42,6 +43,9 @@ def pure(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: An
 
 def handed(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function of this package: containers that it is given are read."""
+    owner = getattr(function, "__self__", None)
+    if is_compared(type(owner)):
+        observe(recorder, owner)
     for value in args:
         if type(value) not in _PLAIN:
             observe(recorder, value, instances=False)

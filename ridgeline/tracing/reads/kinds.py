@@ -70,6 +70,11 @@ def is_watched(value: Any) -> bool:
     return hasattr(kind, "_guard_state") or hasattr(kind, "register_parameter")
 
 
+def is_compared(kind: type) -> bool:
+    """True for classes of this package whose objects are the sum of their attributes."""
+    return getattr(kind, "_compared_by_jit", False) is True
+
+
 def python_method(kind: type, name: str) -> types.FunctionType | None:
     """A special method that a class has in Python, if it is not this package's."""
     for base in kind.__mro__:

@@ -11,6 +11,8 @@ import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.kinds import (
+    PURE_MODULES,
+    is_compared,
     is_large,
     is_library,
     is_library_type,
@@ -61,27 +63,38 @@ def _inner(recorder: Recorder, value: Any, instances: bool) -> list[Any]:
         return list(value)
     if isinstance(value, ARRAYS):
         recorder.memory(value, text)
+        recorder.settings_of_numpy()
         return []
+    if isinstance(value, np.generic):
+        recorder.settings_of_numpy()
+    if is_compared(kind):
+        return attributes_of(recorder, value)
     if isinstance(value, _FREE) or is_our_type(kind):
         return []
     if kind.__module__ == "builtins" or is_large(kind):
         if not isinstance(value, _VALUES):
             recorder.opens_if_outside(value, f"a {kind.__name__} from outside is looked into")
         return []
+    if kind.__module__ in PURE_MODULES:  # such as a fraction
+        return attributes_of(recorder, value)
     if not instances or is_library_type(kind):
         return []
-    return _attributes(recorder, value)
+    _ask_methods(recorder, kind)
+    return attributes_of(recorder, value)
 
 
-def _attributes(recorder: Recorder, value: Any) -> list[Any]:
-    """The attributes of an instance; methods in Python may read anything."""
-    kind = type(value)
+def _ask_methods(recorder: Recorder, kind: type) -> None:
+    """Special methods in Python, which C code may run, may read anything."""
     for name in _DUNDERS:
         method = python_method(kind, name)
         written = method is not None and not method.__code__.co_filename.startswith("<")
         if method is not None and written and not is_library(method):
             recorder.opens(f"{kind.__qualname__}.{name} runs inside of a C function")
-    table = getattr(value, "__dict__", None)
+
+
+def attributes_of(recorder: Recorder, value: Any) -> list[Any]:
+    """The attributes of an instance, in its table and in slots."""
+    kind, table = type(value), getattr(value, "__dict__", None)
     found: list[Any] = []
     if isinstance(table, dict):
         recorder.note(value, "attribute", "__dict__", table, f"{label(value)}.__dict__")

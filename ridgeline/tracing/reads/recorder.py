@@ -8,8 +8,10 @@ is emptied when tracing begins, and no collection runs until it ends.
 from __future__ import annotations
 
 import gc
+import sys
 from array import array
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from types import CellType, FunctionType
 from typing import Any
 
@@ -28,6 +30,15 @@ from ridgeline.tracing.reads.kinds import (
 from ridgeline.tracing.reads.notes import LOOKS, MISSING, SCALARS, Read, entry_of_class
 
 _UNTRACKED = (np.ndarray, bytearray, array)
+# What `np.seterr` and `np.set_printoptions` set
+_NUMPY_SETTINGS: tuple[ContextVar[Any], ...] = tuple(
+    getattr(sys.modules[module], name)
+    for module, name in (
+        ("numpy._core.umath", "_extobj_contextvar"), ("numpy._core.printoptions", "format_options"),
+    )
+    if hasattr(sys.modules.get(module), name)
+)  # fmt: skip
+_UNSET = (MISSING,)
 _LARGE = 1 << 20  # bytes of an array that are compared before each call
 
 
@@ -47,6 +58,7 @@ class Recorder:
         self._known: set[int] = set()  # arrays and the like that were found outside
         self._tables: dict[int, Any] = {}  # tables of attributes, made when first asked for
         self._watched: set[int] = set()
+        self._numpy = [(setting, setting.get(MISSING)) for setting in _NUMPY_SETTINGS]
         self._doubts: list[tuple[Any, str]] = []  # what makes the trace open if it is from outside
         self.open = ""  # why every call has to run Python
         self.prints = False  # inside of print(), where a text is shown and not used
@@ -169,6 +181,16 @@ class Recorder:
         stored = entry_of_class(kind, name)
         self.note(kind, "class entry", name, stored, f"{kind.__qualname__}.{name}")
         return python_method(kind, name)
+
+    def settings_of_numpy(self) -> None:
+        """NumPy computes or prints something: what it does about errors, and how it prints, counts.
+
+        As it was when tracing began: what the function sets itself is its own affair.
+        """
+        for setting, value in self._numpy:
+            self.note(setting, "context", _UNSET, value, "a setting of NumPy's")
+            if isinstance(value, dict):
+                self.entries(value, "a setting of NumPy's")
 
     def cell(self, cell: CellType, name: str) -> None:
         """A captured variable is in reach."""
