@@ -18,6 +18,7 @@ from ridgeline.atomic import apply
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
+from ridgeline.optim.update_program import UpdateProgram
 from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.execute import flush
 from ridgeline.tensors.modes import called, called_method, enable_grad, modes, no_grad
@@ -55,6 +56,20 @@ class Group(ParamGroup):
         super().__setitem__(key, _plain_number(value) if floating else value)
 
 
+class StateTable(guards.Table):
+    """State by parameter; that of each is a table whose changes are noticed, too."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Tensor, value: State) -> None:
+        super().__setitem__(key, guards.Table(value) if type(value) is dict else value)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Take the state of several parameters at once."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+
 class Optimizer:
     """Holds parameters in groups, each with its own settings, and state per parameter."""
 
@@ -69,8 +84,10 @@ class Optimizer:
         # whole numbers too are read lifted, so that lr=1 and lr=0.5 are one captured step
         self.defaults = {k: _plain_number(v) for k, v in defaults.items()}
         self.param_groups: list[ParamGroup] = guards.Row()
-        self.state: dict[Tensor, State] = guards.Table()
+        self.state: dict[Tensor, State] = StateTable()
         self._step_hooks: tuple[dict[int, StepHook], dict[int, StepHook]] = ({}, {})
+        self._program = UpdateProgram()
+        self._followed = -1  # the epoch at which state was last brought to its parameters
         groups = _as_groups(params)
         if not groups:
             raise OptimizerError(
@@ -136,7 +153,9 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; a closure computes the loss again first."""
         guards.watch(self)
-        self.follow()
+        if self._followed != guards.epoch.value:  # nothing moves without a change of the epoch
+            self.follow()
+            self._followed = guards.epoch.value
         before, after = self._step_hooks
         for hook in tuple(before.values()):
             called(hook)(self, (closure,), {})
@@ -154,9 +173,10 @@ class Optimizer:
                 loss = called(closure)()
         if modes.capture is not None:
             self._update_all()
-        else:
+        elif not self._program.run(self):
             cells = [p._cell for group in self.param_groups for p in group["params"]]
             in_turn(claimed(cells), lambda: self._whole(self._update_all))
+            self._program.seen(self)
         return loss
 
     def _whole(self, change: Callable[[], T]) -> T:

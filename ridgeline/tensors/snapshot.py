@@ -50,9 +50,13 @@ class Snapshot:
         if details.grad is not None:
             self.tensor(details.grad)
 
+    def entries(self, table: dict[Any, Any]) -> None:
+        """Which things a dictionary holds, not what becomes of them."""
+        self._tables.append((table, table.copy()))
+
     def table(self, table: dict[Any, Any]) -> None:
         """A dictionary, with the tensors and lists in it."""
-        self._tables.append((table, table.copy()))
+        self.entries(table)
         for value in table.values():
             if isinstance(value, Differentiable):
                 self.tensor(value)

@@ -18,7 +18,7 @@ from ridgeline.atomic import Change
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
-from ridgeline.tensors.cells import Cell, Rare, Track
+from ridgeline.tensors.cells import Cell, Rare, Step, Track
 from ridgeline.tensors.execute import CaptureError, LeakError, check_held
 from ridgeline.tracing import guards
 from ridgeline.tracing.guards import Lifted
@@ -91,6 +91,15 @@ Source = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class GradientForm:
+    """How a `.grad` shows its memory: another one of the same shape may be a view, or shared."""
+
+    type: TensorType  # of the memory
+    steps: tuple[Step, ...]
+    first: int  # the number of the first gradient that was read with the same memory
+
+
 @dataclass(slots=True)
 class _Stream:
     """A generator inside a capture: its inputs, and how many blocks were drawn so far."""
@@ -114,7 +123,8 @@ class Capture:
         self.tracks: list[weakref.ref[Track]] = []  # detached handles made inside
         self.detached: list[Change] = []  # what handles from outside were before `detach_()`
         self.gradients: dict[int, tuple[Tensor, Tensor | None]] = {}  # assigned inside
-        self.gradients_read: dict[int, tuple[Tensor, bool]] = {}  # was there one at the start
+        self.gradients_read: dict[int, tuple[Tensor, GradientForm | None]] = {}  # at the start
+        self._gradient_memory: dict[Cell, int] = {}  # whose number among them comes first
         self.streams: dict[Generator, _Stream] = {}
         self.watched: dict[int, tuple[Any, Any]] = {}  # object and its snapshot when first seen
         self.requirements: list[tuple[Callable[[], bool], str]] = []
@@ -212,11 +222,18 @@ class Capture:
         if found is not None:
             return found[1]
         before = owner._extra.grad if owner._extra is not None else None
-        if owner._track.capture is None:
-            self.gradients_read.setdefault(id(owner), (owner, before is None))
+        if owner._track.capture is None and id(owner) not in self.gradients_read:
+            self.gradients_read[id(owner)] = owner, self._form(before)
         if before is not None:
             self._origin.setdefault(before._cell, GradientInput(owner))
         return before
+
+    def _form(self, gradient: Tensor | None) -> GradientForm | None:
+        """What the trace takes for granted of a gradient that it read."""
+        if gradient is None:
+            return None
+        first = self._gradient_memory.setdefault(gradient._cell, len(self.gradients_read))
+        return GradientForm(gradient._cell.node.types[0], gradient._steps, first)
 
     def write_grad(self, owner: Tensor, value: Tensor | None) -> None:
         """Assign `.grad` inside the traced program."""

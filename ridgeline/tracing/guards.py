@@ -197,7 +197,8 @@ class ParamGroup(dict[str, Any]):
         return self[key] if key in self else default  # noqa: SIM401
 
     def __setitem__(self, key: str, value: Any) -> None:
-        bump()
+        if type(value) is not float or type(dict.get(self, key)) is not float:
+            bump()  # else it is a number in place of a number, which every call reads anew
         dict.__setitem__(self, key, Row(value) if type(value) is list else value)
 
     def __delitem__(self, key: str) -> None:

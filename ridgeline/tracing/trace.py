@@ -37,6 +37,7 @@ from ridgeline.tracing.capture import (
     ArgumentInput,
     Capture,
     CellInput,
+    GradientInput,
     NumberInput,
     Source,
     StateInput,
@@ -124,11 +125,13 @@ class Trace:
         changing: Set[int] = frozenset(),
         pattern: Pattern | None = None,
         donated: Set[int] = frozenset(),
+        compiled: bool = True,
     ) -> None:
+        """Trace a call; without `compiled` the program is made later, by `compile(*recorded)`."""
         self.donated = donated  # places of tensors that a call is given for good
         self.name = getattr(function, "__qualname__", repr(function))
         with paused, nullcontext() if pattern is None else pattern.facts.deciding():
-            self._build(function, args, kwargs, changing, pattern)
+            self._build(function, args, kwargs, changing, pattern, compiled)
 
     def _build(
         self,
@@ -137,6 +140,7 @@ class Trace:
         kwargs: Any,
         changing: Set[int],
         pattern: Pattern | None,
+        compiled: bool,
     ) -> None:
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
@@ -198,13 +202,13 @@ class Trace:
         self.requirements = capture.requirements
         self.held = {s.held for s in capture.inputs.values() if isinstance(s, StateInput)}
         self.gradients_read = [
-            (owner, place_of(owner, leaves), absent)
-            for owner, absent in capture.gradients_read.values()
+            (owner, place_of(owner, leaves), form)
+            for owner, form in capture.gradients_read.values()
         ]
         self.recorded: tuple[dict[Node, Source], list[Node]] | None = None
-        if pattern is None:
+        if pattern is None and compiled:
             self.compile(capture.inputs, outputs, program_for)
-        else:  # for a template to compile
+        else:  # for a template to compile, or beside the program
             self.recorded = capture.inputs, outputs
         self.only_returns = self._only_returns()
         self.turns, self.turned = turns_for(self.effects, self.donated)
@@ -352,7 +356,8 @@ class Trace:
         self.cells = [(n, s.cell) for n, s in self.readers if isinstance(s, CellInput)]
         self.arguments = [(n, s.place) for n, s in self.readers if isinstance(s, ArgumentInput)]
         self.numbers = [(n, LiveNumber(s)) for n, s in self.readers if isinstance(s, NumberInput)]
-        plain = (CellInput, ArgumentInput, NumberInput)
+        self.gradients = [(n, s.owner) for n, s in self.readers if isinstance(s, GradientInput)]
+        plain = (CellInput, ArgumentInput, NumberInput, GradientInput)
         self.others = [(n, s) for n, s in self.readers if not isinstance(s, plain)]
         self._places = places = {place_key(source): n for n, source in self.readers}
         taken = pairs(self.effects, places)
@@ -492,16 +497,39 @@ class Trace:
         for holds, text in self.requirements:
             if not holds():
                 return f"no longer true: {text}"
-        for owner, place, absent in self.gradients_read:
-            tensor = owner if place is None else leaves[place]
-            if (tensor._extra is None or tensor._extra.grad is None) != absent:
-                return "a gradient was set" if absent else "a gradient was cleared"
+        reason = self.other_gradients(leaves) if self.gradients_read else None
+        if reason is not None:
+            return reason
         for leaf in leaves:
             if isinstance(leaf, Tensor) and leaf._cell in self.outside:
                 return "an argument is a tensor that the function also reads by itself"
         for place, cell in self.pinned:
             if leaves[place]._cell is not cell:
                 return "an argument was a tensor that the function also reads by itself"
+        return None
+
+    def other_gradients(self, leaves: Sequence[Any]) -> str | None:
+        """How the gradients that the function reads differ from those that it was traced with."""
+        first: dict[Cell, int] = {}
+        for number, (owner, place, form) in enumerate(self.gradients_read):
+            extra = (owner if place is None else leaves[place])._extra
+            gradient = None if extra is None else extra.grad
+            if gradient is None:
+                if form is not None:
+                    return "a gradient was cleared"
+                continue
+            if form is None:
+                return "a gradient was set"
+            if place is not None and self.pattern is not None:
+                continue  # of an argument of any length
+            cell = gradient._cell
+            kind = cell.node.types[0]
+            if (
+                (kind is not form.type and kind != form.type)
+                or gradient._steps != form.steps
+                or first.setdefault(cell, number) != form.first
+            ):
+                return "a gradient is another view, or shares its memory in another way"
         return None
 
     def _changed_object(self) -> str | None:
@@ -542,6 +570,10 @@ class Trace:
             buffers[slot] = buffer
         for slot, number in self.numbers:
             buffers[slot] = number.buffer()
+        for slot, owner in self.gradients:
+            cell = owner._extra.grad._cell  # type: ignore[union-attr]  # the guards saw one
+            buffer = cell.node.buffer
+            buffers[slot] = settled(cell) if buffer is None or cell.rare is not None else buffer
         for slot, source in self.others:
             buffers[slot] = live_buffer(source, leaves)
         if self.steady is not None:

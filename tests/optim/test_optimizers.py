@@ -193,7 +193,9 @@ def test_a_closure_is_called_with_gradients_on() -> None:
 def test_settings_move_the_guard_epoch() -> None:
     rule = optim.SGD(parameters("ours"), lr=0.1)
     before = guards.epoch.value
-    rule.param_groups[0]["lr"] = 0.2
+    rule.param_groups[0]["lr"] = 0.2  # every call reads it anew
+    assert guards.epoch.value == before
+    rule.param_groups[0]["nesterov"] = True
     assert guards.epoch.value > before
 
 
