@@ -79,9 +79,9 @@ def _forget() -> None:
 
 
 @contextmanager
-def pretended_gpus() -> Iterator[FakeDriver]:
+def pretended_gpus(made: FakeDriver | None = None) -> Iterator[FakeDriver]:
     """Two GPUs that are not there; a call that was refused is an error, wherever it was made."""
-    made = FakeDriver()
+    made = made or FakeDriver()
     with pytest.MonkeyPatch.context() as patch:
         for part in (driver, device, memory, graphs, module, steps, transfer):
             patch.setattr(part, "bindings", lambda: made)
