@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from ridgeline.errors import DeviceError, DeviceKindError
 
-KINDS = ("cpu", "cuda")
+
+class Kind(NamedTuple):
+    """What a kind of device is made of: classes, as `module:name`, made with a device's number.
+
+    They are imported when such a device is first used: they load a compiler or a driver.
+    """
+
+    backend: str  # what compiles for it (`compiler/backend.py`)
+    space: str  # its memory (`runtime/memory_spaces.py`)
+
+
+# One line for each kind of device that there is.
+KINDS = {
+    "cpu": Kind("ridgeline.compiler.cpu:CpuBackend", "ridgeline.runtime.memory_spaces:HostSpace"),
+    "cuda": Kind("ridgeline.compiler.cuda:CudaBackend", "ridgeline.runtime.cuda.space:DeviceSpace"),
+}
+
+
+def part_of(place: device, part: str) -> Any:
+    """The backend or the space of a device, made anew."""
+    module, _, name = getattr(KINDS[place.type], part).partition(":")
+    return getattr(import_module(module), name)(place.index or 0)
 
 
 class _Current(threading.local):
@@ -48,7 +70,7 @@ class device(str):
 
     @property
     def type(self) -> str:
-        """`cpu` or `cuda`."""
+        """The kind: `cpu` or `cuda`."""
         return self.partition(":")[0]
 
     @property

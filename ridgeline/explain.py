@@ -14,7 +14,7 @@ from math import prod
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, whole_name
+from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, library_call_name
 from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.body import bodies
 from ridgeline.graph.costs import nbytes
@@ -24,7 +24,7 @@ from ridgeline.loops.analysis.counts import compulsory_bytes, useful
 from ridgeline.loops.schedule import describe
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.attention import products
-from ridgeline.ops.contract import BIASED
+from ridgeline.ops.contract import PRODUCT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.runtime.buffer import HostBuffer
@@ -119,20 +119,22 @@ def kernel_rows(program: Program) -> list[KernelRow]:
     """The counts of every kernel of a program, in execution order; those of bodies come last."""
     stages = program.stages
     rows = [kernel_row(k, stages.sizes) for k in stages.kernels]
-    rows += [_computed_row(group.apart) for group in stages.whole if group.apart is not None]
+    rows += [
+        _computed_row(group.apart) for group in stages.library_calls if group.apart is not None
+    ]
     return rows + [row for node in stages.inner for row in inner_rows(stages, node)]
 
 
 def _computed_row(node: Node) -> KernelRow:
-    """The work of a node that is computed whole; of what a causal mask hides, none."""
+    """The work of a library call; of what a causal mask hides, none."""
     if node.op is CONVOLVE:
         pairs = node.attrs.products
-    elif node.op is BIASED:
-        pairs = prod(node.attrs.extents)
+    elif node.op is PRODUCT:
+        pairs = prod(node.attrs.contraction.extents)
     else:
         pairs = products(node) // (2 if node.attrs.causal else 1)
     moved = sum(map(nbytes, node.inputs)) + sum(map(nbytes, outputs_of(node)))
-    return KernelRow(whole_name(node), 2 * pairs, moved, _lines([node]))
+    return KernelRow(library_call_name(node), 2 * pairs, moved, _lines([node]))
 
 
 def explain_program(program: Program, detail: str = "loops") -> str:
@@ -172,7 +174,7 @@ def _stages_text(stages: Stages, detail: str) -> Iterable[str]:
     for number, compiled in enumerate(stages.kernels):
         yield ""
         yield from _kernel_text(number, compiled, kernel_row(compiled, stages.sizes), detail)
-    for group in stages.whole:
+    for group in stages.library_calls:
         assert group.apart is not None
         yield ""
         row = _computed_row(group.apart)

@@ -56,7 +56,7 @@ def sections() -> dict[str, str]:
     """The printed stages by name."""
     graph = capture()
     stages = lower_graph(graph, MACHINE)
-    layout = lay_out(stages, CpuBackend().launch)
+    layout = lay_out(stages, CpuBackend())
     first = stages.kernels[0]
     rows = [kernel_row(k) for k in stages.kernels]
     table = ["kernel                                     FLOP        bytes   FLOP/B"]

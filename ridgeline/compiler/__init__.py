@@ -14,7 +14,7 @@ from hashlib import blake2b
 from ridgeline.codegen.llvm.machine_code import ObjectCache
 from ridgeline.collector import paused
 from ridgeline.compiler.background import background
-from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import (
     HostCall,
     KernelCall,
@@ -84,13 +84,13 @@ def _load_or_compile(key: Hashable, graph: Graph, to: Compilation) -> Program:
     stages = None
     if stored is not None:
         head, _, code = stored.partition(b"\n")
-        layout = from_text(head)
+        layout = from_text(head, target.launch_types)
         target.load(code, list(layout.symbols()))
     else:
         stages = lower(optimize(graph, to), to)
-        layout = replace(lay_out(stages, target.launch, join=target.join), checked=checked)
+        layout = replace(lay_out(stages, target), checked=checked)
         own = list(stages.all_kernels())
-        code = target.compile(own, stages.whole, stages.together, stages.begun)
+        code = target.compile(own, stages.library_calls, stages.together, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
-    calls = LibraryCalls(graph, lambda: optimize(graph, to).order)
+    calls = NumpyCalls(graph, lambda: optimize(graph, to).order)
     return Program(layout, to, calls, stages)

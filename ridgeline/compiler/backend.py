@@ -1,42 +1,32 @@
-"""The seam between the compiler and a kind of device: one small interface, one row per kind.
+"""The seam between the compiler and a kind of device: one class, one line of `devices.KINDS`.
 
 A backend says what machine it compiles for, how its kernels are scheduled, turns them into code
-and a layout into something that runs. Everything else in the compiler is the same for all.
+and a layout into something that runs. Everything else in the compiler is the same for all. What
+not every device has is a capability with a default: a backend without it does not mention it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.compiler.library_calls import LibraryCalls
-from ridgeline.compiler.memory_plan import Layout
-from ridgeline.devices import device
+from ridgeline.compiler.libraries import Libraries, LibraryOp
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.memory_plan import BodyPlan, Layout
+from ridgeline.devices import device, part_of
 from ridgeline.fusion.groups import Group, Roofline
-from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.ops.convolve import ConvolveAttrs
 
 if TYPE_CHECKING:
     from ridgeline.compiler.stages import CompiledKernel
-
-
-@dataclass(frozen=True, slots=True)
-class Libraries:
-    """What a device's libraries compute, as tests of nodes; None where there is no such library."""
-
-    convolves: Callable[[ConvolveAttrs, Node], bool] | None = None
-    rectifies: Callable[[ConvolveAttrs, Node], bool] | None = None  # with a ReLU after it
-    attends: Callable[[Node], bool] | None = None
-    takes_bias: Callable[[Node], bool] | None = None  # of products with a vector added to them
 
 
 class Run(Protocol):
@@ -79,110 +69,136 @@ class Executable(Protocol):
         """Run once; the seconds of every call, in order."""
 
 
-class Backend(Protocol):
+class HorizontalFusion(Protocol):
+    """A capability: kernels that wait for none of each other are started as one."""
+
+    def key(self, kernel: CompiledKernel) -> Hashable | None:
+        """Equal for kernels that can be started as one; None for one that is always alone."""
+
+    def fits(self, parts: Sequence[CompiledKernel]) -> bool:
+        """Whether kernels of one key still fit into one launch."""
+
+    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, Any]:
+        """The name of several kernels started as one, and how that is done, as plain data."""
+
+
+class ControlFlow(Protocol):
+    """A capability: loops and branches that need no Python while they run."""
+
+    def runs(self, node: Node) -> bool:
+        """True for control flow that is one step of a program."""
+
+    def plan(self, step: int, group: Group, parts: Sequence[Layout]) -> BodyPlan:
+        """How bodies that are laid out are bound to a program around them."""
+
+
+class Backend(ABC):
     """What the compiler asks of a kind of device."""
 
+    # The classes of data in its layouts, besides the compiler's own: the disk cache keeps them.
+    launch_types: Sequence[type] = ()
+
+    # ---- what every backend has ---------------------------------------------------------------
+
+    @abstractmethod
     def facts(self) -> Any:
         """What schedules depend on, as data that compares and prints."""
 
-    def key(self) -> Any:
-        """The facts and settings that decide what a graph becomes."""
-
+    @abstractmethod
     def roofline(self, facts: Any) -> Roofline:
         """What fusion reckons with: round figures, so that decisions do not depend on noise."""
 
+    @abstractmethod
     def fingerprint(self) -> str:
         """A hash of all that decides what code a graph becomes."""
 
+    @abstractmethod
     def schedule(self, lowered: Lowered, facts: Any) -> list[ScheduleStep]:
         """The default schedule of a kernel."""
 
-    def libraries(self) -> Libraries:
-        """What the device's libraries compute."""
+    @abstractmethod
+    def launch(self, group: Group, kernel: Kernel) -> Any:
+        """How a scheduled kernel is started, as plain data; None if it has nothing to do."""
 
-    def shared_bytes(self) -> int:
-        """The memory that the threads of a block share; 0 where there are no blocks."""
-
-    def apart(self, node: Node) -> bool:
-        """True for a fold that must not share a kernel, because a library may compute it."""
-
-    def parts(self, lowered: Lowered, facts: Any) -> str:
-        """Why a kernel that could be one should be several; empty where it should not."""
-
-    def converts(self, node: Node, facts: Any) -> bool:
-        """True for a contraction that reads narrow operands where the graph has them widened."""
-
-    def computes(self, node: Node) -> bool:
-        """True for an op such as attention that it computes whole, with a launch of its own.
-
-        Others are written out in simpler ops before compilation.
-        """
-
-    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
-        """The views of memory through which a node that it computes whole reads its operands.
-
-        What a view shows is written to memory; where the device cannot read a view of something
-        else, that is the operand itself.
-        """
-
-    def runs(self, node: Node) -> bool:
-        """True for control flow that needs no Python while it runs."""
-
-    def launch(self, group: Group, kernel: Kernel | None) -> tuple[Any, ...] | None:
-        """How a group is started, as plain data; None if it has nothing to do.
-
-        It has a scheduled kernel, or is a node that the backend computes whole.
-        """
-
-    def join_key(self, kernel: CompiledKernel) -> Hashable | None:
-        """Equal for kernels that can be started as one; None for one that is always alone."""
-
-    def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
-        """Whether kernels of one key still fit into one launch."""
-
-    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[Any, ...]]:
-        """The name of several kernels started as one, and how that is done, as plain data."""
-
-    def begin(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
-        """Start to compile the code of a group that is joined with no other, beside what follows.
-
-        It has a scheduled kernel, or is a node that the backend computes whole. What was begun
-        goes by the names of the code, and is handed to `compile`.
-        """
-
+    @abstractmethod
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        whole: Sequence[Group] = ...,
-        joined: Sequence[Sequence[CompiledKernel]] = ...,
-        begun: Mapping[str, Any] = ...,
+        library_calls: Sequence[Group] = (),
+        joined: Sequence[Sequence[CompiledKernel]] = (),
+        begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
-        """Machine code of kernels and of nodes computed whole, ready in this process.
+        """Machine code of kernels and of library ops that have some, ready in this process.
 
-        Those in `joined` are among the kernels, and are started as one.
+        Those in `joined` are among the kernels, and are started as one; `begun` is what
+        `compile_ahead` gave.
         """
 
+    @abstractmethod
     def load(self, code: bytes, symbols: Sequence[str]) -> None:
         """Machine code that the disk cache kept."""
 
-    def legalize(self) -> Sequence[LoopPass]:
-        """The passes over loops right before code is written."""
-
+    @abstractmethod
     def source(self, kernels: Sequence[Kernel]) -> str:
         """The code in its readable form."""
 
-    def executable(self, layout: Layout, calls: LibraryCalls) -> Executable:
+    @abstractmethod
+    def executable(self, layout: Layout, calls: NumpyCalls) -> Executable:
         """A layout ready to run; `calls` are what of it NumPy computes."""
+
+    # ---- capabilities -------------------------------------------------------------------------
+
+    def key(self) -> Any:
+        """The facts and settings that decide what a graph becomes."""
+        return self.facts()
+
+    def legalize(self) -> Sequence[LoopPass]:
+        """The passes over loops right before code is written."""
+        return ()
+
+    def libraries(self) -> Libraries:
+        """What its libraries compute, as the passes over graphs ask for it."""
+        return Libraries()
+
+    def library_ops(self) -> Sequence[LibraryOp]:
+        """The table of what is computed by libraries or by kernels written by hand."""
+        return ()
+
+    def library_op(self, node: Node) -> LibraryOp | None:
+        """What computes a node as one call; what has none is kernels of loops."""
+        return next((op for op in self.library_ops() if node.op in op.ops), None)
+
+    def shared_memory_bytes(self) -> int:
+        """The memory that the threads of a block share; 0 where there are no blocks."""
+        return 0
+
+    def reads_narrow_operands(self, node: Node, facts: Any) -> bool:
+        """True for a contraction that reads narrow operands where the graph has them widened."""
+        return False
+
+    def reason_to_split(self, lowered: Lowered, facts: Any) -> str:
+        """Why a kernel that could be one should be several; empty where it should not."""
+        return ""
+
+    def horizontal_fusion(self) -> HorizontalFusion | None:
+        """How kernels are started as one, where that is worth it."""
+        return None
+
+    def control_flow(self) -> ControlFlow | None:
+        """How control flow runs natively; without it runs on the host, between kernels."""
+        return None
+
+    def compile_ahead(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
+        """Start to compile the code of a group that is joined with no other, beside what follows.
+
+        It has a scheduled kernel, or is a library call. What was begun goes by the names of the
+        code, and is handed to `compile`.
+        """
+        return {}
 
 
 @lru_cache(maxsize=64)
 def backend(name: str) -> Backend:
     """The backend of a device."""
-    place = device(name)
-    if place.type == "cpu":
-        from ridgeline.compiler.cpu import CpuBackend  # loads LLVM
-
-        return CpuBackend()
-    from ridgeline.compiler.cuda import CudaBackend  # loads the driver
-
-    return CudaBackend(place.index or 0)
+    made: Backend = part_of(device(name), "backend")
+    return made

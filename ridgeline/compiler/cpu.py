@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,18 +11,16 @@ from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.codegen.llvm.matrix_instructions import has_instruction
 from ridgeline.codegen.loaded_code import LoadedCode
-from ridgeline.compiler.backend import Libraries
+from ridgeline.compiler.backend import Backend
+from ridgeline.compiler.cpu_control import CALL_TYPES, NativeControlFlow
 from ridgeline.compiler.cpu_run import CpuExecutable
-from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
 from ridgeline.dtypes import float32
 from ridgeline.fusion.groups import Group, Roofline
-from ridgeline.fusion.materialize import on_host
-from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.strides import View, itself
 from ridgeline.loops.build import substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Var, index
@@ -36,7 +34,7 @@ from ridgeline.schedules.dots import fitting
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.parallel_tasks import grain
 
-_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+_CONTROL_FLOW = NativeControlFlow()
 MOST_CODE = 8 << 20  # bytes of machine code that stay mapped besides what programs use
 machine_code: LoadedCode[Library] = LoadedCode(MOST_CODE)
 
@@ -86,15 +84,24 @@ def task_count(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
     return tasks
 
 
-class CpuBackend:
-    """Compiles for the host."""
+@dataclass(frozen=True, slots=True)
+class TaskLaunch:
+    """How many tasks a kernel has, and how many are handed out at a time."""
+
+    tasks: int
+    grain: int
+
+
+class CpuBackend(Backend):
+    """Compiles for the host; kernels compute everything that has loops."""
+
+    launch_types = (TaskLaunch, *CALL_TYPES)
+
+    def __init__(self, number: int = 0) -> None:
+        """There is one host."""
 
     def facts(self) -> Machine:
-        """The facts of this machine that schedules use."""
-        return machine()
-
-    def key(self) -> Machine:
-        """The facts of this machine, which hold the number of threads."""
+        """The facts of this machine that schedules use, the number of threads among them."""
         return machine()
 
     def roofline(self, facts: Machine) -> Roofline:
@@ -109,23 +116,7 @@ class CpuBackend:
         """The default schedule of a kernel."""
         return default_steps(lowered, facts)
 
-    def libraries(self) -> Libraries:
-        """None: kernels compute everything that has loops."""
-        return Libraries()
-
-    def shared_bytes(self) -> int:
-        """None: there are no blocks of threads."""
-        return 0
-
-    def apart(self, node: Node) -> bool:
-        """Contractions are ours, so all may share kernels."""
-        return False
-
-    def parts(self, lowered: Lowered, facts: Machine) -> str:
-        """None: cores are few, and what one reads again is in its cache."""
-        return ""
-
-    def converts(self, node: Node, facts: Machine) -> bool:
+    def reads_narrow_operands(self, node: Node, facts: Machine) -> bool:
         """Products by instructions that take narrow numbers, and those with narrow weights alone.
 
         Weights, the second operand, are widened as they are packed, or read by few rows. What lies
@@ -140,51 +131,27 @@ class CpuBackend:
         pairs = ((left, right), (right, left))
         return any(fitting(row, *pair, node.dtype) for row in rows for pair in pairs)
 
-    def computes(self, node: Node) -> bool:
-        """None: attention is written out, and its parts share kernels."""
-        return False
+    def control_flow(self) -> NativeControlFlow:
+        """All of it that has no call of NumPy in it."""
+        return _CONTROL_FLOW
 
-    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
-        """Each as it is: nothing is computed whole here."""
-        return [itself(operand) for operand in node.inputs]
-
-    def runs(self, node: Node) -> bool:
-        """All control flow without library calls in it."""
-        return node.op.family == "control" and not on_host(node)
-
-    def launch(self, group: Group, kernel: Kernel | None) -> tuple[int, int] | None:
-        """How many tasks, and how many are handed out at a time."""
-        assert kernel is not None, "the CPU computes no node whole"
+    def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
+        """The tasks of a kernel of known sizes."""
         return self.launch_at(kernel, {}, group.seconds)
 
     def launch_at(
         self, kernel: Kernel, sizes: Mapping[str, int], seconds: float
-    ) -> tuple[int, int] | None:
+    ) -> TaskLaunch | None:
         """The same for a kernel over symbolic sizes, which takes these seconds."""
         tasks = task_count(kernel, sizes)
-        return (tasks, grain(tasks, seconds, machine())) if tasks else None
-
-    def join_key(self, kernel: CompiledKernel) -> None:
-        """None: the executor starts kernels one after the other at little cost."""
-
-    def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
-        """There are none."""
-        return False
-
-    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, tuple[int, int]]:
-        """There are none."""
-        raise AssertionError("the CPU starts kernels one by one")
-
-    def begin(self, group: Group, kernel: CompiledKernel | None) -> Mapping[str, Any]:
-        """Nothing: all kernels are one module."""
-        return {}
+        return TaskLaunch(tasks, grain(tasks, seconds, machine())) if tasks else None
 
     def compile(
         self,
         kernels: Sequence[CompiledKernel],
-        whole: Sequence[Group] = (),
+        library_calls: Sequence[Group] = (),
         joined: Sequence[Sequence[CompiledKernel]] = (),
-        begun: Mapping[str, Any] = _NOTHING,
+        begun: Mapping[str, Any] = MappingProxyType({}),
     ) -> bytes:
         """Object code for all kernels; those already in the process keep their machine code."""
         return self.compile_loops([compiled.kernel for compiled in kernels])
@@ -212,6 +179,6 @@ class CpuBackend:
         """LLVM IR."""
         return module_text(list(kernels), target().vector_bits // 8)
 
-    def executable(self, layout: Layout, calls: LibraryCalls) -> CpuExecutable:
-        """Plans with the library calls between them."""
+    def executable(self, layout: Layout, calls: NumpyCalls) -> CpuExecutable:
+        """Plans with the calls of NumPy between them."""
         return CpuExecutable(layout, calls, machine_code)

@@ -15,29 +15,31 @@ import numpy as np
 
 from ridgeline.codegen.llvm.machine_code import Library
 from ridgeline.codegen.loaded_code import LoadedCode
-from ridgeline.compiler.library_calls import LibraryCalls, known
-from ridgeline.compiler.memory_plan import BranchCall, Call, HostCall, KernelCall, Layout, LoopCall
+from ridgeline.compiler.cpu_control import BranchCall, LoopCall
+from ridgeline.compiler.executable import LayoutExecutable
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls, known
+from ridgeline.compiler.memory_plan import Call, HostCall, KernelCall, Layout
 from ridgeline.devices import CPU
 from ridgeline.dtypes import bool_, uint8
+from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import report_index
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
 from ridgeline.runtime.memory_spaces import misplaced
+from ridgeline.scalars import Array
 
 
-class CpuExecutable:
+class CpuExecutable(LayoutExecutable):
     """Runs of kernels as native plans, and library calls in NumPy between them."""
 
     exclusive = None  # several runs of a plan do not meet
 
-    def __init__(self, layout: Layout, calls: LibraryCalls, code: LoadedCode[Library]) -> None:
+    def __init__(self, layout: Layout, calls: NumpyCalls, code: LoadedCode[Library]) -> None:
         """`code` has the kernels by name."""
-        self.layout, self._calls = layout, calls
+        super().__init__(layout, calls)
         self.parts = tuple(_parts(layout, code))
         self.sizes = [HostBuffer.borrow(np.array(size, np.int64)) for size in layout.sizes]
-        self._results = layout.results
-        self.copied = tuple(layout.not_their_own())
         self._split: tuple[NativePlan, NativePlan] | None = None
 
     def run(self, inputs: Sequence[HostBuffer]) -> list[HostBuffer]:
@@ -56,7 +58,7 @@ class CpuExecutable:
                 self.call(part, held)
         if layout.checked and held[layout.returns[-1]].array(bool_, ()):
             self.report(inputs)
-        results = [held[slot] for slot in self._results]
+        results = [held[slot] for slot in self.results]
         for place in self.copied:
             results[place] = _copy(results[place])
         return results
@@ -67,9 +69,7 @@ class CpuExecutable:
 
     def report(self, inputs: Sequence[HostBuffer]) -> None:
         """Raise the error that names an index out of range."""
-        graph = self._calls.graph
-        shown = {n: b.array(n.dtype, known(n.shape)) for n, b in zip(graph.inputs, inputs)}
-        report_index(graph.outputs, shown)
+        report_index(self.calls.graph.outputs, self.calls.shown(dict(enumerate(inputs))))
 
     def split(self, last: NativePlan) -> tuple[NativePlan, NativePlan]:
         """The last plan before it overwrites anything that a run may be given, and from there on.
@@ -106,16 +106,12 @@ class CpuExecutable:
         return seconds
 
     def call(self, call: HostCall, held: Sequence[HostBuffer]) -> None:
-        """A library call, in NumPy."""
-        node = self._calls.order[call.node]
-        operands = [
-            held[slot].array(source.dtype, known(source.shape))
-            for slot, source in zip(call.inputs, node.inputs)
-        ]
-        values = self._calls.call(call.node, operands)
-        for slot, value, made in zip(call.outputs, values, node.types):
-            if slot >= 0:
-                held[slot].array(made.dtype, known(made.shape))[...] = value
+        """A call of NumPy."""
+        self.calls.run(call, held, _fill)
+
+
+def _fill(memory: HostBuffer, value: Array, kind: TensorType) -> None:
+    memory.array(kind.dtype, known(kind.shape))[...] = value
 
 
 _EMPTY = HostBuffer.allocate(0)
@@ -240,9 +236,9 @@ def _parts(layout: Layout, code: LoadedCode[Library]) -> Iterator[NativePlan | H
 
 def _step(call: Call, code: LoadedCode[Library]) -> NativeStep | Loop | Branch:
     if isinstance(call, KernelCall):
-        tasks, grain = call.launch
-        library = code.code(call.symbol)
-        return NativeStep(library.address(call.symbol), call.slots, tasks, grain, library)
+        library, launch = code.code(call.symbol), call.launch
+        address = library.address(call.symbol)
+        return NativeStep(address, call.slots, launch.tasks, launch.grain, library)
     if isinstance(call, LoopCall):
         test = None if call.test is None else _plan(call.test, code)
         return Loop(_plan(call.body, code), call.tables, test, call.test_tables)

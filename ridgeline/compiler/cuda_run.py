@@ -8,23 +8,22 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.compiler import attention_calls
-from ridgeline.compiler.library_calls import LibraryCalls, known
-from ridgeline.compiler.memory_plan import Call, HostCall, JoinedCall, KernelCall, Layout
+from ridgeline.compiler.cuda_launches import Starting
+from ridgeline.compiler.executable import LayoutExecutable
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.errors import OutOfMemoryError
-from ridgeline.ops.convolve import ConvolveAttrs
+from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import check_indices, index_inputs
-from ridgeline.runtime.cuda import cudnn_convolution
-from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
-from ridgeline.runtime.cuda.cudnn_plans import GraphStep
 from ridgeline.runtime.cuda.driver import DeviceFailure, failure
 from ridgeline.runtime.cuda.faults import blamed, places
 from ridgeline.runtime.cuda.flags import watch
 from ridgeline.runtime.cuda.memory import DeviceBuffer
 from ridgeline.runtime.cuda.plan import DevicePlan, HostStep, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
-from ridgeline.runtime.cuda.steps import JoinedStep, KernelStep, LaunchStep, Words
+from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep, Words
 from ridgeline.runtime.cuda.transfer import copying
+from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
     from ridgeline.compiler.cuda import CudaBackend
@@ -32,74 +31,36 @@ if TYPE_CHECKING:
 _WARP = 32
 
 
-class CudaExecutable:
+class CudaExecutable(LayoutExecutable):
     """A layout on a GPU."""
 
-    def __init__(self, layout: Layout, calls: LibraryCalls, target: CudaBackend) -> None:
-        self.layout, self._calls, self._target = layout, calls, target
-        self._graph = calls.graph
+    def __init__(self, layout: Layout, calls: NumpyCalls, target: CudaBackend) -> None:
+        super().__init__(layout, calls)
+        self._target, self._graph = target, calls.graph
         self._space = DeviceSpace(target.device.number)
-        own = [c for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
-        workspace = max((call.launch[1] for call in own), default=0)
+        own = [c.launch for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
+        workspace = max((launch.workspace for launch in own), default=0)
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
         self._workspace, self._wrong = slots.workspace, slots.wrong
+        self._counts: list[int] = []  # of the steps that each call is
         target.device.activate()  # libraries describe their calls for the current device
         self.plan = DevicePlan(target.device, slots, lambda words: list(self._steps(words)))
-        self._results, self._copied = layout.results, tuple(layout.not_their_own())
         self._watched = index_inputs(calls.graph) if layout.checked else ()
 
     def _steps(self, words: Words) -> Iterator[LaunchStep]:
+        target = self._target
+        on = Starting(target.device.number, target.modules, words, self._workspace)
         for call in self.layout.calls:
             if isinstance(call, HostCall):
-                yield HostStep(lambda held, call=call: self._call(call, held))  # type: ignore[misc]
-                continue
-            if isinstance(call, JoinedCall):
-                slots = (*call.slots, self._workspace)
-                for symbol, blocks, threads, shared in call.launch[2]:
-                    function = self._target.modules[symbol]
-                    yield JoinedStep(function, blocks, threads, shared, slots, words)
-                continue
-            assert isinstance(call, KernelCall), "control flow runs on the host"
-            kind, workspace, started = call.launch
-            if kind == "matmul":
-                yield self._matmul(call.slots, started, words)
-                continue
-            if kind == "convolution":
-                yield self._convolution(call.slots, started, words)
-                continue
-            if kind == "attention":
-                target = self._target
-                yield attention_calls.step_of(
-                    target.device.number, started, call.slots, self._workspace, words,
-                    target.attention,
-                )  # fmt: skip
-                continue
-            slots = tuple(max(slot, 0) for slot in call.slots)  # what is not written is not touched
-            slots = (*slots, self._workspace) if workspace else slots
-            for symbol, blocks, threads, shared, cluster in started:
-                function = self._target.modules[symbol]
-                yield KernelStep(function, blocks, threads, shared, cluster, slots, words)
+                made: list[LaunchStep] = [HostStep(partial(self._call_numpy, call))]
+            else:
+                assert isinstance(call, (KernelCall, JoinedCall)), "control flow runs on the host"
+                made = list(call.launch.steps(call.slots, on))
+            self._counts.append(len(made))
+            yield from made
         if self.layout.checked:
             slots = (self.layout.returns[-1], self._wrong)
             yield KernelStep(self._target.marking, 1, _WARP, 0, 1, slots, words)
-
-    def _matmul(self, slots: Sequence[int], started: tuple[Any, ...], words: Words) -> MatmulStep:
-        dtype, result, m, n, k, batch, outer, *matrices, shortened, bias = started
-        operands = [Operand(slots[place], *strides) for place, *strides in matrices]
-        number = self._target.device.number
-        return MatmulStep(
-            number, (dtype, result), (m, n, k, batch), outer, operands, self._workspace, words,
-            shortened, None if bias is None else slots[bias],
-        )  # fmt: skip
-
-    def _convolution(
-        self, slots: Sequence[int], started: tuple[Any, ...], words: Words
-    ) -> GraphStep:
-        dtype, *settings = started
-        attrs = ConvolveAttrs(*settings)
-        plan = self._target.planned(attrs, dtype)
-        memory = cudnn_convolution.memory_of(attrs, slots)
-        return GraphStep(self._target.device.number, plan, memory, self._workspace, words)
 
     @property
     def exclusive(self) -> AbstractContextManager[Any]:
@@ -114,7 +75,7 @@ class CudaExecutable:
             copies = self.room_for_copies(inputs)
             held = self.plan.run(inputs)
         self.note(inputs)
-        results = [held[slot] for slot in self._results]
+        results = [held[slot] for slot in self.results]
         for place, made in copies.items():
             results[place] = self._space.copy(results[place], made)
         return results
@@ -149,7 +110,7 @@ class CudaExecutable:
     def room_for_copies(self, inputs: Sequence[Any]) -> dict[int, DeviceBuffer]:
         """Memory for results that are not their own, by place, before a run overwrites state."""
         count, made = self.layout.inputs, self.layout.made
-        slots = {place: self._results[place] for place in self._copied}
+        slots = {place: self.results[place] for place in self.copied}
         sizes = {
             place: inputs[s].nbytes if s < count else made[s - count] for place, s in slots.items()
         }
@@ -158,27 +119,18 @@ class CudaExecutable:
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once; the seconds of every call, in order."""
         seconds = iter(self.plan.profile(inputs))
-        return [sum(next(seconds) for _ in range(_steps_of(c))) for c in self.layout.calls]
+        return [sum(next(seconds) for _ in range(count)) for count in self._counts]
 
     def _report(self, kept: Sequence[Any]) -> None:
         """Raise if a run over such memory met an index out of range."""
-        nodes = [self._graph.inputs[n] for n in self._watched]
-        given = {
-            node: memory.array(node.dtype, known(node.shape)) for node, memory in zip(nodes, kept)
-        }
-        check_indices(self._graph.outputs, given)
+        check_indices(self._graph.outputs, self.calls.shown(dict(zip(self._watched, kept))))
 
-    def _call(self, call: HostCall, held: Sequence[Any]) -> None:
-        """A library call in NumPy: its operands come to the host, its results go back."""
-        node = self._calls.order[call.node]
-        operands = [
-            held[slot].array(source.dtype, known(source.shape))
-            for slot, source in zip(call.inputs, node.inputs)
-        ]
-        values = self._calls.call(call.node, operands)
-        for slot, value, made in zip(call.outputs, values, node.types):
-            if slot >= 0:
-                self._space.fill(held[slot], value.astype(made.dtype.numpy, copy=False))
+    def _call_numpy(self, call: HostCall, held: Sequence[Any]) -> None:
+        """Operands come to the host, results go back."""
+        self.calls.run(call, held, self._fill)
+
+    def _fill(self, memory: Any, value: Array, kind: TensorType) -> None:
+        self._space.fill(memory, value)
 
 
 class CudaRun:
@@ -215,10 +167,3 @@ class CudaRun:
 
     def explain(self, error: BaseException) -> None:
         """There is no more to say: what a kernel finds wrong is known later."""
-
-
-def _steps_of(call: Call) -> int:
-    """How many steps of a plan a call is."""
-    if isinstance(call, (KernelCall, JoinedCall)) and call.launch[0] in ("kernel", "joined"):
-        return len(call.launch[2])
-    return 1

@@ -39,8 +39,8 @@ def _values(stages: Stages) -> Values:
 def materialize(stages: Stages, setting: Compilation) -> Stages:
     """Decide which values are written to memory."""
     graph = stages.graph
-    whole = partial(setting.whole, graph=graph)
-    values = choose_values(graph, setting.converts, whole)
+    views = partial(setting.library_views, graph=graph)
+    values = choose_values(graph, setting.reads_narrow_operands, views)
     return replace(stages, order=graph.order, values=values)
 
 
@@ -52,8 +52,8 @@ def rematerialize(stages: Stages, setting: Compilation) -> Stages:
         return stages
     now = dict(zip(graph.order, late[0]))
     graph = graph.giving([now[n] for n in graph.outputs])
-    whole = partial(setting.whole, graph=graph)
-    values = choose_values(graph, setting.converts, whole, late[1])
+    views = partial(setting.library_views, graph=graph)
+    values = choose_values(graph, setting.reads_narrow_operands, views, late[1])
     # library calls go by place, so the order stays that of the graph without copies
     return replace(stages, graph=graph, order=tuple(late[0]), values=values)
 
@@ -66,9 +66,9 @@ def overwrite(stages: Stages, setting: Compilation) -> Stages:
 
 def group(stages: Stages, setting: Compilation) -> Stages:
     """Make every value in memory a kernel of its own."""
-    whole = partial(setting.whole, graph=stages.graph)
+    views = partial(setting.library_views, graph=stages.graph)
     fuser = Fuser(
-        _values(stages), setting.roofline, setting.apart, whole, stages.replacing, setting.parts
+        _values(stages), setting.roofline, views, stages.replacing, setting.reason_to_split
     )
     return replace(stages, fuser=fuser)
 
@@ -107,13 +107,14 @@ def leave_unscheduled(stages: Stages, setting: Compilation) -> Stages:
 def join_launches(stages: Stages, setting: Compilation) -> Stages:
     """Put kernels that can be started as one next to each other."""
     kernels = {compiled.group.number: compiled for compiled in stages.kernels}
-    target, fusion = setting.target, stages.fusion
+    together, fusion = setting.target.horizontal_fusion(), stages.fusion
+    assert together is not None, "the pass has work where there is this capability"
 
     def key(group: Group) -> Hashable | None:
-        return target.join_key(kernels[group.number]) if group.number in kernels else None
+        return together.key(kernels[group.number]) if group.number in kernels else None
 
     def fits(groups: Sequence[Group]) -> bool:
-        return target.join_fits([kernels[group.number] for group in groups])
+        return together.fits([kernels[group.number] for group in groups])
 
     joiner = Joiner(fusion.needs, key, fits, most_bytes(setting.roofline))
     joiner.run(fusion.groups, set(stages.results))
@@ -158,7 +159,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
     begun: dict[str, Any] = {}
     for group in groups if setting.ahead else ():
         if group.views is not None:
-            begun.update(target.begin(group, None))
+            begun.update(target.compile_ahead(group, None))
     waits, most = temporaries(groups, set(stages.results)), most_bytes(setting.roofline)
     for group in groups:
         background.checkpoint()
@@ -174,7 +175,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
         made = placing.kernel(group, scheduled[shared])
         kernels.append(made)
         if setting.ahead and made.kernel.name not in begun and kept(group, waits) > most:
-            begun.update(target.begin(group, made))
+            begun.update(target.compile_ahead(group, made))
     return replace(stages, kernels=tuple(kernels), in_place=placing.kept, begun=begun)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group
@@ -15,30 +16,24 @@ from ridgeline.fusion.materialize import sources
 from ridgeline.graph.costs import nbytes
 from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import evaluate, product
-from ridgeline.loops.ir import Kernel
 from ridgeline.runtime.arena import LiveRange, plan_arena
-from ridgeline.runtime.cpu import control_words
-from ridgeline.runtime.cpu.control_words import LoopTables, SideTables, TestTables
 
 if TYPE_CHECKING:
-    from ridgeline.compiler.control import Inner
+    from ridgeline.compiler.backend import Backend
     from ridgeline.compiler.stages import CompiledKernel, Stages
-
-Launch = Callable[[Group, Kernel | None], tuple[Any, ...] | None]
-Join = Callable[[Sequence["CompiledKernel"]], tuple[str, tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
     """One step of a program: which kernel, over which slots, started how (the backend's data).
 
-    For a node that a backend computes whole the slots are those of its inputs and outputs; -1
-    stands for an output that nobody reads.
+    For a library call the slots are those of its inputs and outputs; -1 stands for an output that
+    nobody reads.
     """
 
     symbol: str
     slots: tuple[int, ...]
-    launch: tuple[Any, ...]
+    launch: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +43,30 @@ class JoinedCall:
     symbol: str
     parts: tuple[str, ...]  # the kernels
     slots: tuple[int, ...]
-    launch: tuple[Any, ...]
+    launch: Any
 
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A library call between kernels: which node (by place in the graph), over which slots."""
+    """A call of NumPy between kernels: which node (by place in the graph), over which slots."""
 
     node: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LoopCall:
-    """A loop that runs natively: its body as a layout of its own, and how that is bound."""
+class BodyCall(ABC):
+    """Control flow that runs natively, in the terms of a backend."""
 
-    node: int
-    body: Layout
-    tables: LoopTables
-    test: Layout | None = None
-    test_tables: TestTables | None = None
+    __slots__ = ()
+    node: int  # which one, by place in the graph
 
-    @property
-    def parts(self) -> tuple[Layout, ...]:
+    @abstractmethod
+    def bodies(self) -> tuple[Layout, ...]:
         """The layouts of its bodies."""
-        return (self.body,) if self.test is None else (self.test, self.body)
 
 
-@dataclass(frozen=True, slots=True)
-class BranchCall:
-    """A choice that is made natively between two layouts."""
-
-    node: int
-    predicate: int
-    parts: tuple[Layout, Layout]
-    tables: tuple[SideTables, SideTables]
-
-
-Call = KernelCall | JoinedCall | HostCall | LoopCall | BranchCall
+Call = KernelCall | JoinedCall | HostCall | BodyCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +115,8 @@ class Layout:
                 yield call.symbol
             elif isinstance(call, JoinedCall):
                 yield from call.parts
-            elif not isinstance(call, HostCall):
-                for part in call.parts:
+            elif isinstance(call, BodyCall):
+                for part in call.bodies():
                     yield from part.symbols()
 
 
@@ -149,14 +129,25 @@ class Scratch:
     nbytes: int
 
 
+SlotOf = Mapping[Node | Scratch | str, int]
+
+
+class BodyPlan(Protocol):
+    """Control flow in the making: the memory that it needs, and its call once slots are known."""
+
+    scratch: list[Scratch]
+
+    def call(
+        self, place: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
+    ) -> BodyCall:
+        """The step of the program."""
+
+
 def lay_out(
-    stages: Stages,
-    launch: Launch,
-    sizes: Mapping[str, int] = MappingProxyType({}),
-    join: Join | None = None,
+    stages: Stages, target: Backend, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> Layout:
     """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
-    layout = _laid_out(stages, launch, sizes, join)
+    layout = _laid_out(stages, target, sizes)
     if config.verify:
         from ridgeline.compiler.verify import verify_layout  # which looks at layouts
 
@@ -164,17 +155,13 @@ def lay_out(
     return layout
 
 
-def _laid_out(
-    stages: Stages, launch: Launch, sizes: Mapping[str, int], join: Join | None
-) -> Layout:
-    from ridgeline.compiler.control import inner_layouts  # it lays out bodies with this function
-
+def _laid_out(stages: Stages, target: Backend, sizes: Mapping[str, int]) -> Layout:
     inputs = stages.graph.inputs
     slot_of: dict[Node | Scratch | str, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
     slot_of.update({name: len(inputs) + i for i, name in enumerate(sizes)})
-    inner = inner_layouts(stages, launch)
+    inner = _bodies(stages, target)
     written = live_ranges(stages.fusion.groups, stages.joined, sizes, stages.over)
     lives: dict[Node | Scratch, LiveRange] = dict(written.items())
     for held in inner.values():
@@ -192,7 +179,7 @@ def _laid_out(
         slot_of[value] = number
     for value in stages.over:
         slot_of[value] = slot_of[lowest(value, stages.over)]
-    steps = list(_calls(stages, slot_of, inner, launch, join))
+    steps = list(_calls(stages, slot_of, inner, target))
     late = _late(stages, calls)
     number_of = {value: number for number, value in enumerate(made)}
     return Layout(
@@ -210,6 +197,18 @@ def _laid_out(
         reusable=tuple(number_of[v] for v in stages.replacing.others if v in late),
         check=_check(stages, [step for step, _ in steps]) if late else -1,
     )  # fmt: skip
+
+
+def _bodies(stages: Stages, target: Backend) -> dict[int, BodyPlan]:
+    """What is known of each native control-flow step before slots are given out, by step."""
+    found: dict[int, BodyPlan] = {}
+    native = target.control_flow()
+    for step, group in enumerate(stages.fusion.groups):
+        if group.apart is not None and group.apart in stages.inner:
+            assert native is not None, "bodies are lowered for a backend that runs them"
+            parts = [lay_out(part, target) for part in stages.inner[group.apart]]
+            found[step] = native.plan(step, group, parts)
+    return found
 
 
 def _flag_step(stages: Stages) -> int:
@@ -240,8 +239,8 @@ def _late(stages: Stages, library_calls: Sequence[int]) -> set[Node]:
     }
 
 
-def whole_name(node: Node) -> str:
-    """The name of a node computed whole: its op, and a hash of its settings and operands."""
+def library_call_name(node: Node) -> str:
+    """The name of a library call: its op, and a hash of its settings and operands."""
     text = repr((node.attrs, [operand.type for operand in node.inputs]))
     return f"{node.op.name}_{blake2b(text.encode(), digest_size=8).hexdigest()}"
 
@@ -253,7 +252,7 @@ def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:
 
 
 def _on_host(group: Group, stages: Stages) -> bool:
-    """True for a library call, which runs between native plans."""
+    """True for a call of NumPy, which runs between native plans."""
     node = group.apart
     return node is not None and node not in stages.inner and group.views is None
 
@@ -264,15 +263,14 @@ def _stored(group: Group) -> tuple[Node, ...]:
 
 def _calls(
     stages: Stages,
-    slot_of: Mapping[Node | Scratch | str, int],
-    inner: Mapping[int, Inner],
-    launch: Launch,
-    join: Join | None,
+    slot_of: SlotOf,
+    inner: Mapping[int, BodyPlan],
+    target: Backend,
 ) -> Iterator[tuple[int, Call]]:
     """The calls, each with the number of its group."""
     place = {node: i for i, node in enumerate(stages.order)}
     kernels = iter(stages.kernels)
-    last_of = {} if join is None else {step: m[-1] for m in stages.joined for step in m}
+    last_of = {step: members[-1] for members in stages.joined for step in members}
     together: list[CompiledKernel] = []
     for step, group in enumerate(stages.fusion.groups):
         if group.apart is not None:
@@ -283,31 +281,33 @@ def _calls(
             if step in inner:
                 yield step, inner[step].call(place[node], given, outputs, slot_of)
             elif group.views is not None:
-                started = launch(group, None)
+                library_op = target.library_op(node)
+                assert library_op is not None, "what has views is a library call"
+                started = library_op.launch(group)
                 if started is not None:
-                    yield step, KernelCall(whole_name(node), (*given, *outputs), started)
+                    yield step, KernelCall(library_call_name(node), (*given, *outputs), started)
             else:
                 yield step, HostCall(place[node], given, outputs)
             continue
         compiled = next(kernels)
-        if join is not None and step in last_of:
+        if step in last_of:
             together.append(compiled)
             if step == last_of[step]:
-                yield step, _joined(together, slot_of, join)
+                yield step, _joined(together, slot_of, target)
                 together = []
             continue
         kernel = compiled.kernel
         slots = tuple(slot_of[value] for value in compiled.values)
         slots += tuple(slot_of[name] for name in kernel.sizes)
-        started = launch(group, compiled.kernel)
+        started = target.launch(group, kernel)
         if started is not None:
-            yield step, KernelCall(compiled.kernel.name, slots, started)
+            yield step, KernelCall(kernel.name, slots, started)
 
 
-def _joined(
-    parts: Sequence[CompiledKernel], slot_of: Mapping[Node | Scratch | str, int], join: Join
-) -> JoinedCall:
-    symbol, started = join(parts)
+def _joined(parts: Sequence[CompiledKernel], slot_of: SlotOf, target: Backend) -> JoinedCall:
+    together = target.horizontal_fusion()
+    assert together is not None, "kernels are joined for a backend that starts them as one"
+    symbol, started = together.join(parts)
     slots = tuple(slot_of[value] for value in shared_values(parts))
     return JoinedCall(symbol, tuple(part.kernel.name for part in parts), slots, started)
 
@@ -351,24 +351,16 @@ def lowest(value: Node, over: Mapping[Node, Node]) -> Node:
 
 # ---- the form on disk ----------------------------------------------------------------------------
 
-_CLASSES: dict[str, type] = {
-    c.__name__: c
-    for c in (
-        KernelCall, JoinedCall, HostCall, LoopCall, BranchCall, Layout,
-        LoopTables, SideTables, TestTables, control_words.Bound, control_words.Carried,
-        control_words.SlotStream, control_words.Copied, control_words.Shown,
-    )
-}  # fmt: skip
-
 
 def to_text(layout: Layout) -> str:
     """A layout as one line of JSON: objects are lists that begin with the name of their class."""
     return json.dumps(_data(layout))
 
 
-def from_text(text: str | bytes) -> Layout:
-    """The layout that `to_text` wrote."""
-    layout = _value(json.loads(text))
+def from_text(text: str | bytes, launch_types: Iterable[type]) -> Layout:
+    """The layout that `to_text` wrote, with launches of these types."""
+    known = (KernelCall, JoinedCall, HostCall, Layout, *launch_types)
+    layout = _value(json.loads(text), {kind.__name__: kind for kind in known})
     assert isinstance(layout, Layout)
     return layout
 
@@ -379,9 +371,9 @@ def _data(value: Any) -> Any:
     return ["", *map(_data, value)] if isinstance(value, tuple) else value
 
 
-def _value(data: Any) -> Any:
+def _value(data: Any, known: Mapping[str, type]) -> Any:
     if not isinstance(data, list):
         return data
     name, *parts = data
-    values = tuple(map(_value, parts))
-    return _CLASSES[name](*values) if name else values
+    values = tuple(_value(part, known) for part in parts)
+    return known[name](*values) if name else values

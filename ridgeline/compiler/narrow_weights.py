@@ -21,7 +21,7 @@ def reads_narrow(contraction: Node) -> bool:
     left, right = map(widened_from, contraction.inputs)
     if right is None or (left is None and right.itemsize > 1):
         return False
-    return CpuBackend().converts(contraction, machine())
+    return CpuBackend().reads_narrow_operands(contraction, machine())
 
 
 def narrow_operands(graph: Graph) -> set[Node]:

@@ -45,13 +45,14 @@ from ridgeline.graph.passes.legalize.decompose import (
 from ridgeline.graph.passes.legalize.index_flag import FLAGGED, with_index_flag
 from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
 from ridgeline.graph.passes.libraries.attention_layout import place_heads
-from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
 from ridgeline.graph.passes.libraries.channels_last import convolutions_last
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products
+from ridgeline.graph.passes.libraries.product_calls import with_biases, with_product_calls
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.graph.sizes import remembered
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import CAST
 from ridgeline.ops.gather import SCATTER
 from ridgeline.ops.movement import PAD
@@ -77,6 +78,10 @@ def _for_jit(setting: Compilation) -> bool:
     return not setting.own
 
 
+def _joins_launches(setting: Compilation) -> bool:
+    return not setting.own and setting.target.horizontal_fusion() is not None
+
+
 def _at_inference(recorded: Recorded) -> bool:
     return bool(recorded.steady)
 
@@ -87,10 +92,10 @@ PREPARE: tuple[Prepare, ...] = (
     Pass("strip_autograd", "tags, variables and custom rules, which only differentiation sees, go",
          lambda graph, how: erase(graph), required=True, ops=ERASED),
     Pass("decompose", "random bits, sorts and attention are written out in ops that kernels have",
-         lambda graph, how: spell(graph, how.computes), required=True, ops=DECOMPOSED),
+         lambda graph, how: spell(graph, how.is_library_call), required=True, ops=DECOMPOSED),
     Pass("scale_results", "scales of bytes in a product are applied to its result",
          lambda graph, how: lift_scales(graph), ops={CAST}),
-    Pass("lay_out_heads", "attention that a device computes whole gives results laid as queries",
+    Pass("lay_out_heads", "attention that is one call on its device gives results laid as queries",
          lambda graph, how: place_heads(graph), ops={ATTENTION, ATTENTION_GRADIENT}),
     Pass("prune_control_flow", "results and inputs of control flow that nobody reads go",
          lambda graph, how: prune(graph), ops=CONTROL_FLOW),
@@ -130,23 +135,27 @@ OPTIMIZE: tuple[Optimize, ...] = (
     Pass("join_updates", "updates of which the last counts are joined in any order",
          lambda graph, to: last_updates(graph), when=_on_gpu, ops={SCATTER}),
     Pass("tile_sorts", "radix passes go by tiles that a block sorts in shared memory",
-         lambda graph, to: tiled_sorts(graph, to.target.shared_bytes()), when=_on_gpu, ops={RADIX}),
+         lambda graph, to: tiled_sorts(graph, to.target.shared_memory_bytes()),
+         when=_on_gpu, ops={RADIX}),
     Pass("channels_last", "convolutions of cuDNN have channels last, and what is between them too",
-         lambda graph, to: convolutions_last(graph, _there(to.libraries.convolves)),
-         when=lambda to: to.libraries.convolves is not None),
+         lambda graph, to: convolutions_last(graph, _there(to.libraries.convolution)),
+         when=lambda to: to.libraries.convolution is not None),
     Pass("fuse_relu", "a ReLU right after a convolution of cuDNN goes with it",
-         lambda graph, to: with_rectifiers(graph, _there(to.libraries.rectifies)),
-         when=lambda to: to.libraries.rectifies is not None),
+         lambda graph, to: with_rectifiers(graph, _there(to.libraries.convolution_with_relu)),
+         when=lambda to: to.libraries.convolution_with_relu is not None),
     Pass("call_attention", "attention that cuDNN has is a call of it",
-         lambda graph, to: with_attention_calls(graph, _there(to.libraries.attends)),
-         when=lambda to: to.libraries.attends is not None),
+         lambda graph, to: with_attention_calls(graph, _there(to.libraries.attention)),
+         when=lambda to: to.libraries.attention is not None),
     Pass("fuse_bias", "a vector added to a product of cuBLASLt goes with it",
-         lambda graph, to: with_biases(graph, _there(to.libraries.takes_bias)),
-         when=lambda to: to.libraries.takes_bias is not None),
+         lambda graph, to: with_biases(graph, _there(to.libraries.product_with_bias)),
+         when=lambda to: to.libraries.product_with_bias is not None),
     Pass("simplify_again", "what was put into the form of libraries is simplified once more",
          lambda graph, to: simplify(graph), since="narrow_windows"),
     Pass("fit_windows", "no contraction reads more padding than its indices reach",
          lambda graph, to: fit_windows(graph), ops={PAD}),
+    Pass("call_products", "contractions that are products of cuBLASLt are calls of it",
+         lambda graph, to: with_product_calls(graph, _there(to.libraries.product)),
+         when=lambda to: to.libraries.product is not None, ops={CONTRACT}),
 )  # fmt: skip
 
 # ---- program to program --------------------------------------------------------------------------
@@ -171,7 +180,7 @@ LOWER: tuple[Lower, ...] = (
     Pass("lower_bodies", "bodies of control flow that runs natively go through these passes too",
          lambda stages, to: _with_bodies(stages, to), required=True),
     Pass("join_launches", "kernels that wait for none of each other are started as one",
-         lowering.join_launches, when=_for_jit),
+         lowering.join_launches, when=_joins_launches),
     Pass("reuse_memory", "where most memory is in use, values take that of what they are made of",
          lowering.reuse_memory, when=_for_jit),
 )  # fmt: skip
@@ -266,7 +275,10 @@ def _with_bodies(stages: Stages, to: Compilation) -> Stages:
     def lowered(part: Body) -> Stages:
         return lower(optimize(part.graph, inside), inside)
 
-    flows = [g.apart for g in stages.fusion.groups if g.apart and to.target.runs(g.apart)]
+    native = to.target.control_flow()
+    if native is None:
+        return stages
+    flows = [g.apart for g in stages.fusion.groups if g.apart and native.runs(g.apart)]
     inner = {flow: tuple(map(lowered, bodies(flow))) for flow in flows}
     return replace(stages, inner=inner) if inner else stages
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ridgeline.compiler.backend import Backend, Executable, Run
-from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.passes import Observer
 from ridgeline.compiler.pipeline import CHECK, lower, optimize, write_out
@@ -24,7 +24,7 @@ class Program:
         self,
         layout: Layout,
         to: Compilation,
-        calls: LibraryCalls,
+        calls: NumpyCalls,
         stages: Stages | None = None,
     ) -> None:
         self.layout, self.compilation, self._calls, self._stages = layout, to, calls, stages

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from ridgeline.compiler.backend import Backend, Libraries
+from ridgeline.compiler.backend import Backend
+from ridgeline.compiler.libraries import Libraries
 from ridgeline.fusion.groups import Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
@@ -22,8 +23,8 @@ class Recorded:
     """How a graph was recorded: by a flush, by jit, by `rl.loops`, or as a body of control flow."""
 
     mode: Mode
-    # nodes that their device computes whole, such as attention: they are not written out
-    computes: Callable[[Node], bool] = lambda node: False
+    # nodes that are one call on their device, such as attention: they are not written out
+    is_library_call: Callable[[Node], bool] = lambda node: False
     # inputs that stay from call to call, with their elements; numbers count for nothing
     steady: Mapping[Node, int] = field(default_factory=dict)
     packed: set[Node] = field(default_factory=set)  # filled by passes: views that are worth keeping
@@ -60,21 +61,17 @@ class Compilation:
     @property
     def has_blocks(self) -> bool:
         """True for a GPU, whose threads come in blocks."""
-        return self.target.shared_bytes() > 0
+        return self.target.shared_memory_bytes() > 0
 
-    def converts(self, node: Node) -> bool:
+    def reads_narrow_operands(self, node: Node) -> bool:
         """True for a contraction that reads narrow operands where the graph has them widened."""
-        return self.target.converts(node, self.facts)
+        return self.target.reads_narrow_operands(node, self.facts)
 
-    def whole(self, node: Node, graph: Graph) -> Sequence[View] | None:
-        """The views through which a node that the target computes whole reads its operands."""
-        computed = not self.own and self.target.computes(node)
-        return self.target.operands(node, graph) if computed else None
+    def library_views(self, node: Node, graph: Graph) -> Sequence[View] | None:
+        """The views through which a library call reads its operands; None for what is none."""
+        library_op = None if self.own else self.target.library_op(node)
+        return None if library_op is None else library_op.operands(node, graph)
 
-    def apart(self, node: Node) -> bool:
-        """True for a fold that must not share a kernel, because a library may compute it."""
-        return not self.own and self.target.apart(node)
-
-    def parts(self, lowered: Lowered) -> str:
+    def reason_to_split(self, lowered: Lowered) -> str:
         """Why a kernel that could be one should be several; empty where it should not."""
-        return "" if self.own else self.target.parts(lowered, self.facts)
+        return "" if self.own else self.target.reason_to_split(lowered, self.facts)

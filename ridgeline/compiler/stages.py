@@ -59,8 +59,8 @@ class Stages:
         return self.fusion.groups if self.fuser is None else list(self.fuser.groups.values())
 
     @property
-    def whole(self) -> list[Group]:
-        """The nodes that the backend computes whole."""
+    def library_calls(self) -> list[Group]:
+        """The calls of libraries that are steps of the device, none of NumPy among them."""
         return [group for group in self.fusion.groups if group.views is not None]
 
     @property

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ridgeline.compiler.cpu import CpuBackend, machine_code
-from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.cpu import CpuBackend, TaskLaunch, machine_code
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
@@ -21,6 +21,18 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.graph.sizes import Sym
 from ridgeline.loops.ir import Kernel
+
+
+class _AtSizes(CpuBackend):
+    """Launches for some values of symbolic sizes."""
+
+    def __init__(self, values: Mapping[str, int], highest: Mapping[str, int]) -> None:
+        self._values, self._highest = values, highest
+
+    def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
+        """The tasks of a kernel; a group's time is that of the largest sizes."""
+        share = prod(self._values[name] / self._highest[name] for name in kernel.sizes)
+        return self.launch_at(kernel, self._values, group.seconds * share)
 
 
 class SymbolicProgram:
@@ -52,20 +64,14 @@ class SymbolicProgram:
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
 
-        def launch(group: Group, kernel: Kernel | None) -> tuple[int, int] | None:
-            assert kernel is not None, "the CPU computes no node whole"
-            # a group's time is that of the largest sizes
-            share = prod(values[name] / self._highest[name] for name in kernel.sizes)
-            return self._target.launch_at(kernel, values, group.seconds * share)
-
         ordered = {name: values[name] for name in sorted(values)}
-        layout = lay_out(self.stages, launch, ordered)
+        layout = lay_out(self.stages, _AtSizes(values, self._highest), ordered)
         settled = Settled(values)
         graph = settled.graph(self._graph)
         order = settled.graph(self._graph.giving(self.stages.order)).outputs
         checked = replace(layout, checked=self._to.checked)
         stages = replace(self.stages, sizes=ordered)
-        return Program(checked, self._to, LibraryCalls(graph, lambda: order), stages)
+        return Program(checked, self._to, NumpyCalls(graph, lambda: order), stages)
 
 
 def _check(graph: Graph) -> None:

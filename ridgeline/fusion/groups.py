@@ -16,7 +16,7 @@ from itertools import count
 
 from ridgeline.dtypes import float64
 from ridgeline.fusion.in_place import Precedence, Replacing, kernel_order, store_order
-from ridgeline.fusion.materialize import FOLDS, Values, Whole, is_apart, sources
+from ridgeline.fusion.materialize import FOLDS, LibraryViews, Values, is_apart, sources
 from ridgeline.fusion.repeated_layers import Repeated
 from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, operations
 from ridgeline.graph.graph import Graph
@@ -62,8 +62,8 @@ class Refusal:
 class Group:
     """A kernel in the making: its values, what it reads from memory, and its loops.
 
-    A library call or control flow is a group too: `apart` is its node, and it has no loops. So is
-    a node that the backend computes whole; `views` are its operands, in the order of its inputs.
+    A call of a library or control flow is a group too: `apart` is its node, and it has no loops.
+    For a call that is not one of NumPy, `views` are its operands, in the order of its inputs.
     """
 
     number: int
@@ -103,10 +103,9 @@ class Fuser:
 
     values: Values
     roofline: Roofline
-    apart: Callable[[Node], bool]
-    whole: Whole = lambda node: None
+    library_views: LibraryViews = lambda node: None
     replacing: Replacing = field(default_factory=Replacing)
-    parts: Callable[[Lowered], str] = lambda lowered: ""
+    reason_to_split: Callable[[Lowered], str] = lambda lowered: ""
     groups: dict[int, Group] = field(default_factory=dict)
     owner: dict[Node, int] = field(default_factory=dict)
     readers: dict[Node, set[int]] = field(default_factory=dict)
@@ -188,7 +187,7 @@ class Fuser:
         ordered = tuple(sorted(values, key=self.position.__getitem__))
         source = _source(ordered[0])
         if is_apart(source):
-            views = self.whole(source)
+            views = self.library_views(source)
             reads = frozenset(sources(source, self.values.graph, views))
             return Group(next(self.numbers), ordered, reads, 0.0, None, source, views)
         several = any(_source(v) is not source for v in ordered)
@@ -211,7 +210,7 @@ class Fuser:
                 continue
             if node.op in FOLDS:
                 folds.append(node)
-            if several and (node.op in ORDERED or self.apart(node)):
+            if several and node.op in ORDERED:
                 raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
             if self.roofline.recompute and _is_number(node):
@@ -239,10 +238,10 @@ class Fuser:
         return Group(next(self.numbers), ordered, frozenset(read), seconds, lowered)
 
     def _reason_to_part(self, lowered: Lowered) -> str:
-        """What `parts` says, asked once for all groups of the same loops."""
+        """What `reason_to_split` says, asked once for all groups of the same loops."""
         shared = lowered.model or lowered
         if shared not in self.reasons:
-            self.reasons[shared] = self.parts(shared)
+            self.reasons[shared] = self.reason_to_split(shared)
         return self.reasons[shared]
 
     def leaving(self, inside: Collection[Node]) -> list[Node]:

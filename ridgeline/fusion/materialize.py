@@ -26,7 +26,7 @@ from ridgeline.graph.strides import View, axis_runs
 from ridgeline.loops.lowering.elements import is_bitcast, pads_inside, widens
 from ridgeline.loops.lowering.ordered import ORDERED, has_loops
 from ridgeline.loops.math import has_code
-from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.contract import CONTRACT, PRODUCT
 from ridgeline.ops.control.repeat import WHILE
 from ridgeline.ops.elementwise import CONSTANT, EXTENT, IOTA, STOP_GRADIENT
 from ridgeline.ops.index_checks import index_flag
@@ -35,8 +35,8 @@ from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
 
 Late = Mapping[Node, Node]  # copies of values, each with the reader that they come after
-# the views through which a node that the backend computes whole reads its operands; None for others
-Whole = Callable[[Node], Sequence[View] | None]
+# the views through which a library call reads its operands; None for what the backend has no op for
+LibraryViews = Callable[[Node], Sequence[View] | None]
 
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
 _MANY = 16  # readers of each element for which a transcendental function is computed but once
@@ -100,14 +100,14 @@ class Values:
 
 def choose_values(
     wanted: Graph,
-    converts: Callable[[Node], bool] = lambda node: False,
-    whole: Whole = lambda node: None,
+    reads_narrow: Callable[[Node], bool] = lambda node: False,
+    library_views: LibraryViews = lambda node: None,
     late: Late = MappingProxyType({}),
 ) -> Values:
     """Decide what lies in memory between kernels.
 
-    A contraction where `converts` holds reads narrow operands as they are, not widened copies.
-    A node computed whole reads its operands through the views that `whole` gives. What is `late`
+    A contraction where `reads_narrow` holds reads narrow operands as they are, not widened copies.
+    A library call reads its operands through the views that `library_views` gives. What is `late`
     is a copy of a value for readers that come later than the one given with it.
     """
     graph = wanted.giving([in_memory(o, wanted) for o in wanted.outputs])
@@ -121,13 +121,13 @@ def choose_values(
             for source in node.inputs:
                 users[source].append(node)
         if is_apart(node):
-            stored.update(_whole_values(node, graph, whole(node)))
+            stored.update(_call_values(node, graph, library_views(node)))
         if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
             stored.add(node)
         if node.op is PROJ:
             stored.add(node)
         if node.op is CONTRACT:
-            stored.update(_operands_in_memory(node, graph, converts(node)))
+            stored.update(_operands_in_memory(node, graph, reads_narrow(node)))
         if node.op is BROADCAST and elements(node) >= _MANY * elements(node.inputs[0]):
             stored.update(_costly_base(node, graph))
     sites: dict[Node, set[Node]] = {}
@@ -153,8 +153,8 @@ def choose_values(
     return Values(graph, frozenset(stored), late, frozenset(windows))
 
 
-def _whole_values(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
-    """What library calls, control flow and nodes computed whole read and write: it is in memory."""
+def _call_values(node: Node, graph: Graph, views: Sequence[View] | None) -> Iterable[Node]:
+    """What library calls and control flow read and write: it is in memory."""
     if len(node.types) == 1:
         yield node
     for base in sources(node, graph, views):
@@ -179,13 +179,15 @@ def in_memory(node: Node, graph: Graph) -> Node:
     return node
 
 
-def _operands_in_memory(node: Node, graph: Graph, converts: bool) -> Iterable[Node]:
+def _operands_in_memory(node: Node, graph: Graph, reads_narrow: bool) -> Iterable[Node]:
     """Where each operand is read from: below views that are affine, above all else."""
     is_input = graph.is_input
     for operand in node.inputs:
         base = operand
         own = (CONCAT, PROJ) if pads_inside(node, operand) else (PAD, CONCAT, PROJ)
-        while not is_input(base) and (base.op.family == "movement" or (converts and widens(base))):
+        while not is_input(base) and (
+            base.op.family == "movement" or (reads_narrow and widens(base))
+        ):
             if base.op in own:
                 break
             if base.op in (RESHAPE, ALIAS):
@@ -242,8 +244,9 @@ def _cheaper_to_store(node: Node, uses: int, graph: Graph) -> bool:
     recompute = uses * again.work
     for source in again.sources:
         recompute += uses * min(nbytes(source), nbytes(node) * 4)
-        # a fold that only this value needs would otherwise not be written at all
-        recompute += nbytes(source) if source.op in FOLDS else 0
+        # a fold that only this value needs would otherwise not be written at all; one that a
+        # library computes is, but its reader would be one more
+        recompute += nbytes(source) if source.op in FOLDS or source.op is PRODUCT else 0
     return store < recompute
 
 

@@ -112,7 +112,7 @@ def copies_for_late_readers(
         return copies[made]
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
-        if current.op is not CONTRACT:
+        if current.op not in PRODUCTS:
             return None
         bases = [_base(i, late.__contains__) for i in current.inputs]
         if not any(current in late.get(base, ()) for base in bases):
@@ -121,7 +121,7 @@ def copies_for_late_readers(
             copied(original, made) if current in late.get(base, ()) else made
             for original, made, base in zip(current.inputs, inputs, bases)
         ]
-        return node(CONTRACT, operands, current.attrs)
+        return node(current.op, operands, current.attrs)
 
     made = graph.giving(graph.order).rebuilt(replace).outputs
     now = dict(zip(graph.order, made))
@@ -140,7 +140,7 @@ def _base(operand: Node, wanted: Callable[[Node], bool]) -> Node:
 def _multiplies(reader: Node, value: Node) -> bool:
     """True for a contraction of which a value is an operand."""
     operands = [_base(i, lambda node: node is value) for i in reader.inputs]
-    return reader.op is CONTRACT and value in operands
+    return reader.op in PRODUCTS and value in operands
 
 
 @dataclass(slots=True)

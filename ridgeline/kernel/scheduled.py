@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, Self
 
 from ridgeline.compiler.backend import Backend, backend
-from ridgeline.compiler.library_calls import LibraryCalls
+from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import compilation
 from ridgeline.compiler.program import Program
@@ -182,7 +182,7 @@ class Loops(Steps):
         kernel = CompiledKernel(group, list(self.steps), named(self.kernel), values)
         stages = replace(self.stages, fusion=Fusion([group], []), kernels=(kernel,))
         target = self._backend
-        layout = lay_out(stages, target.launch)
+        layout = lay_out(stages, target)
         target.compile([kernel], ())
-        calls = LibraryCalls(self.graph, lambda: stages.order)
+        calls = NumpyCalls(self.graph, lambda: stages.order)
         return Program(layout, compilation(self.graph, own=True), calls, stages)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline import scalars
+from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, hashed_once, leaf, node
 from ridgeline.graph.sizes import Size, remembered
@@ -291,28 +292,43 @@ def _batch(
 CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp, _batch)
 
 
-# ---- a contraction plus a vector along its last axis, rounded once, as libraries compute it ------
-# No program is written in this op: it is a contraction, a sum and a conversion. Where a device's
-# library computes the three in one call, a pass puts this op in their place
-# (`graph/passes/libraries/bias_epilogue.py`).
+# ---- a contraction as a library computes it: summed wide, plus a vector, rounded once ------------
+# No program is written in this op. Where a device's library computes a contraction, with what is
+# added to every row of it and the conversions around it, a pass puts this op in their place
+# (`graph/passes/libraries/product_calls.py`).
 
 
-def biased(left: Node, right: Node, bias: Node, attrs: ContractAttrs) -> Node:
-    """The contraction of two operands and a bias, all of one element type."""
-    return node(BIASED, (left, right, bias), attrs)
+@dataclass(frozen=True, slots=True)
+class ProductAttrs(Attrs):
+    """The contraction, and the element type to which its sums are rounded."""
+
+    contraction: ContractAttrs
+    dtype: DType
 
 
-def _infer_biased(types: Sequence[TensorType], attrs: ContractAttrs) -> tuple[TensorType, ...]:
-    left, right, bias = types
-    (made,) = CONTRACT.infer((left, right), attrs)
-    assert bias == TensorType(made.shape[-1:], made.dtype, made.device), "a bias for the last axis"
+def product(
+    left: Node, right: Node, contraction: ContractAttrs, dtype: DType, bias: Node | None = None
+) -> Node:
+    """The contraction of two operands of one type, plus a vector along its last axis if given."""
+    operands = (left, right) if bias is None else (left, right, bias)
+    return node(PRODUCT, operands, ProductAttrs(contraction, dtype))
+
+
+def _infer_product(types: Sequence[TensorType], attrs: ProductAttrs) -> tuple[TensorType, ...]:
+    left, right, *bias = types
+    (summed_up,) = CONTRACT.infer((left, right), attrs.contraction)
+    made = TensorType(summed_up.shape, attrs.dtype, summed_up.device)
+    wanted = TensorType(made.shape[-1:], made.dtype, made.device)
+    assert all(vector == wanted for vector in bias), "a bias for the last axis"
     return (made,)
 
 
-def _biased_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    left, right, bias = (array.astype(np.float32) for array in inputs)
-    return (scalars.cast(summed(current.attrs, (left, right)) + bias, current.dtype),)
+def _product_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    wide = np.result_type(np.float32, *(a.dtype for a in inputs if a.dtype.itemsize > 2))
+    left, right, *bias = (array.astype(wide) for array in inputs)
+    total = summed(current.attrs.contraction, (left, right))
+    return (scalars.cast(total + bias[0] if bias else total, current.dtype),)
 
 
-BIASED = Op("biased", "opaque", _infer_biased, _biased_value)
-PRODUCTS = (CONTRACT, BIASED)
+PRODUCT = Op("product", "opaque", _infer_product, _product_value)
+PRODUCTS = (CONTRACT, PRODUCT)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ridgeline.devices import CPU, device
+from ridgeline.devices import CPU, device, part_of
 from ridgeline.dtypes import DType, uint8
 from ridgeline.errors import DeviceError
 from ridgeline.runtime.buffer import HostBuffer
@@ -52,6 +52,9 @@ class Space(Protocol):
 class HostSpace:
     """The host's memory."""
 
+    def __init__(self, number: int = 0) -> None:
+        """There is one."""
+
     def allocate(self, nbytes: int) -> HostBuffer:
         """Memory with undefined contents."""
         return HostBuffer.allocate(nbytes)
@@ -72,12 +75,8 @@ class HostSpace:
 @lru_cache(maxsize=64)
 def space(name: str) -> Space:
     """The space of a device; an error that says why where this machine has no such device."""
-    place = device(name)
-    if place.type == "cpu":
-        return HostSpace()
-    from ridgeline.runtime.cuda.space import DeviceSpace  # loads the driver
-
-    return DeviceSpace(place.index or 0)
+    made: Space = part_of(device(name), "space")
+    return made
 
 
 def on(memory: Any, name: str) -> Any:

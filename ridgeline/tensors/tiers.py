@@ -118,11 +118,11 @@ def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Runnable
         ) from error
 
 
-def computes(node: Node) -> bool:
-    """True for an op such as attention that its device computes whole, not written out."""
+def is_library_call(node: Node) -> bool:
+    """True for an op such as attention that is one call on its device, not written out."""
     from ridgeline.compiler.backend import backend  # loads LLVM
 
-    return config.tier != "interpreter" and backend(node.type.device).computes(node)
+    return config.tier != "interpreter" and backend(node.type.device).library_op(node) is not None
 
 
 def _check_sizes(outputs: Sequence[Node]) -> None:
@@ -231,7 +231,7 @@ def _remember(piece: _Piece, nodes: int) -> None:
 
 
 def _program(graph: Graph) -> Runnable:
-    return program_for(prepare(graph, Recorded("deferred", computes)))
+    return program_for(prepare(graph, Recorded("deferred", is_library_call)))
 
 
 def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph) -> bool:

@@ -29,7 +29,7 @@ from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, holding
-from ridgeline.tensors.tiers import Runnable, computes, program_for
+from ridgeline.tensors.tiers import Runnable, is_library_call, program_for
 from ridgeline.tensors.turns import AGAIN, Turn, in_turn
 from ridgeline.tensors.values import special
 from ridgeline.tracing import guards
@@ -336,7 +336,7 @@ class Trace:
         """One program for all outputs."""
         recorded = Graph.below(outputs, lambda n: n in inputs or n.buffer is not None)
         sources = self._steady_sources(inputs)
-        how = Recorded("jit", computes, steady_sizes(sources))
+        how = Recorded("jit", is_library_call, steady_sizes(sources))
         prepared = prepare(recorded, how)
         self.captured = recorded, how  # to show what the passes do
         kept = prepared.inputs[len(recorded.inputs) :]  # what was hoisted

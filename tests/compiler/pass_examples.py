@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from ridgeline import dtypes
 from ridgeline.compiler import weight_packing
-from ridgeline.compiler.backend import Libraries
+from ridgeline.compiler.libraries import Libraries
 from ridgeline.compiler.pipeline import PIPELINE, check, compilation, lower, optimize, prepare
 from ridgeline.compiler.settings import Recorded
 from ridgeline.compiler.show import show
@@ -117,7 +117,7 @@ def _relu(value: Node) -> Node:
 def _convolved(rectified: bool = False) -> Example:
     x, w = given(2, 4, 6, 6), given(8, 4, 3, 3)
     made = conv2d(x, w, padding=1)
-    libraries = Libraries(convolves=_always, rectifies=_always if rectified else None)
+    libraries = Libraries(convolution=_always, convolution_with_relu=_always if rectified else None)
     return Example([_relu(made) if rectified else made], libraries=libraries)
 
 
@@ -200,17 +200,21 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "call_attention": lambda: Example(
         attention(*[given(1, 2, 8, 4, dtype=dtypes.bfloat16) for _ in range(3)], None, 0.5,
                   True)[:1],
-        computes=lambda node: node.op is ATTENTION, libraries=Libraries(attends=_always),
+        computes=lambda node: node.op is ATTENTION, libraries=Libraries(attention=_always),
     ),
     "fuse_bias": lambda: Example(
         [E.add(product := matmul(given(4, 8), given(8, 6)), M.broadcast(given(6), product.shape,
                                                                         (1,)))],
-        libraries=Libraries(takes_bias=lambda node: node.op.name == "contract"),
+        libraries=Libraries(product_with_bias=lambda node: node.op.name == "contract"),
     ),
     "simplify_again": lambda: _moments(deviations=True),
     "fit_windows": lambda: Example(
         [M.slice_(conv2d(given(1, 2, 8, 8), given(3, 2, 3, 3), padding=1),
                   (0, 0, 1, 1), (1, 3, 6, 6), (1, 1, 1, 1))]
+    ),
+    "call_products": lambda: Example(
+        [matmul(*[E.cast(given(8, 8, dtype=dtypes.bfloat16), dtypes.float32) for _ in range(2)])],
+        libraries=Libraries(product=_always),
     ),
     "materialize": _chain,
     "rematerialize": lambda: Example(step(bent)[0]),

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.cpu import CpuBackend
+from ridgeline.compiler.libraries import Libraries, LibraryOp
 from ridgeline.compiler.pipeline import compilation, optimize, prepare
 from ridgeline.compiler.settings import Recorded
 from ridgeline.compiler.stages import CompiledKernel
@@ -15,9 +15,9 @@ from ridgeline.fusion.groups import Fuser, Fusion, Group, Roofline
 from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.loops.ir import Kernel
+from ridgeline.graph.strides import View, itself
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, CALLS
-from ridgeline.ops.contract import BIASED
+from ridgeline.ops.contract import PRODUCT
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.schedules.machine import Machine
 
@@ -36,33 +36,52 @@ class Stated(CpuBackend):
     def roofline(self, facts: Machine) -> Roofline:
         return replace(super().roofline(facts), recompute=self._recompute)
 
-    def computes(self, node: Node) -> bool:
+    def library_ops(self) -> Sequence[LibraryOp]:
         """What libraries have, and attention that was not written out."""
-        return node.op in (ATTENTION, ATTENTION_GRADIENT, CONVOLVE, BIASED, *CALLS)
+        return (AnyCall(),)
 
-    def join_key(self, kernel: CompiledKernel) -> Any:
-        return "all" if self._shared_bytes else None
-
-    def join_fits(self, parts: Sequence[CompiledKernel]) -> bool:
-        return True
-
-    def launch(self, group: Group, kernel: Kernel | None) -> tuple[int, int] | None:
-        return None if kernel is None else super().launch(group, kernel)
+    def horizontal_fusion(self) -> Together | None:
+        return Together() if self._shared_bytes else None
 
     def libraries(self) -> Libraries:
         return self._libraries
 
-    def shared_bytes(self) -> int:
+    def shared_memory_bytes(self) -> int:
         return self._shared_bytes
+
+
+class AnyCall:
+    """Calls of a library that reads every operand in order, and does nothing."""
+
+    ops = (ATTENTION, ATTENTION_GRADIENT, CONVOLVE, PRODUCT, *CALLS)
+
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
+        return [itself(operand) for operand in node.inputs]
+
+    def launch(self, group: Group) -> Any:
+        return None
+
+
+class Together:
+    """Any kernels may be started as one."""
+
+    def key(self, kernel: CompiledKernel) -> str:
+        return "all"
+
+    def fits(self, parts: Sequence[CompiledKernel]) -> bool:
+        return True
+
+    def join(self, parts: Sequence[CompiledKernel]) -> tuple[str, Any]:
+        raise AssertionError("nothing is started")
 
 
 def prepared(
     outputs: Sequence[Node],
     inputs: Sequence[Node],
-    computes: Callable[[Node], bool] = lambda node: False,
+    is_library_call: Callable[[Node], bool] = lambda node: False,
 ) -> list[Node]:
     """A recorded graph as the compiler takes it."""
-    return list(prepare(Graph(outputs, inputs), Recorded("jit", computes)).outputs)
+    return list(prepare(Graph(outputs, inputs), Recorded("jit", is_library_call)).outputs)
 
 
 def optimized(
@@ -78,6 +97,6 @@ def optimized(
 
 def fused(outputs: Sequence[Node], inputs: Sequence[Node], roofline: Roofline) -> Fusion:
     """The kernels of a graph as it is."""
-    fuser = Fuser(choose_values(Graph(outputs, inputs)), roofline, lambda node: False)
+    fuser = Fuser(choose_values(Graph(outputs, inputs)), roofline)
     fuser.merge()
     return fuser.fusion()

@@ -12,13 +12,15 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.compiler import Layout, lay_out, lower_graph
-from ridgeline.compiler.matmul import takes_bias
+from ridgeline.compiler.cuda_launches import KernelLaunch
+from ridgeline.compiler.libraries.product import CublasProduct, Matrix, ProductLaunch
+from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, topological
-from ridgeline.graph.passes.libraries.bias_epilogue import with_biases
+from ridgeline.graph.passes.libraries.product_calls import with_biases
 from ridgeline.nn.functional import linear
-from ridgeline.ops.contract import BIASED, CONTRACT
+from ridgeline.ops.contract import CONTRACT, PRODUCT
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.tensors.tensor import read
 from tests.compiler.passing import optimized
@@ -42,7 +44,8 @@ def simple(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
 
 
 def joined(made: rl.Tensor, *inputs: rl.Tensor) -> Node:
-    return with_biases(Graph.below([simple(made, *inputs)]), takes_bias).outputs[0]
+    graph = Graph.below([simple(made, *inputs)])
+    return with_biases(graph, CublasProduct().matches_with_bias).outputs[0]
 
 
 def ops(root: Node) -> list[str]:
@@ -99,7 +102,7 @@ def test_one_op_of_equal_value(dtype: rl.DType, shapes: Any) -> None:
     x, w, b = (given(*s, dtype=dtype) for s in (*shapes, shapes[1][:1]))
     made = linear(x, w, b)
     root = joined(made, x, w, b)
-    assert ops(root) == ["biased"] and root.dtype is dtype
+    assert ops(root) == ["product"] and root.dtype is dtype
     inputs = {read(t): t.float().numpy().astype(dtype.numpy) for t in (x, w, b)}
     (got,), (wanted,) = (evaluate([n], inputs) for n in (root, read(made)))
     np.testing.assert_array_equal(got.astype(np.float32), wanted.astype(np.float32))
@@ -118,39 +121,45 @@ def test_what_is_no_such_product_stays() -> None:
         linear(*(given(*s, dtype=rl.bfloat16) for s in ((64, 50), (64, 50), (64,)))),
         linear(*(given(*s, dtype=rl.bfloat16) for s in ((64, 64), (41, 64), (41,)))),
     ]
-    assert not any("biased" in ops(joined(k, x, w, b)) for k in kept)
+    assert not any("product" in ops(joined(k, x, w, b)) for k in kept)
     product = linear(x, w)
-    assert "biased" not in ops(joined(rl.stack([product + b, product]), x, w, b))
+    assert "product" not in ops(joined(rl.stack([product + b, product]), x, w, b))
     wide = linear(x.bfloat16().float(), w.bfloat16().float()) + b  # stays in float32
-    assert "biased" not in ops(joined(wide, x, w, b))
+    assert "product" not in ops(joined(wide, x, w, b))
 
 
 def laid_out(made: rl.Tensor, inputs: list[rl.Tensor], patch: pytest.MonkeyPatch) -> Layout:
     patch.setattr(cublaslt, "library", lambda: object())
     leaves = [read(i) for i in inputs]
     stages = lower_graph(Graph([read(made)], leaves), target=StatedGpu())
-    return lay_out(stages, StatedGpu().launch)
+    return lay_out(stages, StatedGpu())
+
+
+def kinds(layout: Layout) -> list[type]:
+    return [type(call.launch) for call in layout.calls if isinstance(call, KernelCall)]
 
 
 def test_the_library_reads_views(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, b = (given(*s, dtype=rl.bfloat16) for s in ((128, 192), (64, 96), (96,)))
     layout = laid_out(linear(x[:, 64:128], w.T, b), [x, w, b], monkeypatch)
     (call,) = layout.calls
-    kind, _, started = call.launch  # type: ignore[union-attr]
-    assert kind == "matmul" and call.slots == (0, 1, 2, 3)  # type: ignore[union-attr]
-    *sizes, left, right, made, _, bias = started
-    assert sizes == ["bfloat16", "bfloat16", 128, 96, 64, 1, ()] and bias == 2
-    assert [left[:4], right[:4], made[:4]] == [(0, 64, 192, 1), (1, 0, 96, 1), (3, 0, 96, 1)]
+    assert isinstance(call, KernelCall) and call.slots == (0, 1, 2, 3)
+    assert isinstance(call.launch, ProductLaunch) and call.launch.bias == 2
+    of = call.launch.product
+    assert (of.dtype, of.result_dtype) == ("bfloat16", "bfloat16")
+    assert (of.m, of.n, of.k, of.batch, of.outer) == (128, 96, 64, 1, ())
+    assert of.left == Matrix(0, 64, 192, 1, 0, ()) and of.right == Matrix(1, 0, 96, 1, 0, ())
+    assert of.result == Matrix(3, 0, 96, 1, 0, ())
 
 
 def test_rows_in_several_pieces_are_written_in_order_first(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, b = (given(*s, dtype=rl.bfloat16) for s in ((8, 3, 16, 64), (96, 64), (96,)))
     layout = laid_out(linear(x[:, 1], w, b), [x, w, b], monkeypatch)
-    assert [c.launch[0] for c in layout.calls] == ["kernel", "matmul"]  # type: ignore[union-attr]
+    assert kinds(layout) == [KernelLaunch, ProductLaunch]
 
 
 def test_every_reader_of_a_layer_uses_its_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     x, w, b = given(256, 256), given(256, 256), given(256)
     layout = laid_out(rl.relu(linear(x, w, b)), [x, w, b], monkeypatch)
-    assert [c.launch[0] for c in layout.calls] == ["matmul", "kernel"]  # type: ignore[union-attr]
-    assert BIASED.vjp is None  # it is made after all differentiation
+    assert kinds(layout) == [ProductLaunch, KernelLaunch]
+    assert PRODUCT.vjp is None  # it is made after all differentiation

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ridgeline import dtypes
-from ridgeline.compiler.backend import Libraries
+from ridgeline.compiler.libraries import Libraries
 from ridgeline.functions.convolution import convolution
 from ridgeline.functions.transposed import conv_transpose2d
 from ridgeline.graph.graph import Graph
@@ -43,7 +43,7 @@ def everywhere(attrs: ConvolveAttrs, node: Node) -> bool:
 
 def arranged(roots: list[Node]) -> list[Node]:
     """Simplified, with all convolutions in the library's form."""
-    return optimized(*roots, libraries=Libraries(convolves=everywhere))
+    return optimized(*roots, libraries=Libraries(convolution=everywhere))
 
 
 def with_gradients(result: Node, by: list[Node]) -> list[Node]:
@@ -87,7 +87,7 @@ def test_all_convolutions_of_a_resnet_are_found(shape: tuple[int, ...]) -> None:
         found[node] = made[0]
         return False
 
-    for root in optimized(*with_gradients(y, [x, w]), libraries=Libraries(convolves=look)):
+    for root in optimized(*with_gradients(y, [x, w]), libraries=Libraries(convolution=look)):
         assert root.shape in (x.shape, w.shape, y.shape)
     ((image, filters, result),) = {(a.image, a.filters, a.result) for a in found.values()}
     assert (image, filters, result) == (x.shape, w.shape, y.shape)
@@ -197,7 +197,7 @@ def test_pooling_between_layers_keeps_the_order() -> None:
 def test_what_does_not_pay_stays() -> None:
     x, w = tensors((1, 2, 6, 6), (3, 2, 3, 3))
     y = convolution(x, w, None, 1, 1, 1, 1, 2)
-    kept = optimized(y, libraries=Libraries(convolves=lambda attrs, n: False))
+    kept = optimized(y, libraries=Libraries(convolution=lambda attrs, n: False))
     assert kept == optimized(y)
 
 

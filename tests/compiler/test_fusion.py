@@ -160,7 +160,7 @@ def test_the_arena_is_hardly_larger_than_what_is_alive(
 ) -> None:
     function, args = made()
     outputs, inputs = traced(function, args, monkeypatch)
-    layout = lay_out(lower_graph(Graph(outputs, inputs)), backend("cpu").launch)
+    layout = lay_out(lower_graph(Graph(outputs, inputs)), backend("cpu"))
     assert layout.arena_bytes <= 1.05 * layout.peak_live
 
 

@@ -98,7 +98,7 @@ def step_of(layers: int, patch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     graph, pairs = found[0]
     target = StatedGpu()
     stages = lower_graph(graph, target=target, pairs=pairs)
-    return stages, lay_out(stages, target.launch, join=target.join)
+    return stages, lay_out(stages, target)
 
 
 def test_updates_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_updates_are_one_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = [call for call in layout.calls if isinstance(call, JoinedCall)]
     assert max(len(call.parts) for call in calls) >= 5  # all weights but the first, or more
     assert len(layout.calls) < len(stages.kernels)
-    assert from_text(to_text(layout)) == layout
+    assert from_text(to_text(layout), StatedGpu.launch_types) == layout
     for call, parts in zip(calls, stages.together):
         assert call.parts == tuple(part.kernel.name for part in parts)
         assert len(set(call.slots)) == len(call.slots)
@@ -142,9 +142,8 @@ def _table(text: str, name: str) -> list[int]:
 def test_parameters_that_are_too_many_for_one_launch() -> None:
     value = leaf(TensorType((8,), float32))
     (made,) = lower_graph(Graph([apply("exp", value)], [value]), target=StatedGpu()).kernels
-    target = StatedGpu()
-    target._facts = replace(H200, parameter_bytes=24)
-    assert target.join_fits([made])
+    target = StatedGpu(replace(H200, parameter_bytes=24)).horizontal_fusion()
+    assert target.fits([made])
     other = leaf(TensorType((8,), float32))
     (more,) = lower_graph(Graph([apply("exp", other)], [other]), target=StatedGpu()).kernels
-    assert not target.join_fits([made, more])
+    assert not target.fits([made, more])

@@ -51,7 +51,7 @@ def step(activation: object, library_call: bool = False) -> tuple[list[Node], li
 
 
 def arena(stages: Stages, inputs: Sequence[Node]) -> int:
-    return lay_out(stages, CpuBackend().launch).arena_bytes
+    return lay_out(stages, CpuBackend()).arena_bytes
 
 
 def test_what_activations_give_is_not_kept_between_the_passes(

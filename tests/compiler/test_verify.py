@@ -272,7 +272,7 @@ def test_temporaries_that_overlap_are_found() -> None:
         graph = program()
         to = compilation(graph)
         stages = lower(optimize(graph, to), to)
-        layout = lay_out(stages, to.target.launch)
+        layout = lay_out(stages, to.target)
     assert len(layout.arena) > 2
     verify_layout(stages, layout)
     squeezed = replace(layout, arena=tuple((slot, 0) for slot, _ in layout.arena))

@@ -82,12 +82,14 @@ class FakeCublasLt:
     def cublasLtMatmul(self, handle: Any, description: Any, *rest: Any) -> int:
         _, left, of_left, right, of_right, _, _, _, result, of_result, *_ = rest
         how = self._made[description.value]
-        operands = [(a.value, self._made[layout.value])
-                    for a, layout in ((left, of_left), (right, of_right), (result, of_result))]  # fmt: skip
+        pairs = ((left, of_left), (right, of_right), (result, of_result))
+        operands = [(address.value, self._made[layout.value]) for address, layout in pairs]
         settings = dict(how.values)
         bias = settings.pop(_BIAS, None)
-        shown = [f"{self.launches.at(at)}{layout.what}{sorted(layout.values.items())}"
-                 for at, layout in operands]  # fmt: skip
+        shown = [
+            f"{self.launches.at(at)}{layout.what}{sorted(layout.values.items())}"
+            for at, layout in operands
+        ]
         more = "" if bias is None else f" bias {self.launches.at(bias)}"
         text = f"matmul {how.what}{sorted(settings.items())} {' '.join(shown)}{more}"
         self.launches.lines.append(text)
@@ -176,7 +178,7 @@ class FakeCudnn:
         by_value = {
             tensor.values[Attribute.TENSOR_ID][0]
             for tensor in self._made.values()
-            if tensor.what is Kind.TENSOR and tensor.values.get(Attribute.TENSOR_IS_BY_VALUE, [0])[0]
+            if tensor.what is Kind.TENSOR and any(tensor.values[Attribute.TENSOR_IS_BY_VALUE])
         }
         memory = [
             f"{number}={'number' if number in by_value else self.launches.at(at)}"

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from ridgeline.compiler.cuda import CudaBackend
+from ridgeline.codegen.cuda.attention import Attention
+from ridgeline.compiler.cuda import CudaBackend, JoinedKernels
+from ridgeline.compiler.libraries.attention import AttentionKernels, CudnnAttention
+from ridgeline.compiler.libraries.convolution import CudnnConvolution
+from ridgeline.compiler.libraries.product import CublasProduct
 from ridgeline.fusion.groups import Roofline
+from ridgeline.ops.convolve import ConvolveAttrs
 from ridgeline.schedules.gpu.machine import H200, GpuMachine
-from ridgeline.weak import Recent
 
 
 class StatedGpu(CudaBackend):
@@ -15,8 +20,34 @@ class StatedGpu(CudaBackend):
 
     def __init__(self, facts: GpuMachine = H200, recompute: bool = True) -> None:
         self._facts, self._recompute = facts, recompute
-        self._keys = Recent(100, 100)
+        self._joining = JoinedKernels(facts.parameter_bytes)
+        self.product = CublasProduct()
+        self.convolution = StatedConvolution(self)
+        self.attention = StatedAttention(self)
+        self.attention_kernels = AttentionKernels(facts.capability)
 
     def roofline(self, facts: GpuMachine) -> Roofline:
         """As the backend has it; without `recompute`, kernels read what others wrote."""
         return replace(super().roofline(facts), recompute=self._recompute)
+
+    def convolution_plan(self, attrs: ConvolveAttrs, dtype: str) -> Any:
+        """What cuDNN has; tests say so."""
+        return None
+
+    def attention_plan(self, kind: str, problem: Attention) -> Any:
+        """What cuDNN has; tests say so."""
+        return None
+
+
+class StatedConvolution(CudnnConvolution):
+    """Convolutions that a test says cuDNN has."""
+
+    def __init__(self, of: StatedGpu) -> None:
+        self.plan = of.convolution_plan  # type: ignore[method-assign]
+
+
+class StatedAttention(CudnnAttention):
+    """Attention that a test says cuDNN has."""
+
+    def __init__(self, of: StatedGpu) -> None:
+        self.plan = of.attention_plan  # type: ignore[method-assign]

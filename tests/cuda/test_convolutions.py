@@ -18,6 +18,10 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
+from ridgeline.compiler.cuda_launches import KernelLaunch
+from ridgeline.compiler.libraries.convolution import ConvolutionLaunch
+from ridgeline.compiler.libraries.product import ProductLaunch
+from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
@@ -37,8 +41,14 @@ from tests.cuda.stated import StatedGpu
 class WithCudnn(StatedGpu):
     """The backend of a GPU that is not there, with a cuDNN that has every convolution."""
 
-    def convolution(self, attrs: ConvolveAttrs, dtype: str) -> Any:
+    def convolution_plan(self, attrs: ConvolveAttrs, dtype: str) -> Any:
         return EnginePlan(None, 1 << 20)  # type: ignore[arg-type]
+
+
+def kernels_of(layout: Layout) -> set[str]:
+    """The kernels of our own that are started by themselves."""
+    calls = [call for call in layout.calls if isinstance(call, KernelCall)]
+    return {call.symbol for call in calls if isinstance(call.launch, KernelLaunch)}
 
 
 def bottleneck(patch: pytest.MonkeyPatch) -> tuple[Sequence[Node], Sequence[Node]]:
@@ -69,17 +79,18 @@ def step() -> tuple[Stages, Layout]:
         patch.setattr(cudnn_api, "version", lambda: 0)
         target = WithCudnn()
         stages = lower_graph(Graph(outputs, inputs), target=target)
-        return stages, lay_out(stages, target.launch)
+        return stages, lay_out(stages, target)
 
 
 def test_every_product_goes_to_a_library(step: tuple[Stages, Layout]) -> None:
     _, layout = step
-    kinds = Counter(c.launch[0] for c in layout.calls)  # type: ignore[union-attr]
-    settings = [c.launch[2] for c in layout.calls if c.launch[0] == "convolution"]  # type: ignore[union-attr]
+    launches = [call.launch for call in layout.calls if isinstance(call, KernelCall)]
+    kinds = Counter(map(type, launches))
     # of four convolutions two are matrix products; all have two gradients
-    assert Counter(s[1] for s in settings) == {"forward": 2, "data": 2, "filter": 2}
-    assert kinds["matmul"] == 6
-    own = [c.symbol for c in layout.calls if c.launch[0] == "kernel"]  # type: ignore[union-attr]
+    found = Counter(one.attrs.kind for one in launches if isinstance(one, ConvolutionLaunch))
+    assert found == {"forward": 2, "data": 2, "filter": 2}
+    assert kinds[ProductLaunch] == 6
+    own = kernels_of(layout)
     assert not any(name.startswith("contract") for name in own)
 
 
@@ -96,7 +107,7 @@ def test_folds_over_a_batch_fill_the_gpu(step: tuple[Stages, Layout]) -> None:
 
 def test_every_kernel_compiles(step: tuple[Stages, Layout]) -> None:
     stages, layout = step
-    own = {c.symbol for c in layout.calls if c.launch[0] == "kernel"}  # type: ignore[union-attr]
+    own = kernels_of(layout)
     texts = {k.kernel.name: generate(k.kernel).text for k in stages.kernels if k.kernel.name in own}
     codes = compile_all(list(texts.values()), H200.arch)
     assert all(code.startswith(b"\x7fELF") for code in codes)

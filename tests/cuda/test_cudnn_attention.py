@@ -15,6 +15,8 @@ import ridgeline.compiler
 import ridgeline.tracing.trace
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler import KernelCall, Layout, lay_out, lower_graph
+from ridgeline.compiler.cuda_launches import KernelLaunch
+from ridgeline.compiler.libraries.attention import AttentionLaunch
 from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
@@ -219,7 +221,7 @@ class WithAttention(StatedGpu):
 
     asked: list[tuple[str, Attention]]
 
-    def attention(self, kind: str, problem: Attention) -> Any:
+    def attention_plan(self, kind: str, problem: Attention) -> Any:
         self.asked = [*getattr(self, "asked", []), (kind, problem)]
         return EnginePlan(None, 4096) if problem.width == 64 else None  # type: ignore[arg-type]
 
@@ -236,17 +238,18 @@ def laid_out(function: Any, *shapes: tuple[int, ...], target: StatedGpu) -> Layo
 
     with pytest.MonkeyPatch.context() as patch, rl.config.override(tier="compiled"):
         patch.setattr(ridgeline.compiler, "compile_graph", stop)
-        patch.setattr(ridgeline.tracing.trace, "computes", target.computes)
+        patch.setattr(ridgeline.tracing.trace, "is_library_call", target.library_op)
         with pytest.raises(Traced) as found:
             rl.jit(function)(*args)
         graph, pairs = found.value.args
         patch.setattr(cudnn_api, "version", lambda: cudnn_attention.SINCE)
         stages = lower_graph(graph, target=target, pairs=pairs)
-        return lay_out(stages, target.launch)
+        return lay_out(stages, target)
 
 
 def calls(layout: Layout) -> list[KernelCall]:
-    return [c for c in layout.calls if isinstance(c, KernelCall) and c.launch[0] == "attention"]
+    found = [call for call in layout.calls if isinstance(call, KernelCall)]
+    return [call for call in found if isinstance(call.launch, AttentionLaunch)]
 
 
 def projected(joined: rl.Tensor, ct: rl.Tensor, **settings: Any) -> Any:
@@ -268,19 +271,15 @@ def test_a_projection_is_read_and_its_gradient_written_where_they_lie() -> None:
     ahead, back = calls(layout)
     assert "attention_call" in ahead.symbol and "attention_gradient_call" in back.symbol
     assert len(layout.calls) == 3  # the sum before, and two calls: nothing sums the products
-    kind, problem, memory = ahead.launch[2]
-    assert kind == FORWARD and problem[9][:3] == tuple(
-        (1024 * 768, 64, 768, place * 256) for place in range(3)
-    )
-    assert {offset for _, argument, offset in memory if argument in (0, 1, 2)} == {0, 512, 1024}
-    kind, problem, memory = back.launch[2]
-    assert kind == BACKWARD and problem[9][-3:] == tuple(
-        (1024 * 768, 64, 768, place * 256) for place in range(3)
-    )
-    ends = [(argument, offset) for _, argument, offset in memory if argument == 6]
+    parts = tuple(Strides(1024 * 768, 64, 768, place * 256) for place in range(3))
+    assert ahead.launch.kind == FORWARD and ahead.launch.problem.strides[:3] == parts
+    read = {at.offset for at in ahead.launch.memory if at.argument in (0, 1, 2)}
+    assert read == {0, 512, 1024}
+    assert back.launch.kind == BACKWARD and back.launch.problem.strides[-3:] == parts
+    ends = [(at.argument, at.offset) for at in back.launch.memory if at.argument == 6]
     assert ends == [(6, 0), (6, 512), (6, 1024)]  # three gradients in one result
-    assert back.launch[1] >= 4096 + 2 * 4 * 1024 * 64 * 4
-    assert from_text(to_text(layout)) == layout
+    assert back.launch.workspace >= 4096 + 2 * 4 * 1024 * 64 * 4
+    assert from_text(to_text(layout), target.launch_types) == layout
 
 
 def test_what_the_library_does_not_take_goes_to_kernels() -> None:
@@ -295,18 +294,19 @@ def test_what_the_library_does_not_take_goes_to_kernels() -> None:
         return scaled_dot_product_attention(x, x, x)
 
     layout = laid_out(wide, (2, 4, 1024, 128), target=WithAttention())
-    assert not calls(layout) and layout.calls[0].launch[0] == "kernel"  # type: ignore[union-attr]
+    (call,) = layout.calls
+    assert isinstance(call, KernelCall) and isinstance(call.launch, KernelLaunch)
 
 
 def test_operands_that_the_library_does_not_read_in_place_are_written_in_order() -> None:
     class InOrder(WithAttention):
-        def attention(self, kind: str, problem: Attention) -> Any:
+        def attention_plan(self, kind: str, problem: Attention) -> Any:
             dense = Strides.dense(problem.heads, problem.rows, problem.width)
             return EnginePlan(None, 0) if problem.strides[0] == dense else None  # type: ignore[arg-type]
 
     layout = laid_out(lambda x, ct: projected(x, ct)[0], *SHAPES, target=InOrder())
     (call,) = calls(layout)
-    assert call.launch[2][1][9][0] == (4 * 1024 * 64, 1024 * 64, 64, 0)
+    assert call.launch.problem.strides[0] == Strides(4 * 1024 * 64, 1024 * 64, 64, 0)
     assert len(set(call.slots[:3])) == 3  # each written to memory of its own
 
 

@@ -11,6 +11,8 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.cuda import generate
 from ridgeline.compiler import lay_out, lower_graph
+from ridgeline.compiler.cuda_launches import KernelLaunch
+from ridgeline.compiler.libraries.product import ProductLaunch
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.ops import contract as C, reduce as R
@@ -87,15 +89,16 @@ def product(x: Node, w: Node) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("size", "kinds"), [(64, ["kernel"]), (128, ["kernel"]), (512, ["matmul", "kernel"])]
+    ("size", "kinds"),
+    [(64, [KernelLaunch]), (128, [KernelLaunch]), (512, [ProductLaunch, KernelLaunch])],
 )
 def test_small_products_are_kernels_fused_with_what_follows(
-    monkeypatch: pytest.MonkeyPatch, size: int, kinds: list[str]
+    monkeypatch: pytest.MonkeyPatch, size: int, kinds: list[type]
 ) -> None:
     monkeypatch.setattr(cublaslt, "library", lambda: object())
     x, w = rl.zeros(size, size).contiguous(), rl.ones(size, size).contiguous()
     x.numpy(), w.numpy()  # inputs, not constants
     outputs, inputs = [read(rl.relu(x @ w))], [read(x), read(w)]
     target = StatedGpu()
-    layout = lay_out(lower_graph(Graph(outputs, inputs), target=target), target.launch)
-    assert [call.launch[0] for call in layout.calls] == kinds  # type: ignore[union-attr]
+    layout = lay_out(lower_graph(Graph(outputs, inputs), target=target), target)
+    assert [type(call.launch) for call in layout.calls] == kinds  # type: ignore[union-attr]

@@ -21,13 +21,15 @@ from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.types import literal
 from ridgeline.compiler import Layout, Stages, buffer_reuse, lay_out, lower_graph
 from ridgeline.compiler.cuda import CudaBackend
+from ridgeline.compiler.cuda_launches import KernelLaunch
+from ridgeline.compiler.libraries.product import ProductLaunch
+from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.graph.costs import elements, nbytes
 from ridgeline.graph.graph import Graph
 from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
-from ridgeline.ops.contract import BIASED
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
 from ridgeline.tensors.values import read
@@ -74,7 +76,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         with monkeypatch.context() as patch, rl.config.override(tier="compiled"):
             patch.setattr(ridgeline.compiler, "compile_graph", stop)
-            patch.setattr(ridgeline.tracing.trace, "computes", StatedGpu().computes)
+            patch.setattr(ridgeline.tracing.trace, "is_library_call", StatedGpu().library_op)
             with pytest.raises(Traced) as found:
                 step(tokens, targets)
         return found.value.args
@@ -86,14 +88,16 @@ def laid_out(step: Step, target: CudaBackend) -> tuple[Stages, Layout]:
     """The kernels and their plan."""
     graph, pairs = step
     stages = lower_graph(graph, target=target, pairs=pairs)
-    return stages, lay_out(stages, target.launch)
+    return stages, lay_out(stages, target)
 
 
 def test_every_kernel_compiles(traced: Any) -> None:
     from ridgeline.codegen.cuda import compile_all
 
     stages, layout = laid_out(traced(narrow=True, dropout=0.1), StatedGpu())
-    own = {c.symbol for c in layout.calls if c.launch[0] == "kernel"}  # type: ignore[union-attr]
+    calls = [call for call in layout.calls if isinstance(call, KernelCall)]
+    own = {call.symbol for call in calls if isinstance(call.launch, KernelLaunch)}
+    own &= {k.kernel.name for k in stages.kernels}
     texts = {k.kernel.name: generate(k.kernel).text for k in stages.kernels if k.kernel.name in own}
     assert len(texts) == len(own) and len(layout.calls) > len(own)
     codes = compile_all(list(texts.values()), H200.arch)
@@ -117,25 +121,25 @@ def test_what_was_begun_while_kernels_were_scheduled_is_what_is_compiled(
     graph, pairs = traced(narrow=True, dropout=0.0, words=2048)
     stages = lower_graph(graph, target=target, pairs=pairs, ahead=True)
     joined = {part.kernel.name for parts in stages.together for part in parts}
-    attention = [g for g in stages.whole if g.apart.op is not BIASED]  # type: ignore[union-attr]
+    attention = [g for g in stages.library_calls if g.name != "product"]
     assert len(stages.begun) > len(attention) == 2 and not joined & set(stages.begun)
     own = list(stages.all_kernels())
-    made = target.compile(own, stages.whole, stages.together, stages.begun)
+    made = target.compile(own, stages.library_calls, stages.together, stages.begun)
     assert len(set(texts)) == len(texts)  # none was begun twice, or for nothing
-    assert made == target.compile(own, stages.whole, stages.together)
+    assert made == target.compile(own, stages.library_calls, stages.together)
 
 
 def test_a_product_with_itself_is_written_to_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its schedule reads the input as two views, so the call has more parameters than the loops."""
     monkeypatch.setattr(cublaslt, "library", lambda: object())
     x = rl.zeros(13, 13, 513).contiguous()
     x.numpy()  # an input, not a constant
     made = read(rl.einsum("abc,dec->abde", x, x))
     _, layout = laid_out((Graph([made], [read(x)]), ()), StatedGpu())
     (call,) = layout.calls
-    assert call.launch[0] == "matmul" and len(call.slots) == 3  # type: ignore[union-attr]
-    places = [place for place, *_ in call.launch[2][7:10]]  # type: ignore[union-attr]
-    assert [call.slots[place] for place in places] == [0, 0, 1]  # type: ignore[union-attr]
+    assert isinstance(call, KernelCall) and isinstance(call.launch, ProductLaunch)
+    of = call.launch.product
+    places = [matrix.parameter for matrix in (of.left, of.right, of.result)]
+    assert [call.slots[place] for place in places] == [0, 0, 1]
 
 
 def test_every_kernel_in_float32_has_text(traced: Any) -> None:
@@ -172,7 +176,7 @@ def test_where_memory_is_fullest_rows_are_written_over_others(
 
 def test_attention_reads_and_writes_projections_where_they_lie(traced: Any) -> None:
     stages, _ = laid_out(traced(narrow=True, dropout=0.0), StatedGpu())
-    forward, backward = (g for g in stages.whole if g.apart.op is not BIASED)  # type: ignore[union-attr]
+    forward, backward = (g for g in stages.library_calls if g.name != "product")
     assert forward.views is not None and backward.views is not None
     read = [view.base.shape for view in (*forward.views, *backward.views[:3])]
     assert all(shape[:2] == (BATCH, LENGTH) and len(shape) == 3 for shape in read)

@@ -1,4 +1,4 @@
-"""Laying out control flow: bodies as layouts of their own, bound to the slots around them.
+"""Control flow on the CPU: bodies as layouts of their own, bound to the slots around them.
 
 A result that a body writes goes straight to its place outside. Where that cannot be (a value
 handed through, one that is returned twice) it is copied after every iteration.
@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
-from ridgeline.compiler.memory_plan import BranchCall, Launch, Layout, LoopCall, Scratch, lay_out
-from ridgeline.compiler.stages import Stages
+from ridgeline.compiler.memory_plan import BodyCall, Layout, Scratch, SlotOf
+from ridgeline.fusion.groups import Group
+from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.body import bodies
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.sizes import bounds
@@ -29,8 +30,57 @@ from ridgeline.runtime.cpu.control_words import (
     TestTables,
 )
 
-Slots = Mapping[Node | Scratch | str, int]
 _LARGE = 1 << 20  # results from here on may be stored past the caches, which needs alignment
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCall(BodyCall):
+    """A loop that runs natively: its body as a layout of its own, and how that is bound."""
+
+    node: int
+    body: Layout
+    tables: LoopTables
+    test: Layout | None = None
+    test_tables: TestTables | None = None
+
+    def bodies(self) -> tuple[Layout, ...]:
+        """The layouts of its bodies."""
+        return (self.body,) if self.test is None else (self.test, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCall(BodyCall):
+    """A choice that is made natively between two layouts."""
+
+    node: int
+    predicate: int
+    parts: tuple[Layout, Layout]
+    tables: tuple[SideTables, SideTables]
+
+    def bodies(self) -> tuple[Layout, ...]:
+        """The layouts of its bodies."""
+        return self.parts
+
+
+CALL_TYPES = (
+    LoopCall, BranchCall, LoopTables, SideTables, TestTables, Bound, Carried, SlotStream, Copied,
+    Shown,
+)  # fmt: skip
+
+
+class NativeControlFlow:
+    """Loops and branches as steps of native plans."""
+
+    def runs(self, node: Node) -> bool:
+        """True for all control flow without calls of NumPy in it."""
+        return node.op.family == "control" and not on_host(node)
+
+    def plan(self, step: int, group: Group, parts: Sequence[Layout]) -> Inner:
+        """What is known of a step before slots are given out."""
+        node = group.apart
+        assert node is not None
+        read = {0 if value is node else value.attrs.output for value in group.values}
+        return Inner(step, node, tuple(parts), read)
 
 
 def _bytes(kind: TensorType) -> int:
@@ -60,7 +110,7 @@ class Inner:
         return made
 
     def call(
-        self, place: int, sources: Sequence[int], outputs: Sequence[int], slot_of: Slots
+        self, place: int, sources: Sequence[int], outputs: Sequence[int], slot_of: SlotOf
     ) -> LoopCall | BranchCall:
         """The step of the program, once all slots are known."""
         arenas = [NOWHERE if a is None else slot_of[a] for a in self.arenas]
@@ -87,19 +137,6 @@ class Inner:
 def _fits_anywhere(size: int) -> bool:
     """Large results may be stored past the caches, which needs aligned memory."""
     return size < _LARGE or size % 64 == 0
-
-
-def inner_layouts(stages: Stages, launch: Launch) -> dict[int, Inner]:
-    """What is known of each native control-flow step before slots are given out, by step."""
-    found: dict[int, Inner] = {}
-    for step, group in enumerate(stages.fusion.groups):
-        node = group.apart
-        if node is None or node not in stages.inner:
-            continue
-        layouts = [lay_out(part, launch) for part in stages.inner[node]]
-        read = {0 if value is node else value.attrs.output for value in group.values}
-        found[step] = Inner(step, node, tuple(layouts), read)
-    return found
 
 
 class _Claims:

@@ -1,13 +1,15 @@
-"""Attention on a GPU: which nodes its kernels compute, and over which memory.
+"""Attention on a GPU: what cuDNN computes, what kernels of our own do, and over which memory.
 
-The kernels read rows of a head that are dense and begin at multiples of 16 bytes, at any strides
-for heads and batches, and masks at any strides at all. An operand that lies otherwise is written to
-memory in order first.
+Our kernels read rows of a head that are dense and begin at multiples of 16 bytes, at any strides
+for heads and batches, and masks at any strides at all; cuDNN reads what its engines take. An
+operand that lies otherwise is written to memory in order first. A long attention that cuDNN has is
+a call of it (`graph/passes/libraries/attention_calls.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
@@ -20,15 +22,123 @@ from ridgeline.codegen.cuda.attention import (
     is_generated,
 )
 from ridgeline.codegen.cuda.source import KernelSource
+from ridgeline.compiler.cuda_launches import KernelLaunch, Starting, grids_of
+from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
+from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View, itself, strided
-from ridgeline.ops.attention import ATTENTION, ATTENTION_CALL, ATTENTION_GRADIENT
+from ridgeline.ops.attention import ATTENTION, ATTENTION_CALL, ATTENTION_GRADIENT, CALLS
 from ridgeline.ops.attention_written import is_masked
+from ridgeline.runtime.cuda import cudnn_attention
+from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD, Memory
+from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place
+from ridgeline.runtime.cuda.device import Device
+from ridgeline.runtime.cuda.steps import LaunchStep
 
 _MASK = 3  # the place of a mask among operands
 _MOST = 1 << 31  # elements of a head: indices inside one have 32 bits
+_LEAST_CALL = 512  # rows and columns from which cuDNN was measured to be faster
+_TENSOR_CORES = 80  # the compute capability from which on kernels of our own are
+
+
+class AttentionKernels:
+    """Attention and its gradient as kernels written by hand."""
+
+    ops = (ATTENTION, ATTENTION_GRADIENT)
+
+    def __init__(self, capability: int) -> None:
+        self._capability = capability
+
+    def matches(self, node: Node) -> bool:
+        """True for what there are kernels for."""
+        return self._capability >= _TENSOR_CORES and is_attention(node)
+
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
+        """Views at any strides whose rows are dense."""
+        return operand_views(node, graph)
+
+    def launch(self, group: Group) -> KernelLaunch | None:
+        """The grids of one direction."""
+        source = self.source(group)
+        grids = grids_of(source)
+        return KernelLaunch(source.workspace_bytes, grids) if grids else None
+
+    def source(self, group: Group) -> KernelSource:
+        """The text of one direction."""
+        assert group.apart is not None
+        found = problem_of(group)
+        return forward(found) if group.apart.op is ATTENTION else backward(found)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionLaunch:
+    """A call of cuDNN: the direction, the attention, and where each tensor of its graph lies."""
+
+    workspace: int
+    kind: str
+    problem: Attention
+    memory: tuple[Memory, ...]
+    one_order: bool  # whether sums have one order
+
+    def steps(self, slots: tuple[int, ...], on: Starting) -> Iterator[LaunchStep]:
+        """The call."""
+        plain = replace(self.problem, written=())
+        plan = cudnn_attention.plan(on.device, self.kind, plain, self.one_order)
+        assert plan is not None, "the library has what it had when the program was compiled"
+        places = {
+            at.number: Place(on.workspace if at.argument is None else slots[at.argument], at.offset)
+            for at in self.memory
+        }
+        network = cudnn_attention.network(self.kind, self.problem)
+        values = {one.number: one.value for one in network.values}
+        yield GraphStep(on.device, plan, places, on.workspace, on.words, values)
+
+
+class CudnnAttention:
+    """Attention without a mask, and its gradient, as calls of cuDNN."""
+
+    ops = CALLS
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def plan(self, kind: str, problem: Attention) -> EnginePlan | None:
+        """How cuDNN computes an attention; None where it does not."""
+        self._device.activate()
+        plain = replace(problem, written=())
+        return cudnn_attention.plan(self._device.number, kind, plain, config.deterministic)
+
+    def matches(self, node: Node) -> bool:
+        """True for a long attention that cuDNN has, over operands in order."""
+        rows, columns = (bounds(operand.shape[-2])[0] for operand in node.inputs[:2])
+        in_order = [*map(itself, node.inputs)]
+        return min(rows, columns) >= _LEAST_CALL and self._has(node, in_order)
+
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
+        """The operands where they lie, or in order where cuDNN does not read them there."""
+        found = operand_views(node, graph)
+        return found if self._has(node, found) else [*map(itself, node.inputs)]
+
+    def launch(self, group: Group) -> AttentionLaunch:
+        """The call, with the workspace of its best engine."""
+        assert group.apart is not None
+        kind, problem = _direction(group.apart), problem_of(group)
+        plan = self.plan(kind, problem)
+        assert plan is not None, "a graph holds only calls that the library has"
+        memory, workspace = cudnn_attention.memory(kind, problem, plan.workspace)
+        return AttentionLaunch(workspace, kind, problem, tuple(memory), config.deterministic)
+
+    def _has(self, node: Node, views: Sequence[View]) -> bool:
+        return self.plan(_direction(node), over(node, views, frozenset())) is not None
+
+
+def _direction(node: Node) -> str:
+    return FORWARD if node.op is ATTENTION_CALL else BACKWARD
+
+
+# ---- an attention over memory --------------------------------------------------------------------
 
 
 def is_attention(node: Node) -> bool:
@@ -59,13 +169,6 @@ def operand_views(node: Node, graph: Graph) -> list[View]:
             readable = matrix and _readable(view, operand)
         found.append(view if in_order or readable else whole)
     return found
-
-
-def kernels_of(group: Group) -> KernelSource:
-    """The kernels of a node that is computed whole."""
-    assert group.apart is not None
-    found = problem_of(group)
-    return forward(found) if group.apart.op is ATTENTION else backward(found)
 
 
 def problem_of(group: Group) -> Attention:
