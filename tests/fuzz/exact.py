@@ -245,10 +245,12 @@ def overwrite(m: Maker) -> Statement | None:
     if a is None:
         return None
     axis = m.rng.randrange(a.rank)
-    picks = f"(rl.abs({a.name} * 1) % {a.shape[axis]})"
+    size = a.shape[axis]
     if a.floating:
-        picks = f"rl.nan_to_num({picks}, 0., 0., 0.)"
-    return m.let(f"{a.name}.scatter({axis}, {picks}.to(rl.int64), {a.name} + 1)", portable=False)
+        picks = f"rl.nan_to_num(rl.abs({a.name} * 1) % {size}, 0., 0., 0.).to(rl.int64)"
+    else:  # a narrow type may not hold the size
+        picks = f"rl.abs({a.name}.to(rl.int64)) % {size}"
+    return m.let(f"{a.name}.scatter({axis}, {picks}, {a.name} + 1)", portable=False)
 
 
 _OWN = {

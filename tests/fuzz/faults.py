@@ -57,7 +57,7 @@ FAULTS = (
     Fault("programs are known without their attributes", "compiler", "structure",
           "(node.op.name, node.attrs, tuple", "(node.op.name, tuple"),
     Fault("a changed global goes unnoticed", "tracing.reads.holds", "Guards.broken",
-          "None if self.holds()", "None if True or self.holds()"),
+          "None if self.holds is None or self.holds()", "None if True"),
     Fault("jit forgets what it drew", "tracing.trace", "Trace._note",
           "generator._offset + count", "generator._offset"),
     Fault("every scatter adds", "loops.lowering.ordered", "_scatter",
