@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from functools import partial
 from itertools import starmap
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -86,6 +87,7 @@ def _settings() -> dict[str, Any]:
     return {name: value for name, value in vars(config).items() if name != "epoch"}
 
 
+_mode_of = attrgetter("mode")
 _NOTHING: dict[int, Node] = {}
 _NOBODYS: dict[int, Cell] = {}
 
@@ -216,7 +218,9 @@ class Trace:
         self.pinned = self._pin(leaves)
         self.touched = touched(self, leaves)  # arguments that cannot be given by value
         self.born = self.epoch
-        self.standing = self._standing(capture, leaves)
+        standing = self._standing(capture, leaves)
+        self.tracks, self.standing = [t for t, _ in standing], [mode for _, mode in standing]
+        self.stood: list[int] = []  # the modes that were found to agree
         moved = self._changed_object()
         if moved is not None:
             self.epoch = -1  # the call itself changed what it reads: look again before a replay
@@ -487,9 +491,12 @@ class Trace:
             if reason is not None:
                 return reason
             self.epoch = guards.epoch.value
-        for track, mode in self.standing:
-            if track.mode != mode and max(track.mode, CUT) != mode:
-                return "whether a tensor requires gradients changed"
+        stand = list(map(_mode_of, self.tracks))
+        if stand != self.stood:
+            for mode, now in zip(self.standing, stand):
+                if now != mode and max(now, CUT) != mode:
+                    return "whether a tensor requires gradients changed"
+            self.stood = stand
         if self.guards.holds is not None and not self.guards.holds():
             reason = self.guards.broken()
             if reason is not None:
