@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 from weakref import ref
 
 from ridgeline.dtypes import DType
-from ridgeline.graph.sizes import Size
+from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
@@ -97,6 +97,12 @@ class Op:
         return self.name
 
 
+if TYPE_CHECKING:
+
+    def _unary(self: Node) -> Node: ...
+    def _binary(self: Node, other: Node | complex | SizeExpr) -> Node: ...
+
+
 class Node:
     """An op applied to inputs. Make one with `node(op, inputs, attrs)`."""
 
@@ -129,6 +135,16 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {', '.join(map(repr, self.types))}>"
+
+    # Operators make pointwise nodes of one shape and type; a number is repeated over the shape of
+    # the other operand. `==` compares identities, so equality of elements is a method.
+    # `ops/elementwise.py`, which has the ops, defines them.
+    if TYPE_CHECKING:
+        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _binary
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = _binary
+        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = __rand__ = __ror__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = eq = ne = _binary
+        __neg__ = __invert__ = __abs__ = _unary
 
 
 NO_ATTRS = Attrs()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -40,11 +40,26 @@ class Buffer:
     slot: int = -1
 
 
+if TYPE_CHECKING:
+
+    def _unary(self: Expr) -> Expr: ...
+    def _binary(self: Expr, other: Expr | float) -> Expr: ...
+
+
 class Expr(Interned):
     """A pure scalar expression. Its dtype is known when it is built."""
 
     __slots__ = ()
     dtype: DType
+
+    # Operators are operations on operands of one type, which a number takes from the other one.
+    # `==` compares identities, so equality of values is a method. `terms.py` defines them.
+    if TYPE_CHECKING:
+        __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = _binary
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = _binary
+        __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = eq = ne = _binary
+        __neg__ = __invert__ = __abs__ = _unary
 
 
 class Const(Expr):

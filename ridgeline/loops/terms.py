@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -157,6 +158,39 @@ def _fold(name: str, args: tuple[Expr, ...], dtype: DType) -> Const | None:
         if -_PLAIN < found < _PLAIN:
             return ir.index(found)
     return constant(scalars.evaluate(name, *map(_array, literals)), dtype)
+
+
+# ---- operators of expressions --------------------------------------------------------------------
+
+_OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv",
+    "mod": "mod", "and": "and", "or": "or", "xor": "xor", "lshift": "shl", "rshift": "shr",
+}  # fmt: skip
+
+
+def _binary(name: str, reflected: bool = False) -> Callable[[Expr, Any], Expr]:
+    def operator(self: Expr, other: Any) -> Expr:
+        if not isinstance(other, Expr):
+            other = ir.const(other, self.dtype)
+        return op(name, other, self) if reflected else op(name, self, other)
+
+    return operator
+
+
+def _unary(name: str) -> Callable[[Expr], Expr]:
+    return lambda self: op(name, self)
+
+
+for _symbol, _name in _OPERATORS.items():
+    setattr(Expr, f"__{_symbol}__", _binary(_name))
+    setattr(Expr, f"__r{_symbol}__", _binary(_name, reflected=True))
+for _name in ("lt", "le"):
+    setattr(Expr, f"__{_name}__", _binary(_name))
+    setattr(Expr, f"__g{_name[1]}__", _binary(_name, reflected=True))
+for _name in ("eq", "ne"):
+    setattr(Expr, _name, _binary(_name))
+for _symbol, _name in (("neg", "neg"), ("invert", "not"), ("abs", "abs")):
+    setattr(Expr, f"__{_symbol}__", _unary(_name))
 
 
 # ---- identities of scalar operations, applied by `op` whenever a term is built -------------------

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -470,3 +471,40 @@ STOP_GRADIENT = Op(
     jvp_from(_zero),
     leading,
 )
+
+
+# ---- operators of nodes --------------------------------------------------------------------------
+
+_OPERATORS = {
+    "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floordiv",
+    "mod": "mod", "pow": "pow", "and": "and", "or": "or", "xor": "xor", "lshift": "shl",
+    "rshift": "shr",
+}  # fmt: skip
+
+
+def _binary(name: str, reflected: bool = False) -> Callable[[Node, Any], Node]:
+    row = ROWS[name]
+
+    def operator(self: Node, other: Any) -> Node:
+        if type(other) is not Node:
+            other = full_like(self, other)
+        return node(row, (other, self) if reflected else (self, other))
+
+    return operator
+
+
+def _unary(name: str) -> Callable[[Node], Node]:
+    row = ROWS[name]
+    return lambda self: node(row, (self,))
+
+
+for _symbol, _name in _OPERATORS.items():
+    setattr(Node, f"__{_symbol}__", _binary(_name))
+    setattr(Node, f"__r{_symbol}__", _binary(_name, reflected=True))
+for _name in ("lt", "le"):
+    setattr(Node, f"__{_name}__", _binary(_name))
+    setattr(Node, f"__g{_name[1]}__", _binary(_name, reflected=True))
+for _name in ("eq", "ne"):
+    setattr(Node, _name, _binary(_name))
+for _symbol, _name in (("neg", "neg"), ("invert", "not"), ("abs", "abs")):
+    setattr(Node, f"__{_symbol}__", _unary(_name))
