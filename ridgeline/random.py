@@ -32,14 +32,12 @@ from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops.checked import within
 from ridgeline.ops.elementwise import (
-    apply,
     cast,
-    full_like,
     iota,
-    scale,
     select,
     stop_gradient,
 )
+from ridgeline.ops.math import cos, log, sin, sqrt
 from ridgeline.ops.movement import reshape
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.runtime.buffer import HostBuffer
@@ -206,10 +204,10 @@ def _from_bits(words: Sequence[Node], dtype: DType, span: float = 1.0) -> Node:
     """Uniform in [0, span), from random words."""
     if dtype is dtypes.float64:
         high, low = (cast(apply_shift(w, n), dtype) for w, n in zip(words, (6, 5)))  # 26, 27 bits
-        return scale(apply("add", scale(high, 2.0**27), low), span * 2.0**-53)
+        return (high * 2.0**27 + low) * (span * 2.0 ** (-53))
     digits = {2: 11 if dtype is dtypes.float16 else 8, 1: 4}.get(dtype.itemsize, 24)
     bits = apply_shift(words[0], 32 - digits)
-    return cast(scale(cast(bits, dtypes.float32), span * 2.0**-digits), dtype)
+    return cast(cast(bits, dtypes.float32) * (span * 2.0 ** (-digits)), dtype)
 
 
 def wide(dtype: DType) -> DType:
@@ -219,7 +217,7 @@ def wide(dtype: DType) -> DType:
 
 def apply_shift(bits: Node, count: int) -> Node:
     """The words shifted right by a fixed count."""
-    return apply("shr", bits, full_like(bits, count))
+    return bits >> count
 
 
 def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
@@ -232,12 +230,12 @@ def standard_normal(shape: tuple[Size, ...], dtype: DType, generator: Generator 
         _from_bits([random_bits(*at, shape, of_two) for at in streams], inner, span)
         for of_two, span in enumerate((1.0, 2 * math.pi))
     )
-    away = apply("log", apply("sub", full_like(first, 1), first))  # 1 - u is never 0
-    radius = apply("sqrt", scale(away, -2.0))
+    away = log(1 - first)  # 1 - u is never 0
+    radius = sqrt(away * -2.0)
     place = iota((product(shape),), 0, dtypes.int64)
-    odd = cast(apply("mod", place, full_like(place, 2)), dtypes.bool_)
-    side = select(reshape(odd, shape), apply("sin", angle), apply("cos", angle))
-    return cast(apply("mul", radius, side), dtype)
+    odd = cast(place % 2, dtypes.bool_)
+    side = select(reshape(odd, shape), sin(angle), cos(angle))
+    return cast(radius * side, dtype)
 
 
 @public(method=False, creation=True)
@@ -290,15 +288,15 @@ def integers(shape: tuple[Size, ...], low: int, high: int, generator: Generator 
     """Integers from 64 random bits: a remainder, whose bias is below span / 2**64."""
     span = high - low
     joined = joined_bits(shape, generator)
-    within = cast(apply("mod", joined, full_like(joined, span)), dtypes.int64)
-    return apply("add", within, full_like(within, low))
+    within = cast(joined % span, dtypes.int64)
+    return within + low
 
 
 def joined_bits(shape: tuple[Size, ...], generator: Generator | None) -> Node:
     """Random 64-bit words."""
     high = cast(draw(shape, generator), dtypes.uint64)
     low = cast(draw(shape, generator), dtypes.uint64)
-    return apply("or", apply("shl", high, full_like(high, 32)), low)
+    return high << 32 | low
 
 
 def not_negative(value: Operand, what: str) -> Operand:
@@ -319,7 +317,7 @@ def uniform(
         raise BadValueError(f"uniform_ needs a range that does not end before it begins: {a}…{b}")
     drawn = unit(input.shape, input.dtype, generator)
     low, high = (stretch(as_node(v, input.dtype), input.shape) for v in (a, b))
-    return stop_gradient(apply("add", low, apply("mul", apply("sub", high, low), drawn)))
+    return stop_gradient(low + (high - low) * drawn)
 
 
 @public(function=False, inplace=True)
@@ -330,7 +328,7 @@ def normal(
     std = not_negative(std, "a standard deviation")
     drawn = standard_normal(input.shape, input.dtype, generator)
     shift, width = (stretch(as_node(v, input.dtype), input.shape) for v in (mean, std))
-    return stop_gradient(apply("add", shift, apply("mul", width, drawn)))
+    return stop_gradient(shift + width * drawn)
 
 
 @public()
@@ -354,7 +352,7 @@ def _trials(input: Node, p: Operand, generator: Generator | None) -> Node:
         raise BadValueError(f"a probability lies in 0…1, not {p}")
     kind = wide(p.dtype if isinstance(p, Node) else input.dtype)
     chance = stop_gradient(stretch(as_node(p, kind), input.shape))
-    return cast(apply("lt", unit(input.shape, kind, generator), chance), input.dtype)
+    return cast(unit(input.shape, kind, generator) < chance, input.dtype)
 
 
 @public(method=False)
@@ -366,9 +364,9 @@ def dropout(input: Node, p: float = 0.5, training: bool = True) -> Node:
         return input
     require_real(input.dtype, "dropout")
     if p == 1:
-        return apply("mul", input, full_like(input, 0))
+        return input * 0
     factor, nothing = (stretch(as_node(v, input.dtype), input.shape) for v in (1.0 / (1.0 - p), 0))
-    return apply("mul", input, select(_at_least(p, input.shape), factor, nothing))
+    return input * select(_at_least(p, input.shape), factor, nothing)
 
 
 def _at_least(p: float, shape: tuple[Size, ...]) -> Node:
@@ -378,4 +376,4 @@ def _at_least(p: float, shape: tuple[Size, ...]) -> Node:
     """
     below = math.ceil(float(np.float32(p)) * 2**24) * 2**8
     last = stretch(cast(word(max(below, 1) - 1), dtypes.uint32), shape)
-    return apply("lt", last, draw(shape, None))
+    return last < draw(shape, None)

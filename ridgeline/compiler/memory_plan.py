@@ -258,7 +258,7 @@ def _on_host(group: Group, stages: Stages) -> bool:
 
 
 def _stored(group: Group) -> tuple[Node, ...]:
-    return group.values if group.apart else group.loops.slots[group.loops.reads :]
+    return group.values if group.apart is not None else group.loops.slots[group.loops.reads :]
 
 
 def _calls(

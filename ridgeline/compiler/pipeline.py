@@ -278,7 +278,8 @@ def _with_bodies(stages: Stages, to: Compilation) -> Stages:
     native = to.target.control_flow()
     if native is None:
         return stages
-    flows = [g.apart for g in stages.fusion.groups if g.apart and native.runs(g.apart)]
+    alone = [g.apart for g in stages.fusion.groups if g.apart is not None]
+    flows = [flow for flow in alone if native.runs(flow)]
     inner = {flow: tuple(map(lowered, bodies(flow))) for flow in flows}
     return replace(stages, inner=inner) if inner else stages
 

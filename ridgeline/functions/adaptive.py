@@ -14,7 +14,7 @@ from ridgeline.functions.operands import step_count
 from ridgeline.functions.pooling import Pooled, Sizes
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
+from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
 from ridgeline.ops.reduce import arg_reduce, expand_back, sum_
 from ridgeline.tensors.cells import known
@@ -60,11 +60,11 @@ def _even_means(x: Node, axis: int, size: int, count: int) -> Node:
     if count and size % count == 0:  # equal windows are a reshape
         shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
         total = sum_(reshape(x, shape), (axis + 1,))
-        return apply("div", total, full_like(total, size // count))
+        return total / (size // count)
     parts = []
     for start, end in _even_bounds(size, count):
         total = sum_(cut(x, axis, start, end - start), (axis,))
-        average = apply("div", total, full_like(total, end - start))
+        average = total / (end - start)
         parts.append(broadcast(average, _with(x, axis, 1), _without(rank, axis)))
     return concat(parts, axis) if parts else cut(x, axis, 0, 0)
 
@@ -83,8 +83,8 @@ def _largest(x: Node, places: Node, axis: int, bounds: Bounds) -> Pooled:
     for start, end in bounds:
         window, inside = cut(x, axis, start, end - start), cut(places, axis, start, end - start)
         value, index = arg_reduce(window, "argmax", axis)
-        chosen = apply(
-            "eq", iota(window.shape, axis, dtypes.int64), expand_back(index, window.shape, (axis,))
+        chosen = iota(window.shape, axis, dtypes.int64).eq(
+            expand_back(index, window.shape, (axis,))
         )
         place = sum_(select(chosen, inside, full_like(inside, 0)), (axis,))
         shape = _with(x, axis, 1)
@@ -99,7 +99,7 @@ def _by_ranges(input: Node, lead: int, ranges: Sequence[Bounds]) -> Pooled:
     places = broadcast_scalar(constant(0, dtypes.int64), input.shape)
     for i in range(len(sizes)):
         ramp = iota(input.shape, lead + i, dtypes.int64)
-        places = add(places, apply("mul", ramp, full_like(ramp, math.prod(sizes[i + 1 :]))))
+        places = places + ramp * math.prod(sizes[i + 1 :])
     result = Pooled(input, places)
     for i in reversed(range(len(sizes))):
         result = _largest(result.values, result.indices, lead + i, ranges[i])

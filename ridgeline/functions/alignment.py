@@ -19,7 +19,8 @@ from ridgeline.graph.body import body
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.placement import placed
 from ridgeline.ops.control.loop import loop
-from ridgeline.ops.elementwise import add, apply, full_like, select, stop_gradient
+from ridgeline.ops.elementwise import full_like, select, stop_gradient
+from ridgeline.ops.math import exp, log
 from ridgeline.ops.movement import broadcast, concat, reshape
 from ridgeline.ops.reduce import reduce, sum_
 from ridgeline.scalars import Array
@@ -68,8 +69,8 @@ def _log_sum(terms: Node) -> Node:
     """The logarithm of the sum of exponentials along the last axis."""
     last = len(terms.shape) - 1
     top = stop_gradient(reduce(terms, "max", (last,)))
-    away = apply("sub", terms, broadcast(top, terms.shape, tuple(range(last))))
-    return add(apply("log", sum_(apply("exp", away), (last,))), top)
+    away = terms - broadcast(top, terms.shape, tuple(range(last)))
+    return log(sum_(exp(away), (last,))) + top
 
 
 @public(method=False)
@@ -98,9 +99,9 @@ def ctc_loss(
     counts = _lengths(target_lengths, batch, "target_lengths")
     if times.max(initial=0) > steps:
         raise ShapeError(f"ctc_loss: an input length exceeds the {steps} steps")
-    losses = apply("neg", _log_likelihood(log_probs, _rows(targets, counts), times, counts, blank))
-    losses = add(losses, _softmax_share(log_probs, times))
-    impossible = apply("lt", full_like(losses, -_NEVER / 2), losses)
+    losses = -_log_likelihood(log_probs, _rows(targets, counts), times, counts, blank)
+    losses = losses + _softmax_share(log_probs, times)
+    impossible = full_like(losses, -_NEVER / 2) < losses
     infinity = full_like(losses, 0.0 if zero_infinity else math.inf)
     losses = select(impossible, infinity, losses)
     return _joined(losses, counts, reduction)
@@ -139,7 +140,7 @@ def _advanced(alpha: Node, emitted: Node, running: Node, may_skip: Node) -> Node
     state, now, goes_on, skips = map(leaf, (*types, replace(may_skip.types[0], device=home)))
     jumped = select(skips, _shifted(state, 2), full_like(state, _NEVER))
     ways = [state, _shifted(state, 1), jumped]
-    moved = add(_log_sum(concat([reshape(w, (*w.shape, 1)) for w in ways], 2)), now)
+    moved = _log_sum(concat([reshape(w, (*w.shape, 1)) for w in ways], 2)) + now
     after = select(broadcast(goes_on, state.shape, (0,)), moved, state)
     step = body([state, now, goes_on, skips], [after])
     scanned = [emitted, placed(running, home)]
@@ -148,8 +149,8 @@ def _advanced(alpha: Node, emitted: Node, running: Node, may_skip: Node) -> Node
 
 def _softmax_share(log_probs: Node, times: Array) -> Node:
     """Zero, with the gradient exp(log_probs): torch's rule takes them to come from log_softmax."""
-    grown = apply("exp", log_probs)
-    nothing = apply("sub", grown, stop_gradient(grown))
+    grown = exp(log_probs)
+    nothing = grown - stop_gradient(grown)
     running = np.arange(known(log_probs.shape[0]))[:, None] < times[None]
     kept = broadcast(_constant(running, dtypes.bool_), log_probs.shape, (0, 1))
     return sum_(select(kept, nothing, full_like(nothing, 0)), (0, 2))
@@ -159,4 +160,4 @@ def _joined(losses: Node, counts: Array, reduction: str) -> Node:
     if reduction != "mean":
         return reduced(losses, reduction)
     lengths = _constant(np.maximum(counts, 1).astype(losses.dtype.numpy), losses.dtype)
-    return reduced(apply("div", losses, lengths), "mean")
+    return reduced(losses / lengths, "mean")

@@ -23,7 +23,8 @@ from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node, node
 from ridgeline.ops import elementwise
 from ridgeline.ops.checked import divisor
-from ridgeline.ops.elementwise import ROWS, apply, cast, full_like, select
+from ridgeline.ops.elementwise import ROWS, apply, cast, select
+from ridgeline.ops.math import reciprocal, sqrt, trunc
 
 _ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
 
@@ -60,7 +61,7 @@ def add(input: Operand, other: Operand, *, alpha: Operand = _ONE) -> Node:
         return _joined(add, input, other, alpha)
     a, b = pair(input, other)
     if a.types[0].dtype is dtypes.bool_:
-        return apply("or", a, b)
+        return a | b
     return node(_ADD, (a, b))
 
 
@@ -94,7 +95,7 @@ def mul(input: Operand, other: Operand) -> Node:
     """input * other."""
     a, b = pair(input, other)
     if a.types[0].dtype is dtypes.bool_:
-        return apply("and", a, b)
+        return a & b
     return node(_MUL, (a, b))
 
 
@@ -112,14 +113,14 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     a, b = align(input, other, dtype=dtype)
     if dtype.is_differentiable:
         # a quotient that is rounded to a narrow type first may be the next whole number
-        return cast(apply("trunc", node(_DIV, (grown(a), grown(b)))), dtype)
+        return cast(trunc(node(_DIV, (grown(a), grown(b)))), dtype)
     a, b = _division(a, b, "div")
-    quotient = apply("floordiv", a, b)
+    quotient = a // b
     if dtype.kind != "int":
         return quotient
     # floor and truncation differ by one where the signs differ and the division is not exact
-    inexact = apply("ne", node(_MUL, (quotient, b)), a)
-    up = apply("and", inexact, apply("lt", quotient, full_like(quotient, 0)))
+    inexact = node(_MUL, (quotient, b)).ne(a)
+    up = inexact & (quotient < 0)
     return node(_ADD, (quotient, cast(up, dtype)))
 
 
@@ -190,9 +191,9 @@ def _small_power(base: Node, exponent: Number) -> Node | None:
     if exponent == 3:
         return node(_MUL, (node(_MUL, (a, a)), a))
     if exponent == 0.5:
-        return apply("sqrt", a)
+        return sqrt(a)
     if exponent == -1 and dtype.is_differentiable:
-        return apply("reciprocal", a)
+        return reciprocal(a)
     return None
 
 
@@ -201,7 +202,7 @@ def float_power(input: Operand, exponent: Operand) -> Node:
     """A power computed in float64."""
     complex_ = result_type(input, exponent).is_complex
     a, b = align(input, exponent, dtype=dtypes.complex128 if complex_ else dtypes.float64)
-    return apply("pow", a, b)
+    return a**b
 
 
 def _compare(name: str, input: Operand, other: Operand) -> Node:
@@ -298,7 +299,7 @@ def logical_xor(input: Operand, other: Operand) -> Node:
 @public(inplace=True)
 def logical_not(input: Node) -> Node:
     """True where the input is zero."""
-    return apply("not", truth(input))
+    return ~truth(input)
 
 
 def _bits(name: str, symbol: str, input: Operand, other: Operand) -> Node:
@@ -333,7 +334,7 @@ def bitwise_not(input: Node) -> Node:
     """~input."""
     if input.dtype.is_differentiable:
         raise DTypeError(f"~ is not defined for {input.dtype.name}", help="use logical_not()")
-    return apply("not", input)
+    return ~input
 
 
 def _shift(name: str, symbol: str, input: Operand, other: Operand) -> Node:
@@ -411,10 +412,10 @@ def clamp(input: Node, min: Operand | None = None, max: Operand | None = None) -
     result = input
     if min is not None:
         a, low = _limited(result, min)
-        result = select(apply("lt", a, low), low, a)
+        result = select(a < low, low, a)
     if max is not None:
         a, high = _limited(result, max)
-        result = select(apply("lt", high, a), high, a)
+        result = select(high < a, high, a)
     return result
 
 

@@ -10,7 +10,8 @@ from ridgeline.functions.operands import floating, pair
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import complex as parts
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
+from ridgeline.ops.math import cos, isnan, sin
 from ridgeline.ops.movement import reshape
 from ridgeline.ops.reinterpret import pairs_of, part_of, reinterpret
 
@@ -64,8 +65,8 @@ def polar(abs: Node, angle: Node) -> Node:
             f"polar needs operands of one type, got {abs.dtype.name} and {angle.dtype.name}"
         )
     size, turn = pair(abs, angle)
-    x = apply("mul", size, apply("cos", turn))
-    return parts.join(x, apply("mul", size, apply("sin", turn)))
+    x = size * cos(turn)
+    return parts.join(x, size * sin(turn))
 
 
 @public(view=True, method=False)
@@ -94,12 +95,12 @@ def angle(input: Node) -> Node:
 
     if is_complex_node(input):
         x, y = parts.real(input), parts.imag(input)
-        origin = apply("and", apply("eq", x, full_like(x, 0)), apply("eq", y, full_like(y, 0)))
-        safe = select(origin, apply("add", x, full_like(x, 1)), x)  # no NaN in the gradient at 0
+        origin = x.eq(0) & y.eq(0)
+        safe = select(origin, x + 1, x)  # no NaN in the gradient at 0
         return select(origin, arctangent2(y, x), arctangent2(y, safe))
     x = cast(input, floating(input.dtype))
-    turned = select(apply("lt", x, full_like(x, 0)), full_like(x, math.pi), full_like(x, 0))
-    return select(apply("isnan", x), x, turned)
+    turned = select(x < 0, full_like(x, math.pi), full_like(x, 0))
+    return select(isnan(x), x, turned)
 
 
 @public(inplace=True)
@@ -114,7 +115,7 @@ def sgn(input: Node) -> Node:
 def isreal(input: Node) -> Node:
     """True where the imaginary part is 0."""
     imaginary = parts.imag(input) if is_complex_node(input) else full_like(input, False)
-    return apply("eq", imaginary, full_like(imaginary, 0))
+    return imaginary.eq(0)
 
 
 @public(function=False)

@@ -11,7 +11,6 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
-from ridgeline.ops.elementwise import apply
 from ridgeline.ops.movement import (
     broadcast,
     pad,
@@ -97,7 +96,7 @@ def convolution(
     result = _contract_windows(x, weight, sizes, steps, apart, groups)
     if bias is None:
         return result
-    return apply("add", result, broadcast(bias, result.shape, (1,)))
+    return result + broadcast(bias, result.shape, (1,))
 
 
 def _check_channels(input: Node, weight: Node, bias: Node | None, groups: int, what: str) -> None:

@@ -86,9 +86,9 @@ def nonzero_static(input: Node, *, size: int, fill_value: int = -1) -> Node:
         return number((size, rank), fill_value, dtypes.int64)
     count = scan(cast(hits, dtypes.int64), "sum", 0)
     # element i goes to row count[i] - 1; those that are zero, or too late, to a spare row
-    late = apply("lt", number((total,), size, dtypes.int64), count)
-    spare = apply("or", apply("not", hits), late)
-    ahead = apply("sub", count, number((total,), 1, dtypes.int64))
+    late = number((total,), size, dtypes.int64) < count
+    spare = ~hits | late
+    ahead = count - number((total,), 1, dtypes.int64)
     row = apply("select", spare, number((total,), size, dtypes.int64), ahead)
     columns = []
     for axis in range(rank):
@@ -215,5 +215,5 @@ def isin(
     shape = (*source.shape, *others.shape)
     rank = len(source.shape)
     wide = movement.broadcast(source, shape, tuple(range(rank)))
-    found = any_of(apply("eq", wide, movement.broadcast(others, shape, (rank,))), rank)
-    return apply("not", found) if invert else found
+    found = any_of(wide.eq(movement.broadcast(others, shape, (rank,))), rank)
+    return ~found if invert else found

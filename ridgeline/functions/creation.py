@@ -25,7 +25,8 @@ from ridgeline.functions.operands import (
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota, scale as scale_by
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota
+from ridgeline.ops.math import trunc
 from ridgeline.ops.movement import broadcast_scalar
 
 
@@ -131,7 +132,7 @@ def arange(
     first, last = (0, start) if end is None else (start, end)
     if isinstance(last, SizeExpr) and isinstance(first, int | SizeExpr) and step == 1:
         ramp = iota((last - first,), 0, dtypes.int64)
-        moved = ramp if first == 0 else apply("add", ramp, full_like(ramp, first))
+        moved = ramp if first == 0 else ramp + first
         return cast(moved, dtype or dtypes.int64)
     if dtype is not None and dtype.is_integer:  # torch counts in the type that is asked for
         first, last, step = int(first), int(last), int(step)
@@ -143,14 +144,14 @@ def arange(
     if whole:
         ramp = iota((count,), 0, dtypes.int64)
         if step != 1:
-            ramp = apply("mul", ramp, full_like(ramp, step))
+            ramp = ramp * step
         if first != 0:
-            ramp = apply("add", ramp, full_like(ramp, first))
+            ramp = ramp + first
         return cast(ramp, wanted)
     ramp = iota((count,), 0, dtypes.float64)
     shift = stretch(as_node(float(first), dtypes.float64), (count,))
     return cast(
-        apply("add", apply("mul", ramp, filled((count,), float(step), dtypes.float64)), shift),
+        ramp * filled((count,), float(step), dtypes.float64) + shift,
         wanted,
     )
 
@@ -169,7 +170,7 @@ def logspace(
     """`base` to the power of `linspace(start, end, steps)`."""
     wanted = dtype or defaults.dtype
     exponents = _even(start, end, steps, wanted)
-    return cast(apply("pow", full_like(exponents, float(base)), exponents), wanted)
+    return cast(full_like(exponents, float(base)) ** exponents, wanted)
 
 
 def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:
@@ -183,13 +184,13 @@ def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:
             raise ShapeError("linspace needs numbers or 0-d tensors")
         first, last = (stretch(as_node(v, kind), (steps,)) for v in ends)
         if wanted.is_integer:
-            first, last = apply("trunc", first), apply("trunc", last)
+            first, last = trunc(first), trunc(last)
         place = iota((steps,), 0, dtypes.float64)
-        gap = scale_by(apply("sub", last, first), 1 / max(steps - 1, 1))
-        rising = apply("add", first, apply("mul", cast(place, kind), gap))
-        back = apply("sub", full_like(place, max(steps - 1, 0)), place)
-        falling = apply("sub", last, apply("mul", cast(back, kind), gap))
-        return apply("select", apply("lt", place, full_like(place, steps / 2)), rising, falling)
+        gap = (last - first) * (1 / max(steps - 1, 1))
+        rising = first + cast(place, kind) * gap
+        back = full_like(place, max(steps - 1, 0)) - place
+        falling = last - cast(back, kind) * gap
+        return apply("select", place < steps / 2, rising, falling)
     if wanted.is_integer:
         check_fits(start, wanted)
         check_fits(end, wanted)
@@ -201,10 +202,10 @@ def _even_reals(start: float, end: float, steps: int) -> Node:
     # counted from the nearer end, so that both ends are exact
     ramp = iota((steps,), 0, dtypes.float64)
     gap = (end - start) / (steps - 1) if steps > 1 else 0.0
-    rising = apply("add", scale_by(ramp, gap), full_like(ramp, float(start)))
-    back = apply("sub", full_like(ramp, float(steps - 1)), ramp)
-    falling = apply("sub", full_like(ramp, float(end)), scale_by(back, gap))
-    near = apply("lt", ramp, full_like(ramp, steps / 2))
+    rising = ramp * gap + full_like(ramp, float(start))
+    back = full_like(ramp, float(steps - 1)) - ramp
+    falling = full_like(ramp, float(end)) - back * gap
+    near = ramp < steps / 2
     return apply("select", near, rising, falling)
 
 
@@ -212,7 +213,7 @@ def _even_reals(start: float, end: float, steps: int) -> Node:
 def eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Node:
     """Ones on the diagonal, zeros elsewhere."""
     shape = sizes_from((n, n if m is None else m))
-    same = apply("eq", iota(shape, 0, dtypes.int64), iota(shape, 1, dtypes.int64))
+    same = iota(shape, 0, dtypes.int64).eq(iota(shape, 1, dtypes.int64))
     return cast(same, dtype or defaults.dtype)
 
 

@@ -13,7 +13,7 @@ from ridgeline.functions.reductions import sum as total
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.tensors.cells import known, steps_between, write_steps
 
 
@@ -57,7 +57,7 @@ def diag_embed(input: Node, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
     size = known(source.shape[-1]) + abs(index_of(offset))
     shape = (*source.shape[:-1], size, size)
     row, column = ramp(shape, rank - 2), ramp(shape, rank - 1)
-    on_line = apply("eq", apply("sub", column, row), full_like(row, offset))
+    on_line = (column - row).eq(full_like(row, offset))
     low = tuple(max(offset, 0) if a == rank - 2 else 0 for a in range(rank - 1))
     high = tuple(max(-offset, 0) if a == rank - 2 else 0 for a in range(rank - 1))
     padded = movement.pad(source, low, high)

@@ -22,7 +22,7 @@ from ridgeline.functions.registry import grown, public
 from ridgeline.functions.scanning import cumsum
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
-from ridgeline.ops.elementwise import apply, cast
+from ridgeline.ops.elementwise import cast
 from ridgeline.tensors.cells import known
 
 
@@ -46,7 +46,7 @@ def diff(
         if size == 0:
             break
         later, earlier = cut(x, axis, 1, size - 1), cut(x, axis, 0, size - 1)
-        x = apply("xor", later, earlier) if x.dtype is dtypes.bool_ else sub(later, earlier)
+        x = later ^ earlier if x.dtype is dtypes.bool_ else sub(later, earlier)
     return cast(x, dtype)
 
 

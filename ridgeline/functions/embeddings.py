@@ -15,7 +15,8 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.checked import labels
-from ridgeline.ops.elementwise import add, apply, cast, full_like, select, stop_gradient
+from ridgeline.ops.elementwise import cast, full_like, select, stop_gradient
+from ridgeline.ops.math import minimum
 from ridgeline.ops.reduce import sum_
 from ridgeline.tensors.cells import known
 
@@ -44,7 +45,7 @@ def embedding(
 def _is_row(places: Node, row: int, size: Size) -> Node:
     """True where an index names one row; a negative row counts from the end."""
     found = row + size if row < 0 else row
-    return apply("eq", places, full_like(places, found))
+    return places.eq(found)
 
 
 @public(function=False, inplace=True)
@@ -55,8 +56,8 @@ def embedding_renorm(input: Node, indices: Node, max_norm: float, norm_type: flo
     used = rows.scatter(used, number(places.shape, True, dtypes.bool_), (places,), (0,))
     lengths = norm(input, norm_type, 1)
     limit = full_like(lengths, float(max_norm))
-    ratio = div(limit, add(lengths, full_like(lengths, 1e-7)))
-    shorten = apply("and", used, apply("lt", limit, lengths))
+    ratio = div(limit, lengths + 1e-07)
+    shorten = used & (limit < lengths)
     return mul(input, per_row(select(shorten, ratio, full_like(ratio, 1)), input))
 
 
@@ -65,7 +66,7 @@ def _by_frequency(found: Node, places: Node, size: Size) -> Node:
     zeros, ones = number((size,), 0, found.dtype), number(places.shape, 1, found.dtype)
     counts = rows.gather(rows.scatter(zeros, ones, (places,), (0,), "add"), (places,), (0,))
     still = stop_gradient(found)
-    return add(still, div(sub(found, still), per_row(counts, found)))
+    return still + div(sub(found, still), per_row(counts, found))
 
 
 @public(method=False, name="_embedding_bag")
@@ -110,14 +111,14 @@ def _bags(input: Node, offsets: Node | None, include_last: bool) -> tuple[Node, 
     count = offsets.shape[0] - 1 if include_last else offsets.shape[0]
     shape = (places.shape[0], offsets.shape[0])
     starts = movement.broadcast(as_index(offsets, "embedding_bag"), shape, (1,))
-    begun = cast(apply("le", starts, ramp(shape, 0)), dtypes.int64)
+    begun = cast(starts <= ramp(shape, 0), dtypes.int64)
     bag = sub(sum_(begun, (1,)), 1)
-    return places, apply("min", bag, full_like(bag, count - 1)), count
+    return places, minimum(bag, full_like(bag, count - 1)), count
 
 
 def _joined_bags(found: Node, bags: Node, sizes: Node, mode: str) -> Node:
     blank = number((sizes.shape[0], found.shape[1]), 0, found.dtype)
-    empty = per_row(apply("eq", sizes, full_like(sizes, 0)), blank)
+    empty = per_row(sizes.eq(0), blank)
     if mode == "max":
         best = rows.scatter(full_like(blank, -math.inf), found, (bags,), (0,), "max")
         return select(empty, blank, best)
@@ -142,4 +143,4 @@ def one_hot(tensor: Node, num_classes: int = -1) -> Node:
     shape = (*places.shape, num_classes)
     places = labels(places, num_classes, "one_hot")
     classes = ramp(shape, len(shape) - 1)
-    return cast(apply("eq", classes, per_row(places, classes)), dtypes.int64)
+    return cast(classes.eq(per_row(places, classes)), dtypes.int64)

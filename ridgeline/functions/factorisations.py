@@ -14,6 +14,7 @@ from ridgeline.ops import decompositions, linalg as ops, spectra
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import apply, cast, full_like, stop_gradient
 from ridgeline.ops.linalg import adjoint, transposed
+from ridgeline.ops.math import log
 from ridgeline.ops.movement import broadcast_scalar, reshape
 
 
@@ -199,13 +200,13 @@ def logdet(input: Node) -> Node:
     """The logarithms of the determinants; NaN where they are negative."""
     sign, size = ops.log_determinant(input)
     if input.dtype.is_complex:
-        return apply("add", cast(size, input.dtype), apply("log", sign))
-    return apply("add", size, _log_sign(sign))
+        return cast(size, input.dtype) + log(sign)
+    return size + _log_sign(sign)
 
 
 def _log_sign(sign: Node) -> Node:
     """0 for 1 and 0, NaN for -1."""
-    negative = apply("lt", sign, full_like(sign, 0))
+    negative = sign < 0
     return apply("select", negative, full_like(sign, float("nan")), full_like(sign, 0))
 
 
@@ -235,7 +236,7 @@ def cholesky_solve(B: Node, L: Node, upper: bool = False) -> Node:
     right, factor = _batched(B, L, "cholesky_solve")
     # one triangle is read, but as in torch the gradient is that of the whole product
     fixed = stop_gradient(factor)
-    whole = apply("add", ops.mask(fixed, 1 if upper else -1), apply("sub", factor, fixed))
+    whole = ops.mask(fixed, 1 if upper else -1) + (factor - fixed)
     low = adjoint(whole) if upper else whole
     return ops.solve(matmul(low, adjoint(low)), right)
 
@@ -283,7 +284,7 @@ def _reflection_product(input: Node, tau: Node, size: Size) -> Node:
         )
         factor = reshape(_column(tau, k), (*lead, 1, 1))
         moved = matmul(vector, matmul(adjoint(vector), result))
-        result = apply("sub", result, apply("mul", stretch(factor, result.shape), moved))
+        result = result - stretch(factor, result.shape) * moved
     return result
 
 

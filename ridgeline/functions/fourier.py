@@ -274,8 +274,8 @@ def ifftshift(input: Node, dim: Dims = None) -> Node:
 def fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None) -> Node:
     """The frequencies of `fft`, in cycles per unit, for samples `d` apart."""
     place = iota((n,), 0, dtypes.int64)
-    upper = apply("lt", full_like(place, (n - 1) // 2), place)
-    wrapped = apply("select", upper, apply("sub", place, full_like(place, n)), place)
+    upper = full_like(place, (n - 1) // 2) < place
+    wrapped = apply("select", upper, place - n, place)
     return scale(cast(wrapped, dtype or defaults.dtype), 1 / (n * d) if n else 1.0)
 
 

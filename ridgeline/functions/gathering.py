@@ -19,7 +19,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import gather as rows, movement
-from ridgeline.ops.elementwise import apply, full_like
+from ridgeline.ops.elementwise import full_like
 
 
 def check_fits(index: Node, target: Node, free: int | None, what: str, name: str) -> None:
@@ -103,6 +103,6 @@ def unravel_index(indices: Node, shape: int | Sequence[int]) -> tuple[Node, ...]
     found: list[Node] = []
     for size in reversed(sizes):
         length = full_like(places, size)
-        found.append(apply("mod", places, length))
-        places = apply("floordiv", places, length)
+        found.append(places % length)
+        places = places // length
     return tuple(reversed(found))

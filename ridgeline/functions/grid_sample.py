@@ -19,7 +19,7 @@ from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumprod
 from ridgeline.graph.node import Node
 from ridgeline.ops import gather as rows, movement
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.tensors.cells import known
 
 
@@ -94,7 +94,7 @@ def vander(x: Node, N: int | None = None, increasing: bool = False) -> Node:
     dtype = x.dtype if x.dtype.is_differentiable else dtypes.int64
     shape = (x.shape[0], count)
     base = movement.broadcast(cast(x, dtype), shape, (0,))
-    first = apply("eq", ramp(shape, 1), number(shape, 0, dtypes.int64))
+    first = ramp(shape, 1).eq(number(shape, 0, dtypes.int64))
     powers = cumprod(select(first, full_like(base, 1), base), 1) if count else base
     return powers if increasing else flip(powers, 1)
 

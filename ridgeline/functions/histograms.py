@@ -18,7 +18,8 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import gather as rows, movement
-from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.elementwise import cast, full_like, iota, select
+from ridgeline.ops.math import floor, minimum
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.search import search
 from ridgeline.tensors.cells import known
@@ -39,7 +40,7 @@ def _range(values: Node, low: float, high: float, widen: float) -> tuple[Node, N
         upper = high if low != high else low + 1
         return as_node(float(low), values.dtype), as_node(float(upper), values.dtype)
     bottom, top = reduce(values, "min", (0,)), reduce(values, "max", (0,))
-    same = apply("eq", bottom, top)
+    same = bottom.eq(top)
     return (
         select(same, sub(bottom, widen), bottom),
         select(same, add(top, widen), top),
@@ -59,11 +60,9 @@ def histc(input: Node, bins: int = 100, min: float = 0, max: float = 0) -> Node:
         return blank
     low, high = (stretch(n, values.shape) for n in _range(values, min, max, 1.0))
     part = div(mul(sub(values, low), bins), sub(high, low))
-    inside = apply("and", apply("le", low, values), apply("le", values, high))
+    inside = (low <= values) & (values <= high)
     safe = select(inside, part, full_like(part, 0))
-    place = apply(
-        "min", cast(apply("floor", safe), dtypes.int64), number(part.shape, bins - 1, dtypes.int64)
-    )
+    place = minimum(cast(floor(safe), dtypes.int64), number(part.shape, bins - 1, dtypes.int64))
     return rows.scatter(blank, cast(inside, input.dtype), (place,), (0,), "add")
 
 
@@ -83,7 +82,7 @@ def _edges(values: Node, bins: int | Node, range: Sequence[float] | None) -> Nod
     step = div(sub(top, bottom), bins)
     rising = add(bottom, mul(ramp, step))
     falling = sub(top, mul(sub(float(bins), ramp), step))
-    near = apply("lt", ramp, full_like(ramp, (bins + 1) / 2))
+    near = ramp < (bins + 1) / 2
     return select(near, rising, falling)
 
 
@@ -92,8 +91,8 @@ def _place(values: Node, edges: Node) -> tuple[Node, Node]:
     last = known(edges.shape[0]) - 2
     found = sub(search(edges, values, True), 1)
     ends = [stretch(drop(cut(edges, 0, at, 1), 0), values.shape) for at in (0, last + 1)]
-    inside = apply("and", apply("le", ends[0], values), apply("le", values, ends[1]))
-    place = apply("min", found, full_like(found, last))
+    inside = (ends[0] <= values) & (values <= ends[1])
+    place = minimum(found, full_like(found, last))
     return select(inside, place, full_like(place, 0)), inside
 
 
@@ -105,7 +104,7 @@ def _binned(points: Node, edges: Sequence[Node], weight: Node | None, density: b
     for axis, own in enumerate(edges):
         place, fits = _place(drop(cut(points, 1, axis, 1), 1), own)
         places.append(place)
-        inside = apply("and", inside, fits)
+        inside = inside & fits
     shape = tuple(known(own.shape[0]) - 1 for own in edges)
     given = number((count,), 1, points.dtype) if weight is None else flat(weight)
     if given.shape != (count,):

@@ -11,7 +11,7 @@ from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
-from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, select
+from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.gather import check_range, on_host
 
 
@@ -38,8 +38,8 @@ def wrapped(index: Node, size: Size, axis: int = 0) -> Node:
         values = index.buffer.array(index.dtype, index.shape)
         if check_range(values, size, axis, index, negative=True):
             return index
-    below = apply("lt", index, full_like(index, 0))
-    return select(below, add(index, full_like(index, size)), index)
+    below = index < 0
+    return select(below, index + size, index)
 
 
 def harmless(index: Node, size: Size, touched: tuple[Size, ...]) -> Node:

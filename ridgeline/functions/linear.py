@@ -12,7 +12,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.contract import ContractAttrs, axis, contract
-from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.elementwise import cast, full_like, iota, select
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.ops.reduce import sum_
 
@@ -269,7 +269,7 @@ def _one_per_label(node: Node, labels: list[str]) -> tuple[Node, list[str]]:
         if node.shape[first] != node.shape[second]:
             raise ShapeError(f"einsum: label {label!r} has two sizes in shape {list(node.shape)}")
         row = iota(node.shape, first, dtypes.int64)
-        on_diagonal = apply("eq", row, iota(node.shape, second, dtypes.int64))
+        on_diagonal = row.eq(iota(node.shape, second, dtypes.int64))
         node = sum_(select(on_diagonal, node, full_like(node, 0)), (second,))
         labels = labels[:second] + labels[second + 1 :]
     return node, labels

@@ -14,7 +14,8 @@ from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.checked import labels, within
-from ridgeline.ops.elementwise import apply, cast, full_like, iota, select
+from ridgeline.ops.elementwise import cast, full_like, iota, select
+from ridgeline.ops.math import log, reciprocal, sqrt
 from ridgeline.ops.movement import broadcast, reshape
 from ridgeline.ops.reduce import expand_back, sum_
 from ridgeline.tensors.cells import known
@@ -38,10 +39,10 @@ def layer_norm(
         )
     axes = tuple(range(rank - len(wanted), rank))
     centre = mean(input, axes)
-    away = apply("sub", input, expand_back(centre, input.shape, axes))
-    spread = mean(apply("mul", away, away), axes)
-    scale = apply("reciprocal", apply("sqrt", add(spread, scalar_like(spread, eps))))
-    result = apply("mul", away, expand_back(scale, input.shape, axes))
+    away = input - expand_back(centre, input.shape, axes)
+    spread = mean(away * away, axes)
+    scale = reciprocal(sqrt(add(spread, scalar_like(spread, eps))))
+    result = away * expand_back(scale, input.shape, axes)
     if weight is not None:
         result = mul(result, weight)
     return result if bias is None else add(result, bias)
@@ -66,9 +67,9 @@ def rms_norm(
         )
     axes = tuple(range(rank - len(wanted), rank))
     small = finfo(input.dtype).eps if eps is None else eps
-    spread = mean(apply("mul", input, input), axes)
-    scale = apply("reciprocal", apply("sqrt", add(spread, scalar_like(spread, small))))
-    result = apply("mul", input, expand_back(scale, input.shape, axes))
+    spread = mean(input * input, axes)
+    scale = reciprocal(sqrt(add(spread, scalar_like(spread, small))))
+    result = input * expand_back(scale, input.shape, axes)
     return result if weight is None else mul(result, weight)
 
 
@@ -89,7 +90,7 @@ def mse_loss(input: Node, target: Node, reduction: str = "mean") -> Node:
     away = sub(*_matched(input, target, "mse_loss"))
     if away.dtype.is_complex:
         raise DTypeError("mse_loss is not defined for complex tensors")
-    return reduced(apply("mul", away, away), reduction)
+    return reduced(away * away, reduction)
 
 
 @public(method=False)
@@ -107,9 +108,9 @@ def smooth_l1_loss(input: Node, target: Node, reduction: str = "mean", beta: flo
     size = abs(away)
     edge = scalar_like(size, beta)
     half = full_like(size, 0.5)
-    near = apply("div", apply("mul", half, apply("mul", away, away)), edge)
-    far = apply("sub", size, apply("mul", half, edge))
-    return reduced(select(apply("lt", size, edge), near, far), reduction)
+    near = half * (away * away) / edge
+    far = size - half * edge
+    return reduced(select(size < edge, near, far), reduction)
 
 
 def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:
@@ -143,10 +144,10 @@ def binary_cross_entropy_with_logits(
 
     _same_shape(input, target, "binary_cross_entropy_with_logits")
     x, goal = pair(input, target)
-    by_one = apply("mul", apply("sub", full_like(goal, 1), goal), x)
+    by_one = (1 - goal) * x
     tail = logsigmoid(x)
     if pos_weight is None:
-        losses = apply("sub", by_one, tail)
+        losses = by_one - tail
     else:
         factor = add(mul(sub(pos_weight, 1), goal), 1)
         losses = sub(by_one, mul(factor, tail))
@@ -164,10 +165,10 @@ def binary_cross_entropy(
     if target.dtype.is_floating_point:
         target = within(target, 0, 1, "binary_cross_entropy")
     p, goal = pair(within(input, 0, 1, "binary_cross_entropy"), target)
-    yes = clamp_min(apply("log", p), -100)
-    no = clamp_min(apply("log", apply("sub", full_like(p, 1), p)), -100)
-    rest = apply("sub", full_like(goal, 1), goal)
-    losses = apply("neg", add(mul(goal, yes), mul(rest, no)))
+    yes = clamp_min(log(p), -100)
+    no = clamp_min(log(1 - p), -100)
+    rest = 1 - goal
+    losses = -add(mul(goal, yes), mul(rest, no))
     return reduced(losses if weight is None else mul(losses, weight), reduction)
 
 
@@ -231,15 +232,15 @@ def _nll(
 ) -> Node:
     shape = logs.shape
     places = cast(target, dtypes.int64)
-    chosen = apply("eq", iota(shape, axis, dtypes.int64), expand_back(places, shape, (axis,)))
+    chosen = iota(shape, axis, dtypes.int64).eq(expand_back(places, shape, (axis,)))
     weighted = logs
     if weight is not None:
         if weight.shape != (shape[axis],):
             raise ShapeError(f"class weights have shape {list(weight.shape)}, not [{shape[axis]}]")
         per_class = broadcast(cast(weight, logs.dtype), shape, (axis,))
-        weighted = apply("mul", logs, per_class)
-    losses = apply("neg", _pick(weighted, chosen, axis))
-    counted = apply("ne", places, full_like(places, ignore_index))
+        weighted = logs * per_class
+    losses = -_pick(weighted, chosen, axis)
+    counted = places.ne(ignore_index)
     zero = full_like(losses, 0)
     losses = select(counted, losses, zero)
     if weight is None:
@@ -248,7 +249,7 @@ def _nll(
         shares = select(counted, _pick(per_class, chosen, axis), zero)
     smooth = None
     if smoothing:
-        smooth = select(counted, apply("neg", sum_(weighted, (axis,))), zero)
+        smooth = select(counted, -sum_(weighted, (axis,)), zero)
     return _join(losses, smooth, shares, reduction, smoothing, shape[axis])  # type: ignore[arg-type]
 
 
@@ -259,7 +260,7 @@ def _join(
 
     def joined(values: Node) -> Node:
         if reduction == "mean":
-            return apply("div", sum(values), sum(shares))
+            return sum(values) / sum(shares)
         return reduced(values, reduction)
 
     result = joined(losses)
@@ -327,12 +328,12 @@ def _probabilities(
             scalar_like(goal, smoothing / classes),
         )
     if weight is not None:
-        logs = apply("mul", logs, broadcast(cast(weight, logs.dtype), logs.shape, (axis,)))
-    losses = apply("neg", sum_(apply("mul", logs, goal), (axis,)))
+        logs = logs * broadcast(cast(weight, logs.dtype), logs.shape, (axis,))
+    losses = -sum_(logs * goal, (axis,))
     if reduction != "mean":
         return reduced(losses, reduction)
     total = sum(losses)
     rows = 1
     for place, size in enumerate(input.shape):
         rows *= 1 if place == axis else size  # type: ignore[assignment]
-    return apply("div", total, full_like(total, float(rows)))
+    return total / float(rows)

@@ -22,7 +22,8 @@ from ridgeline.functions.registry import public
 from ridgeline.functions.sorting import nanmedian
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import conj, real, real_of
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
+from ridgeline.ops.math import maximum
 from ridgeline.ops.movement import reshape
 
 
@@ -222,8 +223,8 @@ def _variance(
     away = sub(x, stretch(centre, x.shape))
     spread = real(sum(mul(away, conj(away)), dim, keepdim=keepdim, mask=mask))
     count = cast(_count(input, dim, keepdim, mask), real_of(wanted))
-    freedom = apply("sub", count, full_like(count, float(less)))
-    return cast(div(spread, apply("max", freedom, full_like(freedom, 0))), wanted)
+    freedom = count - float(less)
+    return cast(div(spread, maximum(freedom, full_like(freedom, 0))), wanted)
 
 
 @public(namespace="masked")

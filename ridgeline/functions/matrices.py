@@ -21,7 +21,8 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import decompositions, linalg as ops, spectra, symmetric
 from ridgeline.ops.complex import conj, real, real_of
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
+from ridgeline.ops.elementwise import cast, constant, full_like, select, stop_gradient
+from ridgeline.ops.math import isnan, sign, sqrt
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.ops.reduce import expand_back, reduce
 from ridgeline.tensors.cells import known
@@ -54,7 +55,7 @@ def vector_norm(
 def _vector_norm(x: Node, ord: float, axes: Sequence[int]) -> Node:
     if ord == 0:  # through sign, whose derivative is zero, where that of a comparison is none
         sizes = abs(x)
-        ones = select(apply("isnan", sizes), full_like(sizes, 1), apply("sign", sizes))
+        ones = select(isnan(sizes), full_like(sizes, 1), sign(sizes))
         return reduce(ones, "sum", axes)
     if not axes:
         return abs(x)
@@ -72,24 +73,24 @@ def _vector_norm(x: Node, ord: float, axes: Sequence[int]) -> Node:
 
 def _powered(sizes: Node, ord: float) -> Node:
     """|x| ** p with a derivative of 0 (not NaN) at 0."""
-    zero = apply("eq", sizes, full_like(sizes, 0))
+    zero = sizes.eq(0)
     safe = select(zero, full_like(sizes, 1), sizes)
     return select(zero, full_like(sizes, 0 if ord > 0 else math.inf), power(safe, ord))
 
 
 def _rooted(total: Node, ord: float) -> Node:
     """total ** (1 / p), with a derivative of 0 at 0."""
-    zero = apply("eq", total, full_like(total, 0))
+    zero = total.eq(0)
     safe = select(zero, full_like(total, 1), total)
     return select(zero, full_like(total, 0), power(safe, 1.0 / ord))
 
 
 def _euclidean(x: Node, axes: Sequence[int]) -> Node:
-    squares = real(apply("mul", x, conj(x))) if x.dtype.is_complex else apply("mul", x, x)
+    squares = real(x * conj(x)) if x.dtype.is_complex else x * x
     total = reduce(squares, "sum", axes)
-    zero = apply("eq", total, full_like(total, 0))
+    zero = total.eq(0)
     safe = select(zero, full_like(total, 1), total)
-    return select(zero, full_like(total, 0), apply("sqrt", safe))
+    return select(zero, full_like(total, 0), sqrt(safe))
 
 
 @public(namespace="linalg", wide=True)
@@ -166,7 +167,7 @@ def cond(A: Node, p: Order = None) -> Node:
         return div(small, large) if p == -2 else div(large, small)
     inverse = ops.inverse(A, checked=False)[0]
     result = mul(matrix_norm(A, p), matrix_norm(inverse, p))
-    bad = apply("isnan", result)
+    bad = isnan(result)
     return select(bad, full_like(result, math.inf), result)
 
 
@@ -202,7 +203,7 @@ def matrix_rank(
     axis = len(wide.shape) - 1
     top = reduce(wide, "max", (axis,))
     limit = maximum(absolute, mul(relative, top))
-    counted = apply("lt", expand_back(limit, wide.shape, (axis,)), wide)
+    counted = expand_back(limit, wide.shape, (axis,)) < wide
     return reduce(cast(counted, dtypes.int64), "sum", (axis,))
 
 
@@ -296,7 +297,7 @@ def lstsq(
     nothing = _none_of(empty)
     residuals = nothing
     if height > width and driver != "gelsy" and driver is not None:
-        away = apply("sub", matmul(A, solution), right)
+        away = matmul(A, solution) - right
         residuals = sum(power(abs(away), 2), -2)
     if driver in (None, "gelsy"):
         values = nothing

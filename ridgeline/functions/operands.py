@@ -11,7 +11,7 @@ import threading
 from cmath import isfinite
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from ridgeline.ops.movement import broadcast_scalar, broadcast_to
 from ridgeline.scalars import Array
 from ridgeline.tracing.guards import Lifted
 
+T = TypeVar("T")
 Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Node | Number
 
@@ -47,6 +48,13 @@ class _Defaults:
 
 
 defaults = _Defaults()
+
+
+def number(value: T) -> T:
+    """A value that is not to be a tensor: a body could compute with a node as with a number."""
+    if isinstance(value, Node):
+        raise TypeError("a tensor stands for a number")
+    return value
 
 
 def default_complex() -> DType:

@@ -8,11 +8,12 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, div, mul, pow, sub
-from ridgeline.functions.operands import Operand, as_node, floating, require_real, stretch
+from ridgeline.functions.operands import Operand, as_node, floating, number, require_real, stretch
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, scale, select
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, select
+from ridgeline.ops.math import minimum
 from ridgeline.ops.movement import broadcast_scalar
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -62,7 +63,7 @@ def exp(input: Node) -> Node:
 def exp2(input: Node) -> Node:
     """2 to the input."""
     x = _real(input)
-    return apply("exp", scale(x, math.log(2))) if x.dtype.is_complex else apply("exp2", x)
+    return apply("exp", x * math.log(2)) if x.dtype.is_complex else apply("exp2", x)
 
 
 @public(inplace=True)
@@ -81,14 +82,14 @@ def log(input: Node) -> Node:
 def log2(input: Node) -> Node:
     """The logarithm to base 2."""
     x = _real(input)
-    return scale(apply("log", x), 1 / math.log(2)) if x.dtype.is_complex else apply("log2", x)
+    return apply("log", x) * (1 / math.log(2)) if x.dtype.is_complex else apply("log2", x)
 
 
 @public(inplace=True)
 def log10(input: Node) -> Node:
     """The logarithm to base 10."""
     x = _real(input)
-    return scale(apply("log", x), 1 / math.log(10)) if x.dtype.is_complex else apply("log10", x)
+    return apply("log", x) * (1 / math.log(10)) if x.dtype.is_complex else apply("log10", x)
 
 
 @public(inplace=True)
@@ -114,8 +115,8 @@ def tan(input: Node) -> Node:
     """The tangent."""
     x = _real(input)
     if x.dtype.is_complex:  # through tanh(i x), which cannot overflow
-        turned = apply("tanh", join(apply("neg", imag(x)), real(x)))
-        return join(imag(turned), apply("neg", real(turned)))
+        turned = apply("tanh", join(-imag(x), real(x)))
+        return join(imag(turned), -real(turned))
     return apply("tan", x)
 
 
@@ -184,8 +185,8 @@ def round(input: Node, *, decimals: int = 0) -> Node:
         return _rounded("round", input)
     factor = 10.0 ** builtin_abs(decimals)
     if decimals > 0:
-        return div(apply("round", scale(input, factor)), factor)
-    return scale(apply("round", div(input, factor)), factor)
+        return div(apply("round", input * factor), factor)
+    return apply("round", div(input, factor)) * factor
 
 
 builtin_abs = int.__abs__
@@ -219,7 +220,7 @@ def isinf(input: Node) -> Node:
     if not input.dtype.is_differentiable:
         return broadcast_scalar(constant(False, dtypes.bool_), input.shape)
     size = abs(input)
-    return apply("eq", size, _literal(size, math.inf))
+    return size.eq(_literal(size, math.inf))
 
 
 @public()
@@ -228,8 +229,8 @@ def isfinite(input: Node) -> Node:
     if not input.dtype.is_differentiable:
         return broadcast_scalar(constant(True, dtypes.bool_), input.shape)
     if input.dtype.is_complex:
-        return apply("and", isfinite(real(input)), isfinite(imag(input)))
-    return apply("lt", apply("abs", input), _literal(input, math.inf))
+        return isfinite(real(input)) & isfinite(imag(input))
+    return apply("abs", input) < _literal(input, math.inf)
 
 
 @public(inplace=True)
@@ -244,8 +245,8 @@ def nan_to_num(
     result = select(
         apply("isnan", input), stretch(as_node(float(nan), input.dtype), input.shape), input
     )
-    above = apply("eq", input, _literal(input, math.inf))
-    below = apply("eq", input, _literal(input, -math.inf))
+    above = input.eq(_literal(input, math.inf))
+    below = input.eq(_literal(input, -math.inf))
     result = select(above, stretch(as_node(float(top), input.dtype), input.shape), result)
     return select(below, stretch(as_node(float(bottom), input.dtype), input.shape), result)
 
@@ -262,15 +263,15 @@ def sigmoid(input: Node) -> Node:
     """1 / (1 + exp(-input)), accurate in both tails and with a gradient that cannot overflow."""
     x = _real(input)
     if x.dtype.is_complex:
-        return apply("reciprocal", add(apply("exp", apply("neg", x)), 1))
-    positive = apply("le", full_like(x, 0), x)
-    decayed = apply("exp", select(positive, apply("neg", x), x))
+        return apply("reciprocal", add(apply("exp", -x), 1))
+    positive = x >= 0
+    decayed = apply("exp", select(positive, -x, x))
     one = full_like(x, 1)
-    share = apply("div", select(positive, one, decayed), apply("add", one, decayed))
+    share = select(positive, one, decayed) / (one + decayed)
     if x.dtype is not dtypes.float64:
         return share
     # left of 0 the errors of the sum and the quotient hardly count in this form
-    return select(positive, share, apply("sub", decayed, apply("mul", decayed, share)))
+    return select(positive, share, decayed - decayed * share)
 
 
 @public(method=False, wide=True)
@@ -278,9 +279,9 @@ def logsigmoid(input: Node) -> Node:
     """log(sigmoid(input))."""
     require_real(input.dtype, "logsigmoid")
     zero = full_like(input, 0)
-    negative = apply("lt", input, zero)
-    tail = apply("log1p", apply("exp", select(negative, input, apply("neg", input))))
-    return apply("sub", select(negative, input, zero), tail)
+    negative = input < zero
+    tail = apply("log1p", apply("exp", select(negative, input, -input)))
+    return select(negative, input, zero) - tail
 
 
 @public(inplace=True, wide=True)
@@ -290,20 +291,20 @@ def logit(input: Node, eps: float | None = None) -> Node:
 
     x = _real(input)
     if eps is not None:
-        x = clamp(x, eps, 1 - eps)
+        x = clamp(x, number(eps), 1 - eps)
     if x.dtype.is_complex:
-        return apply("log", apply("div", x, apply("sub", full_like(x, 1), x)))
+        return apply("log", x / (1 - x))
     low, high = (apply("le", *pair) for pair in ((full_like(x, 0.25), x), (x, full_like(x, 0.75))))
-    middle = apply("and", low, high)
+    middle = low & high
     inner = select(middle, x, full_like(x, 0.5))  # keeps the unused branches finite
     outer = select(middle, full_like(x, 0.25), x)
     one = full_like(x, 1)
-    below = apply("lt", inner, full_like(x, 0.5))
-    excess = apply("sub", apply("add", inner, inner), one)  # exact, and so is what it is divided by
-    smaller = select(below, apply("neg", inner), apply("sub", one, inner))
-    near = apply("log1p", apply("div", excess, smaller))
-    near = select(below, apply("neg", near), near)
-    return select(middle, near, apply("log", apply("div", outer, apply("sub", one, outer))))
+    below = inner < full_like(x, 0.5)
+    excess = inner + inner - one  # exact, and so is what it is divided by
+    smaller = select(below, -inner, one - inner)
+    near = apply("log1p", excess / smaller)
+    near = select(below, -near, near)
+    return select(middle, near, apply("log", outer / (one - outer)))
 
 
 @public(inplace=True)
@@ -312,27 +313,27 @@ def relu(input: Node) -> Node:
     if input.dtype is dtypes.bool_:
         raise DTypeError("relu is not defined for bool tensors")
     zero = full_like(input, 0)
-    return select(apply("le", input, zero), zero, input)
+    return select(input <= zero, zero, input)
 
 
 @public(method=False)
 def relu6(input: Node) -> Node:
     """`relu`, cut off at 6."""
     zero, six = full_like(input, 0), full_like(input, 6)
-    low = select(apply("le", input, zero), zero, input)
-    return select(apply("le", six, low), six, low)
+    low = select(input <= zero, zero, input)
+    return select(six <= low, six, low)
 
 
 @public(method=False)
 def leaky_relu(input: Node, negative_slope: float = 0.01) -> Node:
     """Negative values times a slope."""
-    return select(apply("lt", full_like(input, 0), input), input, mul(input, float(negative_slope)))
+    return select(input > 0, input, mul(input, float(negative_slope)))
 
 
 @public(method=False, wide=True)
 def elu(input: Node, alpha: float = 1.0) -> Node:
     """alpha * (exp(x) - 1) for negative values."""
-    positive = apply("lt", full_like(input, 0), input)
+    positive = input > 0
     low = select(positive, full_like(input, 0), input)  # keeps the unused branch finite
     return select(positive, input, mul(apply("expm1", low), float(alpha)))
 
@@ -342,7 +343,7 @@ def celu(input: Node, alpha: float = 1.0) -> Node:
     """alpha * (exp(x / alpha) - 1) for negative values."""
     if alpha == 0:
         raise ArgumentError("celu needs an alpha other than 0")
-    positive = apply("lt", full_like(input, 0), input)
+    positive = input > 0
     low = select(positive, full_like(input, 0), input)
     return select(positive, input, mul(apply("expm1", mul(low, 1 / float(alpha))), float(alpha)))
 
@@ -356,21 +357,21 @@ def selu(input: Node) -> Node:
 @public(method=False, wide=True)
 def silu(input: Node) -> Node:
     """input * sigmoid(input)."""
-    return apply("mul", input, sigmoid(input))
+    return input * sigmoid(input)
 
 
 @public(method=False, wide=True)
 def mish(input: Node) -> Node:
     """input * tanh(softplus(input))."""
-    return apply("mul", input, apply("tanh", softplus(input)))
+    return input * apply("tanh", softplus(input))
 
 
 @public(method=False)
 def hardtanh(input: Node, min_val: float = -1.0, max_val: float = 1.0) -> Node:
     """Values held between two bounds; the gradient is 0 at the bounds."""
     low, high = (stretch(as_node(v, input.dtype), input.shape) for v in (min_val, max_val))
-    held = select(apply("le", input, low), low, input)
-    return select(apply("le", high, held), high, held)
+    held = select(input <= low, low, input)
+    return select(high <= held, high, held)
 
 
 @public(method=False, wide=True)
@@ -379,9 +380,9 @@ def softplus(input: Node, beta: float = 1.0, threshold: float = 20.0) -> Node:
     require_real(input.dtype, "softplus")
     scaled = mul(input, float(beta))
     limit = stretch(as_node(float(threshold), input.dtype), input.shape)
-    held = apply("min", scaled, limit)  # keeps the unused branch finite
+    held = minimum(scaled, limit)  # keeps the unused branch finite
     soft = div(apply("log1p", apply("exp", held)), float(beta))
-    return select(apply("lt", limit, scaled), input, soft)
+    return select(limit < scaled, input, soft)
 
 
 @public(method=False, wide=True)
@@ -395,13 +396,13 @@ def gelu(input: Node, approximate: str = "none") -> Node:
     """The Gaussian error linear unit, exact ("none") or by tanh ("tanh")."""
     require_real(input.dtype, "gelu")
     if approximate == "none":
-        inner = apply("erf", scale(input, 1 / math.sqrt(2)))
+        inner = apply("erf", input * (1 / math.sqrt(2)))
     elif approximate == "tanh":
-        cubic = scale(apply("mul", apply("mul", input, input), input), 0.044715)
-        inner = apply("tanh", scale(apply("add", input, cubic), math.sqrt(2 / math.pi)))
+        cubic = input * input * input * 0.044715
+        inner = apply("tanh", (input + cubic) * math.sqrt(2 / math.pi))
     else:
         raise BadValueError(f'approximate is "none" or "tanh", not {approximate!r}')
-    return apply("mul", scale(input, 0.5), apply("add", inner, full_like(input, 1)))
+    return input * 0.5 * (inner + full_like(input, 1))
 
 
 def operand_abs(value: Operand) -> Operand:

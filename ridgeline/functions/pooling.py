@@ -16,7 +16,7 @@ from ridgeline.functions.operands import require_real
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
-from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota
+from ridgeline.ops.elementwise import cast, constant, full_like, iota
 from ridgeline.ops.movement import (
     broadcast,
     broadcast_scalar,
@@ -148,7 +148,7 @@ def _window_sum(
         parts = shifts(x, number, width, step, count, 1)
         x = parts[0]
         for part in parts[1:]:
-            x = apply("add", x, part)
+            x = x + part
     return x
 
 
@@ -337,14 +337,13 @@ def _places(tap: Node, w: Windows) -> Node:
     tap = cast(tap, dtypes.int64)
     for i in range(len(w.sizes)):
         within = math.prod(w.kernel[i + 1 :])
-        along = apply("mod", apply("floordiv", tap, full_like(tap, within)),
-                      full_like(tap, w.kernel[i]))  # fmt: skip
+        along = tap // within % full_like(tap, w.kernel[i])  # fmt: skip
         start = iota(tap.shape, w.lead + i, dtypes.int64)
-        place = apply("mul", start, full_like(tap, w.steps[i]))
-        place = add(place, apply("mul", along, full_like(tap, w.apart[i])))
-        place = add(place, full_like(tap, -w.margin[i]))
-        flat = apply("mul", place, full_like(tap, math.prod(w.sizes[i + 1 :])))
-        total = flat if total is None else add(total, flat)
+        place = start * full_like(tap, w.steps[i])
+        place = place + along * full_like(tap, w.apart[i])
+        place = place + full_like(tap, -w.margin[i])
+        flat = place * full_like(tap, math.prod(w.sizes[i + 1 :]))
+        total = flat if total is None else total + flat
     assert total is not None
     return total
 

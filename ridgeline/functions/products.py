@@ -24,7 +24,7 @@ from ridgeline.functions.reductions import mean, sum
 from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import conj
-from ridgeline.ops.elementwise import apply, cast, full_like
+from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.movement import concat, reshape
 from ridgeline.ops.reduce import reduce
@@ -92,8 +92,8 @@ def _cross(input: Node, other: Node, axis: int) -> Node:
     def turned(node: Node, by: int) -> Node:
         return grown(roll(node, by, axis))
 
-    left = apply("mul", turned(a, -1), turned(b, -2))
-    return cast(apply("sub", left, apply("mul", turned(a, -2), turned(b, -1))), a.dtype)
+    left = turned(a, -1) * turned(b, -2)
+    return cast(left - turned(a, -2) * turned(b, -1), a.dtype)
 
 
 @public()
@@ -189,7 +189,7 @@ def linalg_vander(x: Node, *, N: int | None = None) -> Node:
     count = known(x.shape[-1]) if N is None else N
     columns = [full_like(x, 1)]
     for _ in range(step_count(count, "vander") - 1):
-        columns.append(apply("mul", columns[-1], x))
+        columns.append(columns[-1] * x)
     return concat([reshape(c, (*c.shape, 1)) for c in columns[:count]], len(x.shape))
 
 
@@ -207,7 +207,7 @@ def _differences(x1: Node, x2: Node) -> Node:
     shape = (*lead, rows, others, width)
     left = reshape(stretch(x1, (*lead, rows, width)), (*lead, rows, 1, width))
     right = reshape(stretch(x2, (*lead, others, width)), (*lead, 1, others, width))
-    return apply("sub", stretch(left, shape), stretch(right, shape))
+    return stretch(left, shape) - stretch(right, shape)
 
 
 @public(method=False, wide=True)
@@ -239,7 +239,7 @@ def pdist(input: Node, p: float = 2.0) -> Node:
     rows = []
     for i in range(count - 1):
         rest = cut(input, 0, i + 1, count - 1 - i)
-        rows.append(apply("sub", stretch(cut(input, 0, i, 1), rest.shape), rest))
+        rows.append(stretch(cut(input, 0, i, 1), rest.shape) - rest)
     if not rows or input.shape[1] == 0:
         return reduce(concat(rows or [cut(input, 0, 0, 0)], 0), "sum", (1,))
     return vector_norm(concat(rows, 0), p, 1)

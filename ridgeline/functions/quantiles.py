@@ -11,8 +11,9 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement, reduce
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.ops.gather import gather_along
+from ridgeline.ops.math import ceil, floor, isnan, maximum, round
 from ridgeline.ops.search import search
 from ridgeline.ops.sort import sort as ordered
 from ridgeline.tensors.cells import known
@@ -74,23 +75,23 @@ def _ranked(values: Node, q: Node, interpolation: str, skip_nan: bool) -> Node:
     count = known(product(q.shape))
     shape = (*values.shape[:-1], count)
     spread = movement.broadcast(movement.reshape(q, (count,)), shape, (rank - 1,))
-    missing = cast(apply("isnan", values), values.dtype)
+    missing = cast(isnan(values), values.dtype)
     lost = movement.broadcast(reduce.sum_(missing, (rank - 1,)), shape, tuple(range(rank - 1)))
     top = full_like(lost, size - 1)
     if skip_nan:
-        top = apply("max", sub(top, lost), full_like(top, 0))
+        top = maximum(sub(top, lost), full_like(top, 0))
     place = mul(spread, top)
     if not skip_nan:
-        place = select(apply("lt", full_like(lost, 0), lost), top, place)
-    below = apply("floor", place)
+        place = select(lost > 0, top, place)
+    below = floor(place)
     if interpolation == "higher":
-        below = apply("ceil", place)
+        below = ceil(place)
     elif interpolation == "nearest":
-        below = apply("round", place)
+        below = round(place)
     low = gather_along(values, cast(below, dtypes.int64), rank - 1)
     if interpolation not in ("linear", "midpoint"):
         return low
-    high = gather_along(values, cast(apply("ceil", place), dtypes.int64), rank - 1)
+    high = gather_along(values, cast(ceil(place), dtypes.int64), rank - 1)
     weight = sub(place, below)
     if interpolation == "midpoint":
         weight = full_like(weight, 0.5)

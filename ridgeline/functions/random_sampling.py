@@ -33,18 +33,12 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.checked import within
 from ridgeline.ops.elementwise import (
-    add,
-    apply,
     cast,
-    div,
     full_like,
-    mul,
-    neg,
-    scale,
     select,
     stop_gradient,
-    sub,
 )
+from ridgeline.ops.math import cos, exp, floor, log, maximum, sin, sqrt
 from ridgeline.ops.movement import broadcast, slice_
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.special import special
@@ -67,7 +61,7 @@ _TERMS = 48  # a count beyond has a probability below 1e-16 at that rate
 def _log_unit(shape: tuple[Size, ...], dtype: DType, generator: Generator | None) -> Node:
     """The logarithm of a uniform number in (0, 1]."""
     drawn = unit(shape, dtype, generator)
-    return apply("log", sub(full_like(drawn, 1), drawn))
+    return log(1 - drawn)
 
 
 def _spread(value: Operand, input: Node, dtype: DType) -> Node:
@@ -99,7 +93,7 @@ def normal(
     shape = broadcast_shapes(shape, *[v.shape for v in given])
     kind = dtype or (result_type(*given) if given else defaults.dtype)
     drawn = standard_normal(shape, kind, generator)
-    return add(_spread(mean, drawn, kind), mul(_spread(std, drawn, kind), drawn))
+    return _spread(mean, drawn, kind) + _spread(std, drawn, kind) * drawn
 
 
 @public(function=False, method=False, inplace=True)
@@ -108,7 +102,7 @@ def exponential(input: Node, lambd: float = 1.0, *, generator: Generator | None 
     _positive(lambd, "the rate of exponential_")
     kind = wide(input.dtype)
     rate = _spread(lambd, input, kind)
-    return cast(div(neg(_log_unit(input.shape, kind, generator)), rate), input.dtype)
+    return cast(-_log_unit(input.shape, kind, generator) / rate, input.dtype)
 
 
 @public(function=False, method=False, inplace=True)
@@ -119,9 +113,9 @@ def cauchy(
     _positive(sigma, "the width of cauchy_")
     kind = wide(input.dtype)
     drawn = unit(input.shape, kind, generator)
-    angle = scale(sub(drawn, full_like(drawn, 0.5)), math.pi)
-    tangent = div(apply("sin", angle), apply("cos", angle))
-    shifted = add(_spread(median, input, kind), mul(_spread(sigma, input, kind), tangent))
+    angle = (drawn - 0.5) * math.pi
+    tangent = sin(angle) / cos(angle)
+    shifted = _spread(median, input, kind) + _spread(sigma, input, kind) * tangent
     return cast(shifted, input.dtype)
 
 
@@ -133,8 +127,8 @@ def log_normal(
     _positive(std, "the standard deviation of log_normal_")
     kind = wide(input.dtype)
     drawn = standard_normal(input.shape, kind, generator)
-    power = add(_spread(mean, input, kind), mul(_spread(std, input, kind), drawn))
-    return cast(apply("exp", power), input.dtype)
+    power = _spread(mean, input, kind) + _spread(std, input, kind) * drawn
+    return cast(exp(power), input.dtype)
 
 
 @public(function=False, method=False, inplace=True)
@@ -144,8 +138,8 @@ def geometric(input: Node, p: float, *, generator: Generator | None = None) -> N
         raise BadValueError(f"geometric_ needs a probability above 0, up to 1, not {p}")
     kind = wide(input.dtype) if input.dtype.is_floating_point else dtypes.float64
     missed = _spread(math.log1p(-p) if p < 1 else -math.inf, input, kind)
-    failures = apply("floor", div(_log_unit(input.shape, kind, generator), missed))
-    return cast(add(failures, full_like(failures, 1)), input.dtype)
+    failures = floor(_log_unit(input.shape, kind, generator) / missed)
+    return cast(failures + 1, input.dtype)
 
 
 @public(function=False, method=False, inplace=True)
@@ -200,11 +194,11 @@ def _weights(input: Node, needed: int) -> Node:
     largest = finfo(input.dtype).max
     values = within(input, 0.0, largest, "a weight of multinomial, finite and at least 0")
     weights = cast(stop_gradient(values), dtypes.float64)
-    above = cast(apply("lt", full_like(weights, 0), weights), dtypes.int64)
+    above = cast(weights > 0, dtypes.int64)
     counts = reduce(above, "sum", (len(weights.shape) - 1,))
     counts = within(counts, needed, math.inf, "multinomial: weights of a row above 0")
     rows = tuple(range(len(counts.shape)))  # the result reads the counts, or nobody would check
-    usable = broadcast(apply("lt", full_like(counts, 0), counts), weights.shape, rows)
+    usable = broadcast(counts > 0, weights.shape, rows)
     return select(usable, weights, full_like(weights, 0))
 
 
@@ -226,9 +220,9 @@ def multinomial(
     weights = _weights(input, 1 if replacement else num_samples)
     if replacement:
         return _drawn_again(weights, num_samples, generator)
-    waiting = neg(_log_unit(weights.shape, dtypes.float64, generator))
-    never = apply("eq", weights, full_like(weights, 0))
-    return topk(select(never, full_like(weights, -1), div(weights, waiting)), num_samples).indices
+    waiting = -_log_unit(weights.shape, dtypes.float64, generator)
+    never = weights.eq(0)
+    return topk(select(never, full_like(weights, -1), weights / waiting), num_samples).indices
 
 
 def _drawn_again(weights: Node, count: int, generator: Generator | None) -> Node:
@@ -238,7 +232,7 @@ def _drawn_again(weights: Node, count: int, generator: Generator | None) -> Node
     start = (*([0] * (rank - 1)), _last(weights.shape[-1]))
     total = slice_(sums, start, (*weights.shape[:-1], 1), (1,) * rank)
     shape = (*weights.shape[:-1], count)
-    places = mul(unit(shape, dtypes.float64, generator), stretch(total, shape))
+    places = unit(shape, dtypes.float64, generator) * stretch(total, shape)
     return searchsorted(sums, places, right=True)
 
 
@@ -256,22 +250,22 @@ def standard_gamma(input: Node, *, generator: Generator | None = None) -> Node:
     kind = wide(input.dtype)
     alpha = cast(stop_gradient(input), kind)
     one = full_like(alpha, 1)
-    small = apply("lt", alpha, one)
-    d = sub(select(small, add(alpha, one), alpha), full_like(alpha, 1 / 3))
-    c = div(one, apply("sqrt", scale(d, 9.0)))
+    small = alpha < one
+    d = select(small, alpha + one, alpha) - full_like(alpha, 1 / 3)
+    c = one / sqrt(d * 9.0)
     result, waiting = d, full_like(small, True)
     for _ in range(_GAMMA_PROPOSALS):
         x = standard_normal(alpha.shape, kind, generator)
-        base = add(one, mul(c, x))
-        positive = apply("lt", full_like(base, 0), base)
-        v = select(positive, mul(mul(base, base), base), one)
-        bound = add(scale(mul(x, x), 0.5), mul(d, add(sub(one, v), apply("log", v))))
-        below = apply("lt", _log_unit(alpha.shape, kind, generator), bound)
-        taken = apply("and", waiting, apply("and", positive, below))
-        result = select(taken, mul(d, v), result)
-        waiting = apply("and", waiting, apply("xor", taken, full_like(taken, True)))
-    boost = apply("exp", div(_log_unit(alpha.shape, kind, generator), alpha))
-    return cast(select(small, mul(result, boost), result), input.dtype)
+        base = one + c * x
+        positive = base > 0
+        v = select(positive, base * base * base, one)
+        bound = x * x * 0.5 + d * (one - v + log(v))
+        below = _log_unit(alpha.shape, kind, generator) < bound
+        taken = waiting & (positive & below)
+        result = select(taken, d * v, result)
+        waiting = waiting & (taken ^ True)
+    boost = exp(_log_unit(alpha.shape, kind, generator) / alpha)
+    return cast(select(small, result * boost, result), input.dtype)
 
 
 @public(method=False)
@@ -280,7 +274,7 @@ def poisson(input: Node, generator: Generator | None = None) -> Node:
     require_float(input, "poisson")
     rate = within(input, 0.0, math.inf, "a rate of poisson, at least 0")
     rate = cast(stop_gradient(rate), dtypes.float64)
-    few = apply("lt", rate, full_like(rate, _FEW))
+    few = rate < _FEW
     low = select(few, rate, full_like(rate, 1))
     high = select(few, full_like(rate, _FEW), rate)
     counts = select(few, _poisson_few(low, generator), _poisson_many(high, generator))
@@ -290,12 +284,12 @@ def poisson(input: Node, generator: Generator | None = None) -> Node:
 def _poisson_few(rate: Node, generator: Generator | None) -> Node:
     """By inversion: how many of the running sums of probabilities lie below a uniform number."""
     drawn = unit(rate.shape, dtypes.float64, generator)
-    term = apply("exp", neg(rate))
+    term = exp(-rate)
     total, count = term, full_like(rate, 0)
     for k in range(1, _TERMS):
-        count = add(count, cast(apply("le", total, drawn), dtypes.float64))
-        term = mul(term, scale(rate, 1 / k))
-        total = add(total, term)
+        count = count + cast(total <= drawn, dtypes.float64)
+        term = term * (rate * (1 / k))
+        total = total + term
     return count
 
 
@@ -305,28 +299,26 @@ def _poisson_many(rate: Node, generator: Generator | None) -> Node:
     def number(value: float) -> Node:
         return full_like(rate, value)
 
-    b = add(number(0.931), scale(apply("sqrt", rate), 2.53))
-    a = add(number(-0.059), scale(b, 0.02483))
-    inverse_alpha = add(number(1.1239), div(number(1.1328), sub(b, number(3.4))))
-    squeeze = sub(number(0.9277), div(number(3.6224), sub(b, number(2.0))))
-    result, waiting = apply("floor", rate), full_like(apply("lt", rate, rate), True)
+    b = number(0.931) + sqrt(rate) * 2.53
+    a = number(-0.059) + b * 0.02483
+    inverse_alpha = number(1.1239) + number(1.1328) / (b - number(3.4))
+    squeeze = number(0.9277) - number(3.6224) / (b - number(2.0))
+    result, waiting = floor(rate), full_like(rate < rate, True)
     for _ in range(_POISSON_PROPOSALS):
-        u = sub(unit(rate.shape, dtypes.float64, generator), number(0.5))
+        u = unit(rate.shape, dtypes.float64, generator) - number(0.5)
         log_v = _log_unit(rate.shape, dtypes.float64, generator)
-        v = apply("exp", log_v)
-        edge = apply("max", sub(number(0.5), apply("abs", u)), number(1e-300))
-        slope = add(div(scale(a, 2.0), edge), b)
-        k = apply("floor", add(mul(slope, u), add(rate, number(0.43))))
-        inside = apply("le", number(0), k)
+        v = exp(log_v)
+        edge = maximum(number(0.5) - abs(u), number(1e-300))
+        slope = a * 2.0 / edge + b
+        k = floor(slope * u + (rate + number(0.43)))
+        inside = number(0) <= k
         count = select(inside, k, number(0))
-        surely = apply("and", apply("le", number(0.07), edge), apply("le", v, squeeze))
-        ratio = add(div(a, mul(edge, edge)), b)
-        left = sub(add(log_v, apply("log", inverse_alpha)), apply("log", ratio))
-        right = sub(
-            sub(mul(count, apply("log", rate)), rate), special("lgamma", add(count, number(1)))
-        )
-        taken = apply("and", inside, apply("or", surely, apply("le", left, right)))
-        taken = apply("and", waiting, taken)
+        surely = (number(0.07) <= edge) & (v <= squeeze)
+        ratio = a / (edge * edge) + b
+        left = log_v + log(inverse_alpha) - log(ratio)
+        right = count * log(rate) - rate - special("lgamma", count + number(1))
+        taken = inside & (surely | (left <= right))
+        taken = waiting & taken
         result = select(taken, count, result)
-        waiting = apply("and", waiting, apply("xor", taken, full_like(taken, True)))
+        waiting = waiting & (taken ^ True)
     return result

@@ -27,6 +27,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr, product
 from ridgeline.ops.complex import imag, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
+from ridgeline.ops.math import exp, log, sqrt
 from ridgeline.ops.movement import broadcast_scalar, reshape
 from ridgeline.ops.reduce import arg_reduce, expand_back, reduce
 
@@ -89,7 +90,7 @@ def mean(
     axes = axes_of(dim, len(x.shape))
     total = reduce(grown(x), "sum", axes)
     size = count(x.shape, axes)
-    average = apply("div", total, full_like(total, size))
+    average = total / size
     return keep(cast(average, x.dtype), x.shape, axes, keepdim)
 
 
@@ -119,11 +120,11 @@ def var(
     axes = axes_of(dim, len(input.shape))
     size = count(input.shape, axes)
     total = reduce(input, "sum", axes)
-    centre = apply("div", total, full_like(total, size))
-    away = apply("sub", input, expand_back(centre, input.shape, axes))
-    spread = reduce(apply("mul", away, away), "sum", axes)
+    centre = total / size
+    away = input - expand_back(centre, input.shape, axes)
+    spread = reduce(away * away, "sum", axes)
     freedom = _freedom(size, _correction(unbiased, correction))
-    return keep(apply("div", spread, full_like(spread, freedom)), input.shape, axes, keepdim)
+    return keep(spread / freedom, input.shape, axes, keepdim)
 
 
 def _freedom(size: Size, correction: float) -> float | SizeExpr:
@@ -155,8 +156,8 @@ def std(
 def root(spread: Node) -> Node:
     """The root of a variance; where that is 0 no gradient flows, in place of NaN."""
     zero = full_like(spread, 0)
-    flat = apply("eq", spread, zero)
-    return select(flat, zero, apply("sqrt", select(flat, full_like(spread, 1), spread)))
+    flat = spread.eq(zero)
+    return select(flat, zero, sqrt(select(flat, full_like(spread, 1), spread)))
 
 
 class VarMean(NamedTuple):
@@ -352,7 +353,7 @@ def norm(
 def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
     """The input minus its maximum (which takes no part in the gradient), and that maximum."""
     top = stop_gradient(reduce(x, "max", axes))
-    return apply("sub", x, expand_back(top, x.shape, axes)), top
+    return x - expand_back(top, x.shape, axes), top
 
 
 @public(wide=True)
@@ -362,9 +363,9 @@ def softmax(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
         require_float(input, "softmax")
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
     axes = _softmax_axes(dim, len(x.shape))
-    grown = apply("exp", _shifted(x, axes)[0])
+    grown = exp(_shifted(x, axes)[0])
     total = reduce(grown, "sum", axes)
-    return apply("div", grown, expand_back(total, x.shape, axes))
+    return grown / expand_back(total, x.shape, axes)
 
 
 @public(method=False, wide=True)
@@ -372,7 +373,7 @@ def _safe_softmax(input: Node, dim: int, dtype: DType | None = None) -> Node:
     """The softmax, and zeros where all of an axis is -inf."""
     result = softmax(input, dim, dtype)
     axes = (_softmax_axis(dim, len(input.shape)),) if input.shape else ()
-    nothing = reduce(apply("eq", input, full_like(input, -math.inf)), "all", axes)
+    nothing = reduce(input.eq(-math.inf), "all", axes)
     return select(expand_back(nothing, input.shape, axes), full_like(result, 0), result)
 
 
@@ -384,8 +385,8 @@ def log_softmax(input: Node, dim: int | None = None, dtype: DType | None = None)
     x = cast(input, dtype if dtype is not None else floating(input.dtype))
     axes = _softmax_axes(dim, len(x.shape))
     shifted, _ = _shifted(x, axes)
-    total = apply("log", reduce(apply("exp", shifted), "sum", axes))
-    return apply("sub", shifted, expand_back(total, x.shape, axes))
+    total = log(reduce(exp(shifted), "sum", axes))
+    return shifted - expand_back(total, x.shape, axes)
 
 
 def _softmax_axes(dim: int | None, rank: int) -> tuple[int, ...]:
@@ -403,7 +404,7 @@ def _softmax_axis(dim: int | None, rank: int) -> int:
 @public(method=False)
 def softmin(input: Node, dim: int | None = None, dtype: DType | None = None) -> Node:
     """The softmax of the negated input."""
-    return softmax(apply("neg", input), dim, dtype)
+    return softmax(-input, dim, dtype)
 
 
 @public(wide=True)
@@ -412,11 +413,11 @@ def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     x = cast(input, floating(input.dtype))
     axes = axes_of(dim, len(x.shape))
     top = reduce(real(x), "max", axes)
-    infinite = apply("eq", abs(top), full_like(top, math.inf))
+    infinite = abs(top).eq(full_like(top, math.inf))
     shift = stop_gradient(select(infinite, full_like(top, 0), top))
     shift = cast(shift, x.dtype)
-    grown = apply("exp", apply("sub", x, expand_back(shift, x.shape, axes)))
-    total = add(apply("log", reduce(grown, "sum", axes)), shift)
+    grown = exp(x - expand_back(shift, x.shape, axes))
+    total = add(log(reduce(grown, "sum", axes)), shift)
     return keep(total, x.shape, axes, keepdim)
 
 
@@ -427,7 +428,7 @@ def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> No
 
     a, b = pair(x1, x2)
     require_real(a.dtype, "cosine_similarity")
-    dots = sum(apply("mul", a, b), dim)
+    dots = sum(a * b, dim)
     left, right = norm(a, 2, dim), norm(b, 2, dim)
     return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))
 

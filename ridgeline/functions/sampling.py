@@ -15,17 +15,14 @@ from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import (
-    add,
-    apply,
     cast,
     constant,
     full_like,
     iota,
-    mul,
-    scale,
     select,
 )
 from ridgeline.ops.linalg import transposed
+from ridgeline.ops.math import floor, fmod, maximum, minimum, round
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
 from ridgeline.tensors.cells import known
 
@@ -49,11 +46,11 @@ class Sampler:
         index: Node | None = None
         for place, size in zip(places, self.sizes):
             high = full_like(place, size - 1)
-            held = apply("min", apply("max", place, full_like(place, 0)), high)
-            here = apply("eq", held, place)
-            inside = here if inside is None else apply("and", inside, here)
+            held = minimum(maximum(place, full_like(place, 0)), high)
+            here = held.eq(place)
+            inside = here if inside is None else inside & here
             whole = cast(held, dtypes.int64)
-            index = whole if index is None else add(mul(index, full_like(index, size)), whole)
+            index = whole if index is None else index * size + whole
         assert inside is not None and index is not None
         shape = (*self.flat.shape[:2], index.shape[1])
         found = gather(self.flat, 2, broadcast(index, shape, (0, 2)))
@@ -68,8 +65,8 @@ class Sampler:
             low, high = (0.0, size - 1.0) if self.align else (-0.5, size - 0.5)
             place = _reflected(place, low, high)
         zero, top = full_like(place, 0), full_like(place, size - 1)
-        held = select(apply("lt", zero, place), place, zero)
-        return select(apply("lt", held, top), held, top)
+        held = select(zero < place, place, zero)
+        return select(held < top, held, top)
 
 
 def _reflected(place: Node, low: float, high: float) -> Node:
@@ -77,20 +74,20 @@ def _reflected(place: Node, low: float, high: float) -> Node:
     span = high - low
     if span <= 0:
         return full_like(place, 0)
-    away = apply("abs", add(place, full_like(place, -low)))
-    rest = apply("fmod", away, full_like(away, span))
-    turns = apply("floor", scale(away, 1 / span))
-    half = scale(turns, 0.5)
-    even = apply("eq", apply("floor", half), half)
-    back = add(apply("neg", rest), full_like(rest, span))
-    return add(select(even, rest, back), full_like(rest, low))
+    away = abs(place + -low)
+    rest = fmod(away, full_like(away, span))
+    turns = floor(away * (1 / span))
+    half = turns * 0.5
+    even = floor(half).eq(half)
+    back = -rest + full_like(rest, span)
+    return select(even, rest, back) + full_like(rest, low)
 
 
 def _pixels(grid: Node, size: int, align: bool) -> Node:
     """Places from -1 to 1 as pixels."""
     if align:
-        return scale(add(grid, full_like(grid, 1)), (size - 1) / 2)
-    return scale(add(scale(add(grid, full_like(grid, 1)), size), full_like(grid, -1)), 0.5)
+        return (grid + 1) * ((size - 1) / 2)
+    return ((grid + 1) * size + full_like(grid, -1)) * 0.5
 
 
 def _spread(weight: Node, like: Node) -> Node:
@@ -103,10 +100,10 @@ def _weighted(sampler: Sampler, taps: Sequence[Sequence[tuple[Node, Node]]]) -> 
     for chosen in product(*taps):
         weight = chosen[0][1]
         for _, other in chosen[1:]:
-            weight = mul(weight, other)
+            weight = weight * other
         found = sampler.at([place for place, _ in chosen])
-        part = mul(found, _spread(weight, found))
-        total = part if total is None else add(total, part)
+        part = found * _spread(weight, found)
+        total = part if total is None else total + part
     assert total is not None
     return total
 
@@ -115,16 +112,16 @@ def _linear(sampler: Sampler, places: Sequence[Node]) -> Node:
     taps = []
     for place, size in zip(places, sampler.sizes):
         held = sampler.bounded(place, size)
-        low = apply("floor", held)
-        part = apply("sub", held, low)
+        low = floor(held)
+        part = held - low
         one = full_like(part, 1)
-        taps.append([(low, apply("sub", one, part)), (add(low, one), part)])
+        taps.append([(low, one - part), (low + one, part)])
     return _weighted(sampler, taps)
 
 
 def _nearest(sampler: Sampler, places: Sequence[Node]) -> Node:
     held = [sampler.bounded(p, s) for p, s in zip(places, sampler.sizes)]
-    found = sampler.at([apply("round", place) for place in held])
+    found = sampler.at([round(place) for place in held])
     # the places have a gradient of zero, not none
     never = broadcast_scalar(constant(False, dtypes.bool_), found.shape)
     for place in places:
@@ -138,23 +135,23 @@ def _cubic_weight(distance: Node) -> Node:
     def polynomial(coefficients: Sequence[float]) -> Node:
         value = full_like(distance, coefficients[0])
         for c in coefficients[1:]:
-            value = add(mul(value, distance), full_like(distance, c))
+            value = value * distance + full_like(distance, c)
         return value
 
     near = polynomial((_CUBIC + 2, -(_CUBIC + 3), 0.0, 1.0))
     far = polynomial((_CUBIC, -5 * _CUBIC, 8 * _CUBIC, -4 * _CUBIC))
-    return select(apply("le", distance, full_like(distance, 1)), near, far)
+    return select(distance <= 1, near, far)
 
 
 def _cubic(sampler: Sampler, places: Sequence[Node]) -> Node:
     taps = []
     for place, size in zip(places, sampler.sizes):
-        low = apply("floor", place)
-        part = apply("sub", place, low)
+        low = floor(place)
+        part = place - low
         row = []
         for offset in (-1, 0, 1, 2):
-            distance = apply("abs", add(part, full_like(part, -offset)))
-            tap = sampler.bounded(add(low, full_like(low, offset)), size)
+            distance = abs(part + -offset)
+            tap = sampler.bounded(low + offset, size)
             row.append((tap, _cubic_weight(distance)))
         taps.append(row)
     return _weighted(sampler, taps)
@@ -236,9 +233,9 @@ def affine_grid(theta: Node, size: Sequence[int], align_corners: bool | None = N
         ramp = iota(shape, i, theta.dtype)
         if align_corners:
             step = 2 / (count - 1) if count > 1 else 0.0
-            place = add(scale(ramp, step), full_like(ramp, -1 if count > 1 else 0))
+            place = ramp * step + full_like(ramp, -1 if count > 1 else 0)
         else:
-            place = add(scale(ramp, 2 / count), full_like(ramp, 1 / count - 1))
+            place = ramp * (2 / count) + full_like(ramp, 1 / count - 1)
         columns.append(reshape(place, (math.prod(shape), 1)))
     columns.append(broadcast_scalar(constant(1, theta.dtype), (math.prod(shape), 1)))
     base = concat(columns, 1)

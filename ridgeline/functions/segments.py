@@ -19,7 +19,8 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import gather as rows, movement
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
+from ridgeline.ops.math import maximum, minimum
 from ridgeline.scalars import Array
 from ridgeline.tensors.cells import known
 
@@ -53,7 +54,7 @@ def segment_reduce(
         return result
     lines = given_places(sizes)
     wide = movement.broadcast(lines, shape, tuple(range(len(lines.shape))))
-    some = apply("lt", full_like(wide, 0), wide)
+    some = wide > 0
     empty = full_like(result, math.nan) if initial is None else start
     return select(some, div(result, cast(wide, data.dtype)), empty)
 
@@ -104,7 +105,7 @@ def _clipped(input: Node, indices: Sequence[Node]) -> list[Node]:
         places = as_index(index, "indexing")
         top = full_like(places, known(input.shape[axis]) - 1)
         low = full_like(places, -known(input.shape[axis]))
-        held.append(apply("max", apply("min", places, top), low))
+        held.append(maximum(minimum(places, top), low))
     return held
 
 

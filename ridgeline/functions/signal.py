@@ -11,7 +11,8 @@ from ridgeline.errors import BadValueError, DTypeError
 from ridgeline.functions.operands import defaults
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.elementwise import apply, cast, full_like, iota, scale
+from ridgeline.ops.elementwise import cast, full_like, iota, scale
+from ridgeline.ops.math import cos, exp, maximum, sin, sqrt
 from ridgeline.ops.special import special
 
 _SPACE = "signal.windows"
@@ -37,7 +38,7 @@ def _cosines(m: int, sym: bool, weights: Sequence[float], dtype: DType | None) -
     total = full_like(place, 0)
     for k, weight in enumerate(weights):
         turn = scale(place, 2 * math.pi * k / steps if steps else 0.0)
-        total = apply("add", total, scale(apply("cos", turn), (-1) ** k * weight))
+        total = total + cos(turn) * ((-1) ** k * weight)
     return _finished(total, m, dtype)
 
 
@@ -87,16 +88,16 @@ def nuttall(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
 def bartlett(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
     """A triangle that is 0 at both ends."""
     place, steps = _ramp(M, sym)
-    x = apply("add", scale(place, 2 / steps if steps else 0.0), full_like(place, -1))
-    return _finished(apply("sub", full_like(x, 1), apply("abs", x)), M, dtype)
+    x = scale(place, 2 / steps if steps else 0.0) + full_like(place, -1)
+    return _finished(full_like(x, 1) - abs(x), M, dtype)
 
 
 @public(namespace=_SPACE, creation=True)
 def cosine(M: int, *, sym: bool = True, dtype: DType | None = None) -> Node:
     """Half a period of the sine."""
     place, steps = _ramp(M, sym)
-    middle = apply("add", place, full_like(place, 0.5))
-    return _finished(apply("sin", scale(middle, math.pi / max(steps + 1, 1))), M, dtype)
+    middle = place + 0.5
+    return _finished(sin(middle * (math.pi / max(steps + 1, 1))), M, dtype)
 
 
 @public(namespace=_SPACE, creation=True)
@@ -115,8 +116,8 @@ def exponential(
         raise BadValueError("exponential takes a center for windows that are not symmetric only")
     place, steps = _ramp(M, sym)
     middle = steps / 2 if center is None else center
-    away = apply("abs", apply("add", place, full_like(place, -middle)))
-    return _finished(apply("exp", scale(away, -1 / tau)), M, dtype)
+    away = abs(place + -middle)
+    return _finished(exp(away * (-1 / tau)), M, dtype)
 
 
 @public(namespace=_SPACE, creation=True)
@@ -125,8 +126,8 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None 
     if std <= 0:
         raise BadValueError(f"gaussian needs a positive std, got {std}")
     place, steps = _ramp(M, sym)
-    x = scale(apply("add", place, full_like(place, -steps / 2)), 1 / (std * math.sqrt(2)))
-    return _finished(apply("exp", apply("neg", apply("mul", x, x))), M, dtype)
+    x = (place + -steps / 2) * (1 / (std * math.sqrt(2)))
+    return _finished(exp(-(x * x)), M, dtype)
 
 
 @public(namespace=_SPACE, creation=True)
@@ -135,11 +136,11 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None 
     if beta < 0:
         raise BadValueError(f"kaiser needs a beta of at least 0, got {beta}")
     place, steps = _ramp(M, sym)
-    x = apply("add", scale(place, 2 / steps if steps else 0.0), full_like(place, -1))
-    inside = apply("sub", full_like(x, 1), apply("mul", x, x))
-    root = apply("sqrt", apply("max", inside, full_like(x, 0)))
-    bell = special("i0", scale(root, beta))
-    return _finished(apply("div", bell, special("i0", full_like(x, beta))), M, dtype)
+    x = scale(place, 2 / steps if steps else 0.0) + full_like(place, -1)
+    inside = full_like(x, 1) - x * x
+    root = sqrt(maximum(inside, full_like(x, 0)))
+    bell = special("i0", root * beta)
+    return _finished(bell / special("i0", full_like(x, beta)), M, dtype)
 
 
 @public(method=False, creation=True)

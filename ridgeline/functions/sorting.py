@@ -14,8 +14,9 @@ from ridgeline.functions.reductions import ValuesIndices
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement, reduce
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, select
+from ridgeline.ops.elementwise import cast, constant, full_like, select
 from ridgeline.ops.gather import gather_along
+from ridgeline.ops.math import isnan, maximum
 from ridgeline.ops.scan import extreme_scan
 from ridgeline.ops.sort import sort as ordered
 from ridgeline.tensors.cells import known
@@ -118,12 +119,12 @@ def _median(input: Node, dim: int | None, keepdim: bool, skip_nan: bool) -> Node
 
 def _shared(source: Node, found: Node) -> Node:
     """One element of a vector, with a gradient that all elements equal to it share."""
-    equal = apply("eq", source, movement.broadcast_scalar(found, source.shape))
+    equal = source.eq(movement.broadcast_scalar(found, source.shape))
     shared = reduce.reduce(select(equal, source, full_like(source, -math.inf)), "max", (0,))
-    missing = apply("isnan", source)
+    missing = isnan(source)
     count = reduce.sum_(cast(missing, source.dtype), (0,))
     holes = reduce.sum_(select(missing, source, full_like(source, 0)), (0,))
-    return select(apply("isnan", found), apply("div", holes, count), shared)
+    return select(isnan(found), holes / count, shared)
 
 
 def _middle(source: Node, values: Node, axis: int, size: int, skip_nan: bool) -> Node:
@@ -132,15 +133,15 @@ def _middle(source: Node, values: Node, axis: int, size: int, skip_nan: bool) ->
     middle = number(shape, (size - 1) // 2, dtypes.int64)
     if not source.dtype.is_floating_point:
         return middle
-    missing = cast(apply("isnan", source), dtypes.int64)
+    missing = cast(isnan(source), dtypes.int64)
     count = movement.reshape(reduce.sum_(missing, (axis,)), shape)
-    none = apply("eq", count, full_like(count, 0))
+    none = count.eq(0)
     if not skip_nan:
         # the first NaN stands after all others in the order
-        first = apply("sub", full_like(count, size), count)
+        first = full_like(count, size) - count
         return select(none, middle, first)
-    left = apply("sub", full_like(count, size - 1), count)
-    return apply("floordiv", apply("max", left, full_like(left, 0)), full_like(left, 2))
+    left = full_like(count, size - 1) - count
+    return maximum(left, full_like(left, 0)) // full_like(left, 2)
 
 
 @public()
@@ -155,9 +156,9 @@ def mode(input: Node, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     size = known(input.shape[axis])
     steps = ramp(values.shape, axis)
     before = _shift(values, axis, size)
-    fresh = apply("or", apply("ne", values, before), apply("eq", steps, full_like(steps, 0)))
+    fresh = values.ne(before) | steps.eq(0)
     start, _ = extreme_scan(select(fresh, steps, full_like(steps, 0)), "max", axis)
-    run = apply("sub", steps, start)  # how many equal ones came before
+    run = steps - start  # how many equal ones came before
     _, place = reduce.arg_reduce(run, "argmax", axis)
     spot = movement.reshape(place, resized(input.shape, axis, 1))
     picked = [gather_along(part, spot, axis) for part in (values, indices)]

@@ -10,7 +10,8 @@ from ridgeline.functions.registry import public
 from ridgeline.functions.trigonometry import real_or_complex
 from ridgeline.graph.node import Node
 from ridgeline.ops import special as ops
-from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, neg, scale, select, sub
+from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.math import isnan, sin
 from ridgeline.ops.special import special
 
 
@@ -189,7 +190,7 @@ def mvlgamma(input: Node, p: int) -> Node:
     x = _float(input)
     total = full_like(x, p * (p - 1) / 4 * math.log(math.pi))
     for j in range(step_count(p, "mvlgamma")):
-        total = add(total, special("lgamma", add(x, full_like(x, -j / 2))))
+        total = total + special("lgamma", x + -j / 2)
     return total
 
 
@@ -248,11 +249,11 @@ def entr(input: Node) -> Node:
     """-input * log(input), 0 at 0 and -inf below."""
     x = _float(input)
     zero = full_like(x, 0)
-    positive = apply("lt", zero, x)
+    positive = zero < x
     safe = select(positive, x, full_like(x, 1))
-    inside = neg(mul(x, apply("log", safe)))
-    outside = select(apply("eq", x, zero), zero, full_like(x, -math.inf))
-    return select(apply("isnan", x), x, select(positive, inside, outside))
+    inside = -(x * apply("log", safe))
+    outside = select(x.eq(zero), zero, full_like(x, -math.inf))
+    return select(isnan(x), x, select(positive, inside, outside))
 
 
 def _times_log(name: str, input: Operand, other: Operand) -> Node:
@@ -260,9 +261,9 @@ def _times_log(name: str, input: Operand, other: Operand) -> Node:
     x, y = _two(input, other)
     log = apply(name, y)
     zero = full_like(x, 0)
-    silent = apply("and", apply("eq", x, zero), apply("eq", y, y))
+    silent = x.eq(zero) & y.eq(y)
     safe = select(silent, zero, log)
-    return select(silent, mul(zero, x), mul(x, safe))
+    return select(silent, zero * x, x * safe)
 
 
 @public(inplace=True, wide=True)
@@ -283,9 +284,9 @@ def sinc(input: Node) -> Node:
     given = real_or_complex(input)
     if not given.dtype.is_complex:
         return apply("sinc", given)
-    x = scale(given, math.pi)
-    zero = apply("eq", x, full_like(x, 0))
+    x = given * math.pi
+    zero = x.eq(0)
     safe = select(zero, full_like(x, 1), x)
     # the series keeps the derivatives at 0
-    near = sub(full_like(x, 1), scale(mul(x, x), 1 / 6))
-    return select(zero, near, div(apply("sin", safe), safe))
+    near = full_like(x, 1) - x * x * (1 / 6)
+    return select(zero, near, sin(safe) / safe)

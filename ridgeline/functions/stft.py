@@ -15,7 +15,7 @@ from ridgeline.functions.windows import unfold
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.complex import real_of
-from ridgeline.ops.elementwise import add, constant, full_like, iota
+from ridgeline.ops.elementwise import constant, full_like, iota
 from ridgeline.ops.gather import scatter
 from ridgeline.ops.movement import broadcast, broadcast_scalar, pad, permute
 from ridgeline.tensors.cells import known
@@ -136,7 +136,7 @@ def _overlapped(frames: Node, hop: int) -> Node:
     batch, number, width = frames.shape
     grid: tuple[Size, ...] = (number, width)
     starts, inside = (iota(grid, axis, dtypes.int64) for axis in (0, 1))
-    places = add(mul(starts, full_like(starts, hop)), inside)
+    places = mul(starts, full_like(starts, hop)) + inside
     length = width + hop * (number - 1)
     blank = broadcast_scalar(constant(0, frames.dtype), (length, batch))
     added = scatter(blank, permute(frames, (1, 2, 0)), (places,), (0,), "add")

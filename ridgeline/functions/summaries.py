@@ -29,7 +29,7 @@ from ridgeline.functions.reductions import Dims, amax, amin, keep, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
-from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.ops.movement import broadcast_scalar, pad, permute, reshape
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.reinterpret import reinterpret
@@ -56,7 +56,7 @@ def nanmean(
     x = input if dtype is None else cast(input, dtype)
     if not x.dtype.is_differentiable:
         raise DTypeError(f"nanmean needs floating values, got {x.dtype.name}")
-    counted = cast(apply("not", isnan(x)), x.dtype)
+    counted = cast(~isnan(x), x.dtype)
     return div(sum(_without_nan(x), dim, keepdim), sum(counted, dim, keepdim))
 
 
@@ -85,9 +85,9 @@ def renorm(input: Node, p: float, dim: int, maxnorm: float) -> Node:
         raise ShapeError(f"renorm needs at least two axes, got shape {list(input.shape)}")
     size = vector_norm(input, p, others, True)
     limit = stretch(as_node(float(maxnorm), size.dtype), size.shape)
-    over = apply("lt", limit, size)
+    over = limit < size
     small = full_like(size, 1e-7)
-    factor = select(over, apply("div", limit, apply("add", size, small)), full_like(size, 1))
+    factor = select(over, limit / (size + small), full_like(size, 1))
     return mul(input, factor)
 
 
@@ -98,7 +98,7 @@ def equal(input: Node, other: Node) -> bool:
         return False
     if input.dtype is not other.dtype:
         raise DTypeError(f"equal needs one type, got {input.dtype.name} and {other.dtype.name}")
-    same = apply("eq", input, other)
+    same = input.eq(other)
     return bool(concrete(same, "equal").all())
 
 
@@ -112,13 +112,13 @@ def isclose(
             f"isclose needs operands of one type, got {input.dtype.name} and {other.dtype.name}"
         )
     a, b = pair(input, other)
-    same = apply("eq", a, b)
+    same = a.eq(b)
     if not a.dtype.is_differentiable:
         a, b = cast(a, dtypes.float64), cast(b, dtypes.float64)
     near = le(abs(sub(a, b)), add(mul(abs(b), float(rtol)), float(atol)))
-    result = apply("or", same, apply("and", near, isfinite(sub(a, b))))
+    result = same | near & isfinite(sub(a, b))
     if equal_nan:
-        result = apply("or", result, apply("and", isnan(a), isnan(b)))
+        result = result | isnan(a) & isnan(b)
     return result
 
 
@@ -218,6 +218,6 @@ def _joined(rows: Node) -> Node:
         half = (count + 1) // 2 or 1
         low = (0,) * (axis + 1)
         even = pad(rows, low, (*(0,) * axis, 2 * half - count))
-        rows = apply("xor", cut(even, axis, 0, half), cut(even, axis, half, half))
+        rows = cut(even, axis, 0, half) ^ cut(even, axis, half, half)
         count = half
     return drop(rows, axis)

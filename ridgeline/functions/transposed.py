@@ -8,7 +8,6 @@ from ridgeline.functions.linear import same_type
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.contract import operand_gradient
-from ridgeline.ops.elementwise import apply
 from ridgeline.ops.movement import broadcast, reshape
 from ridgeline.tensors.cells import known
 
@@ -56,7 +55,7 @@ def _transposed(
     result = reshape(result, (input.shape[0], groups * outer, *made))
     if bias is None:
         return result
-    return apply("add", result, broadcast(bias, result.shape, (1,)))
+    return result + broadcast(bias, result.shape, (1,))
 
 
 def _check(

@@ -13,7 +13,8 @@ from ridgeline.functions.operands import Operand, align, floating, pair, result_
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, proj
 from ridgeline.ops.complex import real
-from ridgeline.ops.elementwise import apply, cast, full_like, scale, select
+from ridgeline.ops.elementwise import apply, cast, full_like, select
+from ridgeline.ops.math import exp, exp2, isnan, log1p, maximum, signed, trunc
 from ridgeline.ops.special import bits_gcd, next_after, split_exponent
 
 _FURTHEST_POWERS = {dtypes.float32: 300.0, dtypes.float64: 2200.0}
@@ -86,13 +87,13 @@ def hypot(input: Node, other: Node) -> Node:
 @public(inplace=True)
 def deg2rad(input: Node) -> Node:
     """Degrees as radians."""
-    return scale(real_or_complex(input), math.pi / 180)
+    return real_or_complex(input) * (math.pi / 180)
 
 
 @public(inplace=True)
 def rad2deg(input: Node) -> Node:
     """Radians as degrees."""
-    return scale(real_or_complex(input), 180 / math.pi)
+    return real_or_complex(input) * (180 / math.pi)
 
 
 @public(inplace=True)
@@ -108,8 +109,8 @@ def signbit(input: Node) -> Node:
         raise DTypeError("signbit is not defined for complex tensors")
     x = cast(input, dtypes.int64) if input.dtype is dtypes.bool_ else input
     if x.dtype.is_floating_point:
-        x = apply("signed", x)
-    return apply("lt", x, full_like(x, 0))
+        x = signed(x)
+    return x < 0
 
 
 @public(inplace=True)
@@ -137,13 +138,13 @@ def ldexp(input: Node, other: Node) -> Node:
     """input * 2 ** other."""
     x, power = floats(input, other)
     if x.dtype.is_complex:
-        return mul(x, apply("pow", full_like(power, 2), power))
+        return mul(x, 2**power)
     # beyond these there is nothing but 0 and infinity; a third of the way leads past neither
     furthest = _FURTHEST_POWERS[x.dtype]
     power = clamp(power, -furthest, furthest)
-    third = apply("trunc", scale(power, 1 / 3))
-    step = apply("exp2", third)
-    rest = apply("exp2", apply("sub", power, scale(third, 2.0)))
+    third = trunc(power * (1 / 3))
+    step = exp2(third)
+    rest = exp2(power - third * 2.0)
     return mul(mul(mul(x, step), step), rest)
 
 
@@ -156,9 +157,9 @@ def heaviside(input: Node, values: Node) -> Node:
         )
     x, middle = pair(input, values)
     if x.dtype is dtypes.bool_:
-        return apply("or", x, middle)
-    step = cast(apply("lt", full_like(x, 0), x), x.dtype)
-    return select(apply("eq", x, full_like(x, 0)), middle, step)
+        return x | middle
+    step = cast(x > 0, x.dtype)
+    return select(x.eq(0), middle, step)
 
 
 @public(inplace=True)
@@ -173,8 +174,8 @@ def lcm(input: Node, other: Node) -> Node:
     a, b = pair(input, other)
     divisor = bits_gcd(a, b)
     safe = select(truth(divisor), divisor, full_like(divisor, 1))
-    product = apply("mul", apply("floordiv", a, safe), b)
-    return product if a.dtype.kind == "uint" else apply("abs", product)
+    product = a // safe * b
+    return product if a.dtype.kind == "uint" else abs(product)
 
 
 @public()
@@ -195,10 +196,10 @@ def _number_wins(input: Node, other: Node, worse: str) -> Node:
         return apply("or" if worse == "lt" else "and", a, b)
     if a.dtype.is_complex:
         raise DTypeError("fmax and fmin are not defined for complex tensors")
-    beaten = apply("lt", a, b) if worse == "lt" else apply("lt", b, a)
+    beaten = a < b if worse == "lt" else b < a
     if not a.dtype.is_floating_point:
         return select(beaten, b, a)
-    return select(apply("or", beaten, apply("isnan", a)), b, a)
+    return select(beaten | isnan(a), b, a)
 
 
 @public()
@@ -206,10 +207,10 @@ def logaddexp(input: Node, other: Node) -> Node:
     """log(exp(input) + exp(other)), without overflow."""
     a, b = floats(input, other)
     if a.dtype.is_complex:
-        first = apply("le", real(b), real(a))
+        first = real(b) <= real(a)
         high, low = select(first, a, b), select(first, b, a)
-        return apply("add", high, apply("log1p", apply("exp", apply("sub", low, high))))
-    return _above_the_larger(a, b, lambda gap: apply("log1p", apply("exp", gap)))
+        return high + log1p(exp(low - high))
+    return _above_the_larger(a, b, lambda gap: log1p(exp(gap)))
 
 
 @public()
@@ -217,15 +218,15 @@ def logaddexp2(input: Node, other: Node) -> Node:
     """log2(2 ** input + 2 ** other), without overflow."""
     a, b = floats(input, other)
     if a.dtype.is_complex:
-        both = logaddexp(scale(a, math.log(2)), scale(b, math.log(2)))
-        return scale(both, 1 / math.log(2))
+        both = logaddexp(a * math.log(2), b * math.log(2))
+        return both * (1 / math.log(2))
     return _above_the_larger(a, b, _binary_excess)
 
 
 def _binary_excess(gap: Node) -> Node:
     """log2(1 + 2 ** gap), which is 1 at 0."""
-    excess = apply("div", apply("log1p", apply("exp2", gap)), full_like(gap, math.log(2)))
-    return select(apply("eq", gap, full_like(gap, 0)), full_like(gap, 1), excess)
+    excess = log1p(exp2(gap)) / full_like(gap, math.log(2))
+    return select(gap.eq(0), full_like(gap, 1), excess)
 
 
 def _above_the_larger(a: Node, b: Node, excess: Callable[[Node], Node]) -> Node:
@@ -235,11 +236,11 @@ def _above_the_larger(a: Node, b: Node, excess: Callable[[Node], Node]) -> Node:
     """
     own = a.dtype
     a, b = cast(a, dtypes.float64), cast(b, dtypes.float64)
-    top = apply("max", a, b)
-    infinite = apply("eq", apply("abs", top), full_like(top, math.inf))
-    gap = apply("neg", apply("abs", apply("sub", a, b)))
+    top = maximum(a, b)
+    infinite = abs(top).eq(full_like(top, math.inf))
+    gap = -abs(a - b)
     safe = select(infinite, full_like(gap, 0), gap)
-    return cast(select(infinite, top, apply("add", top, excess(safe))), own)
+    return cast(select(infinite, top, top + excess(safe)), own)
 
 
 @public()
@@ -258,5 +259,5 @@ def _is_infinity(input: Node, which: float) -> Node:
     if input.dtype.is_complex:
         raise DTypeError("complex infinities have no sign")
     if not input.dtype.is_floating_point:
-        return apply("ne", input, input)
-    return apply("eq", input, full_like(input, which))
+        return input.ne(input)
+    return input.eq(which)

@@ -13,7 +13,7 @@ from ridgeline.functions.counting import indices
 from ridgeline.functions.gathering import index_select
 from ridgeline.functions.index_checks import as_index, flat, lined
 from ridgeline.functions.movement import flip, repeat, transpose
-from ridgeline.functions.operands import axis_of
+from ridgeline.functions.operands import axis_of, number
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
@@ -108,7 +108,7 @@ def rot90(input: Node, k: int = 1, dims: Sequence[int] = (0, 1)) -> Node:
     if len(dims) != 2 or axis_of(dims[0], rank) == axis_of(dims[1], rank):
         raise AxisError(f"rot90 needs two different axes, got {tuple(dims)}")
     first, second = dims
-    turns = k % 4
+    turns = number(k) % 4
     if turns == 0:
         return movement.reshape(input, input.shape)
     if turns == 2:

@@ -77,7 +77,7 @@ class Group:
     @property
     def name(self) -> str:
         """What the group computes."""
-        return self.apart.op.name if self.apart else self.loops.name
+        return self.apart.op.name if self.apart is not None else self.loops.name
 
     @property
     def loops(self) -> Lowered:

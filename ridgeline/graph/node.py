@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar
 from weakref import ref
 
 from ridgeline.dtypes import DType
@@ -141,10 +141,15 @@ class Node:
     # `ops/elementwise.py`, which has the ops, defines them.
     if TYPE_CHECKING:
         __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _binary
-        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = _binary
+        __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = (
+            _binary
+        )
         __and__ = __or__ = __xor__ = __lshift__ = __rshift__ = __rand__ = __ror__ = _binary
         __lt__ = __le__ = __gt__ = __ge__ = eq = ne = _binary
         __neg__ = __invert__ = __abs__ = _unary
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a node is neither true nor false: its value is not computed yet")
 
 
 NO_ATTRS = Attrs()

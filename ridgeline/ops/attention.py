@@ -28,7 +28,7 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops import attention_written as written
 from ridgeline.ops.batching import outputs_of, spread
-from ridgeline.ops.elementwise import cast, full_like, mul, sub
+from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.expansion import jvp_through, vjp_through
 from ridgeline.ops.movement import reshape
 from ridgeline.ops.reduce import expand_back, sum_
@@ -209,11 +209,11 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     columns = (len(ct.shape) - 1,)
     if added:  # the gradient is linear in `ct`, so what its weights lack may be a factor of that
         factor = written.lost_factor(current, lse)
-        ct = mul(ct, cast(expand_back(factor, ct.shape, columns), ct.dtype))
-        of_sum = None if of_sum is None else mul(of_sum, factor)
-    delta = sum_(mul(cast(ct, lse.dtype), cast(out, lse.dtype)), columns)
+        ct = ct * cast(expand_back(factor, ct.shape, columns), ct.dtype)
+        of_sum = None if of_sum is None else of_sum * factor
+    delta = sum_(cast(ct, lse.dtype) * cast(out, lse.dtype), columns)
     if of_sum is not None:
-        delta = sub(delta, of_sum)
+        delta = delta - of_sum
     parts = attention_gradient(current.inputs, lse, delta, ct, current.attrs)
     by_mask = [None] * (len(current.inputs) - 3)
     return [*parts, written.mask_gradient(current, lse, delta, ct)] if added else [*parts, *by_mask]

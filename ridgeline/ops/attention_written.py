@@ -15,18 +15,13 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import (
-    add,
-    apply,
     cast,
-    div,
     full_like,
     iota,
-    mul,
-    scale,
     select,
     stop_gradient,
-    sub,
 )  # fmt: skip
+from ridgeline.ops.math import exp, log, reciprocal
 from ridgeline.ops.movement import broadcast, broadcast_to, permute, reshape
 from ridgeline.ops.reduce import expand_back, reduce, sum_
 
@@ -46,14 +41,14 @@ def attention(current: Node, inputs: Sequence[Node]) -> tuple[Node, Node]:
     top = stop_gradient(reduce(scores, "max", columns))
     if form.mask is not None:
         top = _where(top, -math.inf, full_like(top, 0), top)
-    grown = apply("exp", sub(scores, expand_back(top, scores.shape, columns)))
+    grown = exp(scores - expand_back(top, scores.shape, columns))
     total = sum_(grown, columns)
-    lse = add(top, apply("log", total))
+    lse = top + log(total)
     if form.mask is not None:  # a row that keeps nothing
         lse = _where(total, 0, full_like(total, math.inf), lse)
         total = _where(total, 0, full_like(total, 1), total)
     out = form.product("ts,se->te", _rounded(grown, form.own), form.v)
-    out = div(out, expand_back(total, out.shape, columns))  # once a row, not once a weight
+    out = out / expand_back(total, out.shape, columns)  # once a row, not once a weight
     return cast(reshape(out, current.types[0].shape), form.own), reshape(
         lse, current.types[1].shape
     )
@@ -64,7 +59,7 @@ def gradient(current: Node, inputs: Sequence[Node]) -> tuple[Node, Node, Node]:
     form = _Form(current, inputs)
     lse, delta, ct = inputs[-3:]
     weights, change = form.changes(lse, delta, ct)
-    change = _rounded(scale(change, current.attrs.scale), form.own)
+    change = _rounded(change * current.attrs.scale, form.own)
     by_q = form.product("st,se->te", change, form.k)
     by_k = form.product("st,te->se", change, form.q)
     by_v = form.product("st,te->se", _rounded(weights, form.own), form.grouped(ct))
@@ -93,13 +88,13 @@ def lost_factor(current: Node, lse: Node) -> Node:
     mask, rows, keys = cast(current.inputs[3], lse.dtype), lse.shape, current.inputs[1].shape[-2]
     last = len(mask.shape) - 1
     top = reduce(mask, "max", (last,))
-    kept = apply("eq", mask, expand_back(top, mask.shape, (last,)))
+    kept = mask.eq(expand_back(top, mask.shape, (last,)))
     number = sum_(cast(kept, mask.dtype), (last,))
     if mask.shape[last] == 1:
         number = full_like(number, keys)
-    share = broadcast_to(apply("reciprocal", number), rows)
-    far = apply("lt", lse, full_like(lse, -(2.0 ** (_STEPS[mask.dtype] + 6))))
-    lost = apply("and", far, apply("eq", lse, broadcast_to(top, rows)))
+    share = broadcast_to(reciprocal(number), rows)
+    far = lse < -(2.0 ** (_STEPS[mask.dtype] + 6))
+    lost = far & lse.eq(broadcast_to(top, rows))
     return stop_gradient(select(lost, share, full_like(lse, 1)))
 
 
@@ -134,7 +129,8 @@ class _Form:
             found = self.product("te,se->ts", self.q, self.k)
         else:
             found = self.product("se,te->st", self.k, self.q)
-        found = scale(found, self.attrs.scale)
+        scale: float = self.attrs.scale
+        found = found * scale
         hidden = full_like(found, -math.inf)
         if self.attrs.causal:
             last = len(found.shape) - 1
@@ -142,22 +138,22 @@ class _Form:
                 iota(found.shape, last - 1 + order.index(name), dtypes.int64, found.type.device)
                 for name in "ts"
             )
-            return select(apply("le", column, row), found, hidden)
+            return select(column <= row, found, hidden)
         if self.mask is None:
             return found
         mask = reshape(self.mask, self._cut(self.mask.shape, 2))
         mask = broadcast_to(mask if order == "ts" else self.swapped(mask), found.shape)
         if mask.dtype is dtypes.bool_:
             return select(mask, found, hidden)
-        return add(found, mask)
+        return found + mask
 
     def changes(self, lse: Node, delta: Node, ct: Node) -> tuple[Node, Node]:
         """The weights, and the gradient by scores after their factor; keys along rows."""
         scores = self.scores("st")
         lse, delta = (self._along_rows(part, scores.shape) for part in (lse, delta))
-        weights = apply("exp", sub(scores, lse))
+        weights = exp(scores - lse)
         by_weight = self.product("se,te->st", self.v, self.grouped(ct))
-        return weights, mul(weights, sub(by_weight, delta))
+        return weights, weights * (by_weight - delta)
 
     def _along_rows(self, a: Node, shape: tuple[Size, ...]) -> Node:
         """A number for each query, the same for all keys."""
@@ -197,4 +193,4 @@ def _rounded(a: Node, own: DType) -> Node:
 
 def _where(a: Node, number: float, yes: Node, no: Node) -> Node:
     """`yes` where a value is a number, `no` elsewhere."""
-    return select(apply("eq", a, full_like(a, number)), yes, no)
+    return select(a.eq(number), yes, no)

@@ -18,7 +18,7 @@ from ridgeline.errors import BadValueError, DivisionByZeroError, IndexRangeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.origins import describe
 from ridgeline.ops.batching import leading
-from ridgeline.ops.elementwise import CAST, CONSTANT, apply, full_like
+from ridgeline.ops.elementwise import CAST, CONSTANT, full_like
 from ridgeline.ops.gather import on_host
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE
 from ridgeline.scalars import Array
@@ -32,7 +32,7 @@ class NotZero(Attrs):
 
     def wrong(self, values: Node) -> Node:
         """Where an element breaks the rule."""
-        return apply("eq", values, full_like(values, 0))
+        return values.eq(0)
 
     def check(self, values: Array, recorded: str = "") -> None:
         """Raise if an element breaks the rule; the line is told where it is not the caller's."""
@@ -50,11 +50,11 @@ class Label(Attrs):
 
     def wrong(self, values: Node) -> Node:
         """Where an element breaks the rule."""
-        low = apply("lt", values, full_like(values, 0))
-        outside = apply("or", low, apply("le", full_like(values, self.classes), values))
+        low = values < 0
+        outside = low | (full_like(values, self.classes) <= values)
         if self.besides is None:
             return outside
-        return apply("and", outside, apply("ne", values, full_like(values, self.besides)))
+        return outside & values.ne(self.besides)
 
     def check(self, values: Array, recorded: str = "") -> None:
         """Raise if an element breaks the rule; the line is told where it is not the caller's."""
@@ -81,10 +81,10 @@ class Within(Attrs):
 
     def wrong(self, values: Node) -> Node:
         """Where an element breaks the rule."""
-        right = apply("le", full_like(values, self.low), values)
+        right = full_like(values, self.low) <= values
         if self.high < math.inf:
-            right = apply("and", right, apply("le", values, full_like(values, self.high)))
-        return apply("not", right)
+            right = right & (values <= self.high)
+        return ~right
 
     def check(self, values: Array, recorded: str = "") -> None:
         """Raise if an element breaks the rule; the line is told where it is not the caller's."""

@@ -136,26 +136,25 @@ def _join_jvp(current: Node, tangents: Parts) -> list[Node | None]:
 
 def unit(a: Node) -> Node:
     """a / |a|, and 0 at 0; differentiable through its parts."""
-    from ridgeline.ops.elementwise import apply, cast, div, full_like, select
+    from ridgeline.ops.elementwise import cast, full_like, select
 
     size = magnitude(a)
-    zero = apply("eq", size, full_like(size, 0))
+    zero = size.eq(0)
     safe = select(zero, full_like(size, 1), size)
-    return select(zero, full_like(a, 0), div(a, cast(safe, a.dtype)))
+    return select(zero, full_like(a, 0), a / cast(safe, a.dtype))
 
 
 def _magnitude_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
-    from ridgeline.ops.elementwise import cast, mul
+    from ridgeline.ops.elementwise import cast
 
     ct, a = cotangents[0], current.inputs[0]
-    return [None if ct is None else mul(cast(ct, a.dtype), unit(a))]
+    return [None if ct is None else cast(ct, a.dtype) * unit(a)]
 
 
 def _magnitude_jvp(current: Node, tangents: Parts) -> list[Node | None]:
-    from ridgeline.ops.elementwise import mul
 
     tangent, a = tangents[0], current.inputs[0]
-    return [None if tangent is None else real(mul(conj(unit(a)), tangent))]
+    return [None if tangent is None else real(conj(unit(a)) * tangent)]
 
 
 CONJ = Op(

@@ -19,7 +19,7 @@ from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import leading, outputs_of, spread
 from ridgeline.ops.complex import imag, join
 from ridgeline.ops.contract import matmul
-from ridgeline.ops.elementwise import add, full_like, mul, neg, sub
+from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.linalg import (
     CheckAttrs,
     Parts,
@@ -64,7 +64,7 @@ class HermitianAttrs(Attrs):
 
 def strictly_lower(a: Node) -> Node:
     """The triangle below the diagonal."""
-    return sub(mask(a, -1), mask(a, 0))
+    return mask(a, -1) - mask(a, 0)
 
 
 def part(a: Node, row: Size, column: Size, height: Size, width: Size) -> Node:
@@ -124,7 +124,7 @@ def _cholesky_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     if ct is None:
         return [None]
     inner = _half_lower(matmul(adjoint(factor), ct))
-    even = mul(add(inner, adjoint(inner)), full_like(inner, 0.5))
+    even = (inner + adjoint(inner)) * full_like(inner, 0.5)
     left = solve_triangular(adjoint(factor), even, True, False)
     return [adjoint(solve_triangular(adjoint(factor), adjoint(left), True, False))]
 
@@ -198,14 +198,14 @@ def _qr_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     first, rest = part(r, 0, 0, height, height), part(a, 0, height, height, width - height)
     by_first = part(by_r, 0, 0, height, height)
     by_rest = part(by_r, 0, height, height, width - height)
-    moved = add(by_q, matmul(rest, adjoint(by_rest)))
+    moved = by_q + matmul(rest, adjoint(by_rest))
     return [beside(_tall_qr_vjp(q, first, moved, by_first), matmul(q, by_rest))]
 
 
 def _tall_qr_vjp(q: Node, r: Node, by_q: Node, by_r: Node) -> Node:
-    inner = sub(matmul(r, adjoint(by_r)), matmul(adjoint(by_q), q))
+    inner = matmul(r, adjoint(by_r)) - matmul(adjoint(by_q), q)
     half = _half_lower(inner)
-    whole = add(by_q, matmul(q, add(half, adjoint(half))))
+    whole = by_q + matmul(q, half + adjoint(half))
     return _right_divided(whole, r, True)
 
 
@@ -218,7 +218,7 @@ def _qr_jvp(current: Node, tangents: Parts) -> list[Node | None]:
         return list(_tall_qr_jvp(q, r, tangent))
     first, rest = part(r, 0, 0, height, height), part(r, 0, height, height, width - height)
     dq, dfirst = _tall_qr_jvp(q, first, part(tangent, 0, 0, height, height))
-    moved = sub(part(tangent, 0, height, height, width - height), matmul(dq, rest))
+    moved = part(tangent, 0, height, height, width - height) - matmul(dq, rest)
     return [dq, beside(dfirst, matmul(adjoint(q), moved))]
 
 
@@ -233,12 +233,12 @@ def _tall_qr_jvp(q: Node, r: Node, tangent: Node) -> tuple[Node, Node]:
     divided = adjoint(solve_triangular(adjoint(r), adjoint(tangent), False, False))
     inner = matmul(adjoint(q), divided)
     low = strictly_lower(inner)
-    turning = sub(low, adjoint(low))
+    turning = low - adjoint(low)
     if q.dtype.kind == "complex":
         phase = imag(diagonal_of(inner))
-        turning = add(turning, mul(eye_like(inner), rows(join(full_like(phase, 0), phase), inner)))
-    dq = add(sub(divided, matmul(q, inner)), matmul(q, turning))
-    return dq, matmul(sub(inner, turning), r)
+        turning = turning + eye_like(inner) * rows(join(full_like(phase, 0), phase), inner)
+    dq = divided - matmul(q, inner) + matmul(q, turning)
+    return dq, matmul(inner - turning, r)
 
 
 # ---- LU ------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def lower_factor(packed: Node) -> Node:
     height, width = packed.shape[-2:]
     inner = min(height, width)
     block = part(packed, 0, 0, height, inner)
-    return add(strictly_lower(block), eye_like(block))
+    return strictly_lower(block) + eye_like(block)
 
 
 def upper_factor(packed: Node) -> Node:
@@ -303,14 +303,14 @@ def _lu_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     if width > height:
         by_rest = part(by_high, 0, inner, inner, width - inner)
         rest = part(high, 0, inner, inner, width - inner)
-        under = sub(under, matmul(by_rest, adjoint(rest)))
+        under = under - matmul(by_rest, adjoint(rest))
         extra = solve_triangular(adjoint(low1), by_rest, True, True)
     elif height > width:
         by_rest = part(by_low, inner, 0, height - inner, inner)
         rest = part(low, inner, 0, height - inner, inner)
-        over = sub(over, matmul(adjoint(rest), by_rest))
+        over = over - matmul(adjoint(rest), by_rest)
         extra = _right_divided(by_rest, high1, True)
-    core = add(strictly_lower(under), mask(over, 1))
+    core = strictly_lower(under) + mask(over, 1)
     core = _right_divided(solve_triangular(adjoint(low1), core, True, True), high1, True)
     if extra is not None:
         core = beside(core, extra) if width > height else above(core, extra)
@@ -327,14 +327,14 @@ def _lu_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     x = solve_triangular(low1, part(moved, 0, 0, inner, inner), False, True)
     x = adjoint(solve_triangular(adjoint(high1), adjoint(x), False, False))
     dlow, dhigh = matmul(low1, strictly_lower(x)), matmul(mask(x, 1), high1)
-    packed = add(dlow, dhigh)
+    packed = dlow + dhigh
     if width > height:
         rest = part(high, 0, inner, inner, width - inner)
-        beyond = sub(part(moved, 0, inner, inner, width - inner), matmul(dlow, rest))
+        beyond = part(moved, 0, inner, inner, width - inner) - matmul(dlow, rest)
         packed = beside(packed, solve_triangular(low1, beyond, False, True))
     elif height > width:
         rest = part(low, inner, 0, height - inner, inner)
-        beyond = sub(part(moved, inner, 0, height - inner, inner), matmul(rest, dhigh))
+        beyond = part(moved, inner, 0, height - inner, inner) - matmul(rest, dhigh)
         turned = solve_triangular(adjoint(high1), adjoint(beyond), False, False)
         packed = above(packed, adjoint(turned))
     return [packed, None, None]
@@ -380,16 +380,16 @@ def _pseudo_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     if height <= width:
         inner = matmul(back, current)
         spread = matmul(inner, turned)
-        result = sub(spread, adjoint(matmul(current, inner)))
-        result = sub(result, matmul(matmul(a, current), spread))
-        missing = sub(back, matmul(inner, a))
-        return [add(result, matmul(matmul(turned, current), missing)), None, None]
+        result = spread - adjoint(matmul(current, inner))
+        result = result - matmul(matmul(a, current), spread)
+        missing = back - matmul(inner, a)
+        return [result + matmul(matmul(turned, current), missing), None, None]
     inner = matmul(current, back)
     spread = matmul(turned, inner)
-    result = sub(spread, adjoint(matmul(inner, current)))
-    result = sub(result, matmul(matmul(spread, current), a))
-    missing = matmul(sub(back, matmul(a, inner)), current)
-    return [add(result, matmul(missing, turned)), None, None]
+    result = spread - adjoint(matmul(inner, current))
+    result = result - matmul(matmul(spread, current), a)
+    missing = matmul(back - matmul(a, inner), current)
+    return [result + matmul(missing, turned), None, None]
 
 
 def _pseudo_jvp(current: Node, tangents: Parts) -> list[Node | None]:
@@ -397,11 +397,11 @@ def _pseudo_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     if tangent is None:
         return [None]
     back = adjoint(tangent)
-    result = neg(matmul(matmul(current, tangent), current))
+    result = -matmul(matmul(current, tangent), current)
     left = matmul(matmul(current, adjoint(current)), back)
-    result = add(result, sub(left, matmul(matmul(left, a), current)))
+    result = result + (left - matmul(matmul(left, a), current))
     right = matmul(matmul(back, adjoint(current)), current)
-    return [add(result, sub(right, matmul(current, matmul(a, right))))]
+    return [result + (right - matmul(current, matmul(a, right)))]
 
 
 # ---- Householder's reflectors --------------------------------------------------------------------

@@ -125,7 +125,7 @@ def jvp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[N
         for i, tangent in enumerate(tangents):
             part = None if tangent is None else rule(current, i, tangent)
             if part is not None:
-                total = part if total is None else add(total, part)
+                total = part if total is None else total + part
         return [total]
 
     return jvp
@@ -224,7 +224,7 @@ def neg(a: Node) -> Node:
 
 def scale(a: Node, factor: float) -> Node:
     """a times a literal."""
-    return mul(a, full_like(a, factor))
+    return a * factor
 
 
 def select(condition: Node, yes: Node, no: Node) -> Node:
@@ -254,36 +254,34 @@ def _zero(current: Node, i: int, t: Node) -> None:
 def _half_on_ties(current: Node, i: int, t: Node) -> Node:
     a, b = current.inputs if i == 0 else reversed(current.inputs)
     larger, smaller = (a, b) if current.op.name == "max" else (b, a)
-    shared = select(apply("eq", a, b), scale(t, 0.5), full_like(t, 0))
-    return select(apply("lt", smaller, larger), t, shared)
+    shared = select(a.eq(b), t * 0.5, full_like(t, 0))
+    return select(smaller < larger, t, shared)
 
 
 def _power(current: Node, i: int, t: Node) -> Node:
     base, exponent = current.inputs
     if i == 0:
-        lower = apply("pow", base, sub(exponent, full_like(exponent, 1)))
-        zero = apply("eq", exponent, full_like(exponent, 0))
-        return mul(t, select(zero, full_like(t, 0), mul(exponent, lower)))
+        lower = base ** (exponent - 1)
+        zero = exponent.eq(0)
+        return t * select(zero, full_like(t, 0), exponent * lower)
     # 0**b has a zero derivative by b for b >= 0, although log(0) is -inf
     size = real(exponent)
-    flat = apply(
-        "and", apply("eq", base, full_like(base, 0)), apply("le", full_like(size, 0), size)
-    )
-    return mul(t, select(flat, full_like(t, 0), mul(current, apply("log", base))))
+    flat = base.eq(0) & (size >= 0)
+    return t * select(flat, full_like(t, 0), current * apply("log", base))
 
 
 def _product(current: Node, i: int, t: Node) -> Node:
-    return mul(t, current.inputs[1 - i])
+    return t * current.inputs[1 - i]
 
 
 def _quotient(current: Node, i: int, t: Node) -> Node:
-    by_b = div(t, current.inputs[1])
-    return by_b if i == 0 else neg(mul(by_b, current))
+    by_b = t / current.inputs[1]
+    return by_b if i == 0 else -(by_b * current)
 
 
 def _remainder(current: Node, i: int, t: Node) -> Node:
     a, b = current.inputs
-    return t if i == 0 else neg(mul(t, apply("floor", div(a, b))))
+    return t if i == 0 else -(t * apply("floor", a / b))
 
 
 def _chosen(current: Node, i: int, t: Node) -> Node | None:
@@ -295,35 +293,35 @@ def _chosen(current: Node, i: int, t: Node) -> Node | None:
 
 
 def _one_minus_square(current: Node, i: int, t: Node) -> Node:
-    return sub(t, mul(t, mul(current, current)))
+    return t - t * (current * current)
 
 
 def _erf_slope(current: Node, i: int, t: Node) -> Node:
     x = current.inputs[0]
-    return scale(mul(t, apply("exp", neg(mul(x, x)))), 2 / math.sqrt(math.pi))
+    return t * apply("exp", -(x * x)) * (2 / math.sqrt(math.pi))
 
 
 def _sinc_slope(current: Node) -> Node:
     """(cos(pi x) - sinc(x)) / x; around 0, where the difference cancels, its series."""
     x = current.inputs[0]
-    turns = sub(x, scale(apply("round", scale(x, 0.5)), 2.0))
-    square = mul(x, x)
+    turns = x - apply("round", x * 0.5) * 2.0
+    square = x * x
     series = full_like(x, 0)
     for k in range(_SINC_TERMS, 0, -1):
         coefficient = (-1) ** k * 2 * k * math.pi ** (2 * k) / math.factorial(2 * k + 1)
-        series = add(mul(series, square), full_like(x, coefficient))
-    near = apply("lt", apply("abs", x), full_like(x, 0.25))
+        series = series * square + full_like(x, coefficient)
+    near = abs(x) < full_like(x, 0.25)
     safe = select(near, full_like(x, 1), x)
-    far = div(sub(apply("cos", scale(turns, math.pi)), current), safe)
-    return select(near, mul(x, series), far)
+    far = (apply("cos", turns * math.pi) - current) / safe
+    return select(near, x * series, far)
 
 
 def _one_minus(x: Node) -> Node:
-    return sub(full_like(x, 1), mul(x, x))
+    return full_like(x, 1) - x * x
 
 
 def _one_plus(x: Node) -> Node:
-    return add(mul(x, x), full_like(x, 1))
+    return x * x + full_like(x, 1)
 
 
 def _inverse_root(x: Node) -> Node:
@@ -332,52 +330,52 @@ def _inverse_root(x: Node) -> Node:
 
 def _acosh_slope(x: Node) -> Node:
     one = full_like(x, 1)
-    return mul(_inverse_root(sub(x, one)), _inverse_root(add(x, one)))
+    return _inverse_root(x - one) * _inverse_root(x + one)
 
 
 def _angle_of_point(current: Node, i: int, t: Node) -> Node:
     y, x = current.inputs
-    length = add(mul(x, x), mul(y, y))
-    return div(mul(t, x), length) if i == 0 else neg(div(mul(t, y), length))
+    length = x * x + y * y
+    return t * x / length if i == 0 else -(t * y / length)
 
 
 def _copied_sign(current: Node, i: int, t: Node) -> Node | None:
     if i == 1:
         return None
     x = current.inputs[0]
-    zero = apply("eq", x, full_like(x, 0))
-    return mul(t, select(zero, full_like(x, 0), mul(apply("sign", x), apply("signed", current))))
+    zero = x.eq(0)
+    return t * select(zero, full_like(x, 0), apply("sign", x) * apply("signed", current))
 
 
 def _truncated_remainder(current: Node, i: int, t: Node) -> Node:
     a, b = current.inputs
-    return t if i == 0 else neg(mul(t, apply("trunc", div(a, b))))
+    return t if i == 0 else -(t * apply("trunc", a / b))
 
 
 def _of_input(slope: Callable[[Node], Node]) -> Derivative:
-    return lambda current, i, t: mul(t, slope(current.inputs[0]))
+    return lambda current, i, t: t * slope(current.inputs[0])
 
 
 _DERIVATIVES: dict[str, Derivative] = {
-    "neg": lambda current, i, t: neg(t),
+    "neg": lambda current, i, t: -t,
     "abs": _of_input(lambda x: apply("sign", x)),
-    "reciprocal": lambda current, i, t: neg(mul(t, mul(current, current))),
-    "sqrt": lambda current, i, t: div(scale(t, 0.5), current),
-    "exp": lambda current, i, t: mul(t, current),
-    "exp2": lambda current, i, t: mul(t, scale(current, math.log(2))),
-    "expm1": lambda current, i, t: add(mul(t, current), t),
-    "log": lambda current, i, t: div(t, current.inputs[0]),
-    "log2": lambda current, i, t: scale(div(t, current.inputs[0]), 1 / math.log(2)),
-    "log10": lambda current, i, t: scale(div(t, current.inputs[0]), 1 / math.log(10)),
-    "log1p": lambda current, i, t: div(t, add(current.inputs[0], full_like(t, 1))),
+    "reciprocal": lambda current, i, t: -(t * (current * current)),
+    "sqrt": lambda current, i, t: t * 0.5 / current,
+    "exp": lambda current, i, t: t * current,
+    "exp2": lambda current, i, t: t * (current * math.log(2)),
+    "expm1": lambda current, i, t: t * current + t,
+    "log": lambda current, i, t: t / current.inputs[0],
+    "log2": lambda current, i, t: t / current.inputs[0] * (1 / math.log(2)),
+    "log10": lambda current, i, t: t / current.inputs[0] * (1 / math.log(10)),
+    "log1p": lambda current, i, t: t / (current.inputs[0] + full_like(t, 1)),
     "sin": _of_input(lambda x: apply("cos", x)),
-    "cos": _of_input(lambda x: neg(apply("sin", x))),
-    "tan": lambda current, i, t: add(t, mul(t, mul(current, current))),
-    "sinc": lambda current, i, t: mul(t, _sinc_slope(current)),
+    "cos": _of_input(lambda x: -apply("sin", x)),
+    "tan": lambda current, i, t: t + t * (current * current),
+    "sinc": lambda current, i, t: t * _sinc_slope(current),
     "tanh": _one_minus_square,
     "erf": _erf_slope,
     "asin": _of_input(lambda x: _inverse_root(_one_minus(x))),
-    "acos": _of_input(lambda x: neg(_inverse_root(_one_minus(x)))),
+    "acos": _of_input(lambda x: -_inverse_root(_one_minus(x))),
     "atan": _of_input(lambda x: apply("reciprocal", _one_plus(x))),
     "sinh": _of_input(lambda x: apply("cosh", x)),
     "cosh": _of_input(lambda x: apply("sinh", x)),
@@ -385,11 +383,11 @@ _DERIVATIVES: dict[str, Derivative] = {
     "acosh": _of_input(_acosh_slope),
     "atanh": _of_input(lambda x: apply("reciprocal", _one_minus(x))),
     "atan2": _angle_of_point,
-    "hypot": lambda current, i, t: mul(t, div(current.inputs[i], current)),
+    "hypot": lambda current, i, t: t * (current.inputs[i] / current),
     "copysign": _copied_sign,
     "fmod": _truncated_remainder,
     "add": lambda current, i, t: t,
-    "sub": lambda current, i, t: t if i == 0 else neg(t),
+    "sub": lambda current, i, t: t if i == 0 else -t,
     "mul": _product,
     "div": _quotient,
     "mod": _remainder,

@@ -16,7 +16,7 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import complex_of, real, real_of
-from ridgeline.ops.elementwise import apply, cast, full_like, iota, mul, select
+from ridgeline.ops.elementwise import cast, full_like, iota, select
 from ridgeline.ops.movement import pad
 from ridgeline.scalars import Array
 
@@ -133,11 +133,11 @@ def _real_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | N
     spectrum = half_transform(ct, attrs.axes[0], attrs.factor)
     axis = attrs.axes[0] + len(spectrum.shape)
     place = iota(spectrum.shape, axis, real_of(spectrum.dtype))
-    single = apply("eq", place, full_like(place, 0))
+    single = place.eq(0)
     if attrs.length % 2 == 0:
-        single = apply("or", single, apply("eq", place, full_like(place, attrs.length // 2)))
+        single = single | place.eq(attrs.length // 2)
     weights = select(single, full_like(place, 1), full_like(place, 2))
-    return [mul(spectrum, cast(weights, spectrum.dtype))]
+    return [spectrum * cast(weights, spectrum.dtype)]
 
 
 def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:

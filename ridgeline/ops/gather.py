@@ -21,7 +21,7 @@ from ridgeline.graph.origins import describe
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import spread_all
 from ridgeline.ops.complex import conj
-from ridgeline.ops.elementwise import IOTA, apply, cast, div, full_like, iota, mul, select
+from ridgeline.ops.elementwise import IOTA, cast, full_like, iota, select
 from ridgeline.ops.movement import permute
 from ridgeline.ops.reduce import kept_axes
 from ridgeline.ops.values import sums
@@ -224,18 +224,18 @@ def _scatter_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node 
         return [ct, gather(ct, indices, attrs.axes), *nothing]
     by_base, by_updates = _weights(current)
     spread = gather(ct, indices, attrs.axes)
-    return [mul(ct, conj(by_base)), mul(spread, conj(by_updates)), *nothing]
+    return [ct * conj(by_base), spread * conj(by_updates), *nothing]
 
 
 def _scatter_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     base, updates, indices, attrs = *current.inputs[:2], current.inputs[2:], current.attrs
     if tangents[0] is None and tangents[1] is None:
         return [None]
-    by_base = tangents[0] or _zeros_like(base)
-    by_updates = tangents[1] or _zeros_like(updates)
+    by_base = _zeros_like(base) if tangents[0] is None else tangents[0]
+    by_updates = _zeros_like(updates) if tangents[1] is None else tangents[1]
     if attrs.mode not in ("set", "add"):
         base_weight, updates_weight = _weights(current)
-        by_base, by_updates = mul(by_base, base_weight), mul(by_updates, updates_weight)
+        by_base, by_updates = by_base * base_weight, by_updates * updates_weight
         return [scatter(by_base, by_updates, indices, attrs.axes, "add")]
     return [scatter(by_base, by_updates, indices, attrs.axes, attrs.mode)]
 
@@ -249,19 +249,19 @@ def _shares(current: Node) -> tuple[Node, Node]:
     """1/n at each of the n elements equal to the extreme, 0 elsewhere."""
     base, updates, indices, axes = *current.inputs[:2], current.inputs[2:], current.attrs.axes
     dtype = current.dtype
-    own = cast(apply("eq", base, current), dtype)
-    other = cast(apply("eq", updates, gather(current, indices, axes)), dtype)
+    own = cast(base.eq(current), dtype)
+    other = cast(updates.eq(gather(current, indices, axes)), dtype)
     count = scatter(own, other, indices, axes, "add")
-    nobody = apply("eq", count, full_like(count, 0))
+    nobody = count.eq(0)
     safe = select(nobody, full_like(count, 1), count)
-    return div(own, safe), div(other, gather(safe, indices, axes))
+    return own / safe, other / gather(safe, indices, axes)
 
 
 def _factors(current: Node) -> tuple[Node, Node]:
     """The product of the other factors, right also where factors are zero."""
     base, updates, indices, axes = *current.inputs[:2], current.inputs[2:], current.attrs.axes
-    base_zero = apply("eq", base, _zeros_like(base))
-    updates_zero = apply("eq", updates, _zeros_like(updates))
+    base_zero = base.eq(_zeros_like(base))
+    updates_zero = updates.eq(_zeros_like(updates))
     base_filled = select(base_zero, full_like(base, 1), base)
     updates_filled = select(updates_zero, full_like(updates, 1), updates)
     product = scatter(base_filled, updates_filled, indices, axes, "prod")
@@ -278,10 +278,10 @@ def _factors(current: Node) -> tuple[Node, Node]:
 
 def _without(is_zero: Node, factor: Node, product: Node, zeros: Node) -> Node:
     """The product without one factor, given the product of all that are not zero."""
-    none = apply("eq", zeros, full_like(zeros, 0))
-    only_this = apply("and", is_zero, apply("eq", zeros, full_like(zeros, 1)))
+    none = zeros.eq(0)
+    only_this = is_zero & zeros.eq(1)
     at_zero = select(only_this, product, full_like(product, 0))
-    return select(none, div(product, factor), at_zero)
+    return select(none, product / factor, at_zero)
 
 
 def _moved(a: Node, start: int, end: int) -> Node:

@@ -16,7 +16,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.checked import CHECKED
-from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, apply, full_like
+from ridgeline.ops.elementwise import CAST, CONSTANT, IOTA, full_like
 from ridgeline.ops.gather import GATHER, SCATTER, check_range
 from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE, reshape
 from ridgeline.ops.radix import source_length
@@ -57,14 +57,14 @@ def index_flag(graph: Graph) -> Node | None:
     """A scalar that is true if any index of the graph's kernels, or a checked value, is wrong."""
     wrong: dict[Node, None] = {}  # where elements are wrong, each once
     for _, index, _, size in _checked(graph):
-        low = apply("lt", index, full_like(index, 0))
-        wrong[apply("or", low, apply("le", full_like(index, size), index))] = None
+        low = index < 0
+        wrong[low | (full_like(index, size) <= index)] = None
     for node in _values(graph):
         wrong[node.attrs.wrong(node.inputs[0])] = None
     flag: Node | None = None
     for places in wrong:
         here = reshape(reduce(places, "any", tuple(range(len(places.shape)))), ())
-        flag = here if flag is None else apply("or", flag, here)
+        flag = here if flag is None else flag | here
     return flag
 
 

@@ -18,7 +18,7 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import conj, imag, join, real, real_of
 from ridgeline.ops.contract import matmul
-from ridgeline.ops.elementwise import add, apply, full_like, iota, mul, neg, select, sub
+from ridgeline.ops.elementwise import full_like, iota, select
 from ridgeline.ops.movement import broadcast, concat, permute, slice_
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.values import matrices
@@ -67,16 +67,16 @@ def mask(a: Node, kept: int) -> Node:
     rank = len(a.shape)
     row, column = (iota(a.shape, rank - n, dtypes.int64) for n in (2, 1))
     test = {
-        -1: lambda: apply("le", column, row),
-        0: lambda: apply("eq", row, column),
-        1: lambda: apply("le", row, column),
+        -1: lambda: column <= row,
+        0: lambda: row.eq(column),
+        1: lambda: row <= column,
     }[kept]()
     return select(test, a, full_like(a, 0))
 
 
 def scaled_diagonal(a: Node, factor: float) -> Node:
     """The matrices with their diagonals times a factor."""
-    return sub(a, mul(mask(a, 0), full_like(a, 1 - factor)))
+    return a - mask(a, 0) * full_like(a, 1 - factor)
 
 
 def eye_like(a: Node) -> Node:
@@ -186,12 +186,12 @@ def _inverse_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 def _inverse_transpose(current: Node, cotangents: Parts) -> list[Node | None]:
     ct, turned = cotangents[0], transposed(proj(current, 0))
-    return [None if ct is None else neg(matmul(matmul(turned, ct), turned))]
+    return [None if ct is None else -matmul(matmul(turned, ct), turned)]
 
 
 def _inverse_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     tangent, own = tangents[0], proj(current, 0)
-    return [None if tangent is None else neg(matmul(matmul(own, tangent), own)), None]
+    return [None if tangent is None else -matmul(matmul(own, tangent), own), None]
 
 
 def solve(a: Node, b: Node) -> Node:
@@ -211,13 +211,13 @@ def _solve_transpose(current: Node, cotangents: Parts) -> list[Node | None]:
     if ct is None:
         return [None, None]
     by_right = solve(transposed(current.inputs[0]), ct)
-    return [neg(matmul(by_right, transposed(current))), by_right]
+    return [-matmul(by_right, transposed(current)), by_right]
 
 
 def _solve_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     (a, _), (da, db) = current.inputs, tangents
-    moved = None if da is None else neg(matmul(da, current))
-    right = moved if db is None else db if moved is None else add(db, moved)
+    moved = None if da is None else -matmul(da, current)
+    right = moved if db is None else db if moved is None else db + moved
     return [None if right is None else solve(a, right)]
 
 
@@ -235,7 +235,7 @@ def _triangular_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ..
 
 def _triangle_of(a: Node, attrs: TriangularAttrs) -> Node:
     kept = mask(a, 1 if attrs.upper else -1)
-    return sub(kept, mask(kept, 0)) if attrs.unit else kept
+    return kept - mask(kept, 0) if attrs.unit else kept
 
 
 def _triangular_transpose(current: Node, cotangents: Parts) -> list[Node | None]:
@@ -244,13 +244,13 @@ def _triangular_transpose(current: Node, cotangents: Parts) -> list[Node | None]
         return [None, None]
     turned = transposed(current.inputs[0])
     by_right = solve_triangular(turned, ct, not attrs.upper, attrs.unit)
-    return [_triangle_of(neg(matmul(by_right, transposed(current))), attrs), by_right]
+    return [_triangle_of(-matmul(by_right, transposed(current)), attrs), by_right]
 
 
 def _triangular_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     (a, _), (da, db), attrs = current.inputs, tangents, current.attrs
-    moved = None if da is None else neg(matmul(_triangle_of(da, attrs), current))
-    right = moved if db is None else db if moved is None else add(db, moved)
+    moved = None if da is None else -matmul(_triangle_of(da, attrs), current)
+    right = moved if db is None else db if moved is None else db + moved
     return [None if right is None else solve_triangular(a, right, attrs.upper, attrs.unit)]
 
 
@@ -265,12 +265,12 @@ def _determinant_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, .
 
 def _determinant_transpose(current: Node, cotangents: Parts) -> list[Node | None]:
     ct, a = cotangents[0], current.inputs[0]
-    return [None if ct is None else mul(everywhere(ct, a), node(COFACTORS, (a,)))]
+    return [None if ct is None else everywhere(ct, a) * node(COFACTORS, (a,))]
 
 
 def _determinant_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     tangent, a = tangents[0], current.inputs[0]
-    return [None if tangent is None else total(mul(tangent, node(COFACTORS, (a,))))]
+    return [None if tangent is None else total(tangent * node(COFACTORS, (a,)))]
 
 
 def _cofactors_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
@@ -291,8 +291,8 @@ def _cofactors_transpose(current: Node, cotangents: Parts) -> list[Node | None]:
     if ct is None:
         return [None]
     turned = transposed(inverse(a)[0])
-    along = mul(everywhere(total(mul(ct, current)), a), turned)
-    return [sub(along, matmul(matmul(current, transposed(ct)), turned))]
+    along = everywhere(total(ct * current), a) * turned
+    return [along - matmul(matmul(current, transposed(ct)), turned)]
 
 
 def _cofactors_jvp(current: Node, tangents: Parts) -> list[Node | None]:
@@ -300,8 +300,8 @@ def _cofactors_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     if tangent is None:
         return [None]
     turned = transposed(inverse(a)[0])
-    along = mul(everywhere(total(mul(turned, tangent)), a), current)
-    return [sub(along, matmul(matmul(turned, transposed(tangent)), current))]
+    along = everywhere(total(turned * tangent), a) * current
+    return [along - matmul(matmul(turned, transposed(tangent)), current)]
 
 
 def matrix_exponential(a: Node) -> Node:
@@ -360,21 +360,21 @@ def _log_determinant_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
         weight = zero if by_size is None else by_size
         turning = zero
         if by_sign is not None:  # only the phase of the sign can move
-            turning = neg(imag(mul(conj(by_sign), proj(current, 0))))
+            turning = -imag(conj(by_sign) * proj(current, 0))
         weight = join(weight, turning)
-    return [None if weight is None else mul(everywhere(weight, a), turned)]
+    return [None if weight is None else everywhere(weight, a) * turned]
 
 
 def _log_determinant_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     tangent, a = tangents[0], current.inputs[0]
     if tangent is None:
         return [None, None]
-    moved = total(mul(transposed(inverse(a)[0]), tangent))
+    moved = total(transposed(inverse(a)[0]) * tangent)
     if a.dtype.kind != "complex":
         return [None, moved]
     phase = imag(moved)
     turning = join(full_like(phase, 0), phase)
-    return [mul(proj(current, 0), turning), real(moved)]
+    return [proj(current, 0) * turning, real(moved)]
 
 
 INVERSE = Op(

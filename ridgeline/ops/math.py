@@ -18,3 +18,10 @@ def _binary(name: str) -> Callable[[Node, Node], Node]:
     return lambda a, b: node(row, (a, b))
 
 
+exp, exp2, expm1 = _unary("exp"), _unary("exp2"), _unary("expm1")
+log, log1p, sqrt, reciprocal = _unary("log"), _unary("log1p"), _unary("sqrt"), _unary("reciprocal")
+sin, cos, sinh, cosh, asinh = map(_unary, ("sin", "cos", "sinh", "cosh", "asinh"))
+floor, ceil, trunc, round = map(_unary, ("floor", "ceil", "trunc", "round"))
+sign, signed, isnan = _unary("sign"), _unary("signed"), _unary("isnan")
+maximum, minimum = _binary("max"), _binary("min")
+atan2, hypot, copysign, fmod = map(_binary, ("atan2", "hypot", "copysign", "fmod"))

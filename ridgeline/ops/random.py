@@ -69,11 +69,11 @@ def expand(current: Node, key: Node, offset: Node) -> Node:
     four = full_like(index, WORDS)
     block, place = (cast(apply(n, index, four), dtypes.uint64) for n in ("floordiv", "mod"))
     if current.attrs.of_two == 0:
-        place = apply("and", place, full_like(place, WORDS - 2))
+        place = place & WORDS - 2
     elif current.attrs.of_two == 1:
-        place = apply("or", place, full_like(place, 1))
+        place = place | 1
     keys, start = (broadcast_scalar(word, flat) for word in (key, offset))
-    words = apply("philox", keys, apply("add", block, start), place)
+    words = apply("philox", keys, block + start, place)
     return reshape(cast(words, dtypes.uint32), shape)
 
 

@@ -15,7 +15,7 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.complex import conj
-from ridgeline.ops.elementwise import apply, cast, div, full_like, iota, mul, select
+from ridgeline.ops.elementwise import cast, full_like, iota, select
 from ridgeline.ops.movement import broadcast
 from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
@@ -121,8 +121,8 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     if attrs.monoid == "sum":
         return [spread]
     if attrs.monoid == "prod":
-        return [mul(spread, conj(_product_of_others(current)))]
-    return [mul(spread, _share_of_extremes(current))]
+        return [spread * conj(_product_of_others(current))]
+    return [spread * _share_of_extremes(current)]
 
 
 def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
@@ -132,28 +132,28 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     if attrs.monoid == "sum":
         return [sum_(tangent, attrs.axes)]
     weight = _product_of_others if attrs.monoid == "prod" else _share_of_extremes
-    return [sum_(mul(tangent, weight(current)), attrs.axes)]
+    return [sum_(tangent * weight(current), attrs.axes)]
 
 
 def _share_of_extremes(current: Node) -> Node:
     """1/n at each of the n elements equal to the extreme, 0 elsewhere (torch's `amax`)."""
     source, axes = current.inputs[0], current.attrs.axes
     extreme = expand_back(current, source.shape, axes)
-    hit = cast(apply("eq", source, extreme), source.dtype)
-    return div(hit, expand_back(sum_(hit, axes), source.shape, axes))
+    hit = cast(source.eq(extreme), source.dtype)
+    return hit / expand_back(sum_(hit, axes), source.shape, axes)
 
 
 def _product_of_others(current: Node) -> Node:
     """The derivative of a product by each factor, right also where factors are zero."""
     source, axes = current.inputs[0], current.attrs.axes
-    is_zero = apply("eq", source, full_like(source, 0))
+    is_zero = source.eq(0)
     filled = select(is_zero, full_like(source, 1), source)
     zeros = expand_back(sum_(cast(is_zero, source.dtype), axes), source.shape, axes)
     nonzero_product = expand_back(reduce(filled, "prod", axes), source.shape, axes)
-    none = apply("eq", zeros, full_like(zeros, 0))
-    only_this = apply("and", is_zero, apply("eq", zeros, full_like(zeros, 1)))
+    none = zeros.eq(0)
+    only_this = is_zero & zeros.eq(1)
     at_zero = select(only_this, nonzero_product, full_like(source, 0))
-    return select(none, div(nonzero_product, filled), at_zero)
+    return select(none, nonzero_product / filled, at_zero)
 
 
 def _infer_arg(types: Sequence[TensorType], attrs: ArgReduceAttrs) -> tuple[TensorType, ...]:
@@ -179,7 +179,7 @@ def _chosen(current: Node) -> Node:
     """True at the element that an arg-reduction picked."""
     source, axis = current.inputs[0], current.attrs.axis
     ramp = iota(source.shape, axis, current.attrs.index, source.type.device)
-    return apply("eq", ramp, expand_back(proj(current, 1), source.shape, (axis,)))
+    return ramp.eq(expand_back(proj(current, 1), source.shape, (axis,)))
 
 
 def _arg_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:

@@ -21,8 +21,9 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.ops.batching import shift_axis
 from ridgeline.ops.complex import conj
-from ridgeline.ops.elementwise import add, apply, full_like, mul, select
+from ridgeline.ops.elementwise import full_like, select
 from ridgeline.ops.gather import gather_along, scatter_along
+from ridgeline.ops.math import exp
 from ridgeline.ops.movement import pad, slice_
 from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
@@ -183,14 +184,14 @@ def _log_factors(current: Node) -> tuple[Node, Node]:
     step = -1 if attrs.reverse else 1
     if x.dtype.is_complex:
         before = shifted(current, attrs.axis, step, 0.0)
-        kept, share = (apply("sub", part, current) for part in (before, x))
-        return apply("exp", kept), apply("exp", share)
+        kept, share = (part - current for part in (before, x))
+        return exp(kept), exp(share)
     before = shifted(current, attrs.axis, step, -math.inf)
     zero, bottom = full_like(x, 0), full_like(x, -math.inf)
-    top = select(apply("eq", current, bottom), zero, current)
-    no_more = apply("eq", before, bottom)
-    kept = apply("exp", apply("sub", select(no_more, top, before), top))
-    return select(no_more, zero, kept), apply("exp", apply("sub", x, top))
+    top = select(current.eq(bottom), zero, current)
+    no_more = before.eq(bottom)
+    kept = exp(select(no_more, top, before) - top)
+    return select(no_more, zero, kept), exp(x - top)
 
 
 def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
@@ -203,9 +204,9 @@ def _vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
         return [scan(ct, "sum", axis, back)]
     if attrs.monoid == "prod":
         before = conj(shifted(current, axis, -step, 1.0))
-        return [mul(linear_scan(conj(shifted(x, axis, step, 0.0)), ct, axis, back), before)]
+        return [linear_scan(conj(shifted(x, axis, step, 0.0)), ct, axis, back) * before]
     kept, share = map(conj, _log_factors(current))
-    return [mul(linear_scan(shifted(kept, axis, step, 0.0), ct, axis, back), share)]
+    return [linear_scan(shifted(kept, axis, step, 0.0), ct, axis, back) * share]
 
 
 def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
@@ -217,9 +218,9 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
         return [scan(tangent, "sum", axis, attrs.reverse)]
     if attrs.monoid == "prod":
         before = shifted(current, axis, -1 if attrs.reverse else 1, 1.0)
-        return [linear_scan(x, mul(tangent, before), axis, attrs.reverse)]
+        return [linear_scan(x, tangent * before, axis, attrs.reverse)]
     kept, share = _log_factors(current)
-    return [linear_scan(kept, mul(tangent, share), axis, attrs.reverse)]
+    return [linear_scan(kept, tangent * share, axis, attrs.reverse)]
 
 
 def _extreme_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
@@ -244,7 +245,7 @@ def _linear_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node |
     later = shifted(factors, attrs.axis, 1 if attrs.reverse else -1, 0.0)
     by_terms = linear_scan(conj(later), ct, attrs.axis, not attrs.reverse)
     before = shifted(current, attrs.axis, -1 if attrs.reverse else 1, 0.0)
-    return [mul(by_terms, conj(before)), by_terms]
+    return [by_terms * conj(before), by_terms]
 
 
 def _linear_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
@@ -252,8 +253,8 @@ def _linear_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | N
     attrs, moved = current.attrs, by_terms
     if by_factors is not None:
         before = shifted(current, attrs.axis, -1 if attrs.reverse else 1, 0.0)
-        part = mul(by_factors, before)
-        moved = part if moved is None else add(moved, part)
+        part = by_factors * before
+        moved = part if moved is None else moved + part
     if moved is None:
         return [None]
     return [linear_scan(current.inputs[0], moved, attrs.axis, attrs.reverse)]

@@ -18,20 +18,16 @@ from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.ops.batching import leading
 from ridgeline.ops.elementwise import (
     Derivative,
-    add,
     apply,
     cast,
     conjugated,
-    div,
     full_like,
     jvp_from,
-    mul,
-    neg,
     scale,
     select,
-    sub,
     vjp_from,
 )
+from ridgeline.ops.math import exp, log, reciprocal
 from ridgeline.ops.values import polynomials
 from ridgeline.scalars import Array
 
@@ -98,28 +94,28 @@ def _scalar(name: str, derivative: Derivative | None = None, fixed: tuple[int, .
 
 def _of(slope: Callable[[Node], Node]) -> Derivative:
     """A derivative that is a function of the operand alone."""
-    return lambda current, i, t: mul(t, slope(current.inputs[0]))
+    return lambda current, i, t: t * slope(current.inputs[0])
 
 
 def _square(x: Node) -> Node:
-    return mul(x, x)
+    return x * x
 
 
 def _plus(x: Node, number: float) -> Node:
-    return add(x, full_like(x, number))
+    return x + number
 
 
 def _over(numerator: Node, x: Node, at_zero: float) -> Node:
     """numerator / x, with a given value at 0."""
-    zero = apply("eq", x, full_like(x, 0))
-    return select(zero, full_like(x, at_zero), div(numerator, select(zero, full_like(x, 1), x)))
+    zero = x.eq(0)
+    return select(zero, full_like(x, at_zero), numerator / select(zero, full_like(x, 1), x))
 
 
 def _zeta_rule(current: Node, i: int, t: Node) -> Node | None:
     x, q = current.inputs
     if i == 0:
         return None
-    return neg(mul(t, mul(x, special("zeta", _plus(x, 1), q))))
+    return -(t * (x * special("zeta", _plus(x, 1), q)))
 
 
 def _gammainc_rule(sign: float) -> Derivative:
@@ -127,44 +123,40 @@ def _gammainc_rule(sign: float) -> Derivative:
         a, x = current.inputs
         if i == 0:
             return None
-        density = sub(sub(mul(_plus(a, -1), apply("log", x)), x), special("lgamma", a))
-        return scale(mul(t, apply("exp", density)), sign)
+        density = _plus(a, -1) * log(x) - x - special("lgamma", a)
+        return t * exp(density) * sign
 
     return rule
 
 
 def _i1_slope(x: Node) -> Node:
-    return sub(special("i0", x), _over(special("i1", x), x, 0.5))
+    return special("i0", x) - _over(special("i1", x), x, 0.5)
 
 
 def _i0e_slope(x: Node) -> Node:
-    return sub(special("i1e", x), mul(apply("sign", x), special("i0e", x)))
+    return special("i1e", x) - apply("sign", x) * special("i0e", x)
 
 
 def _i1e_slope(x: Node) -> Node:
     i1e = special("i1e", x)
-    zero = apply("eq", x, full_like(x, 0))
-    slope = sub(special("i0e", x), add(mul(apply("sign", x), i1e), _over(i1e, x, 0)))
+    zero = x.eq(0)
+    slope = special("i0e", x) - (apply("sign", x) * i1e + _over(i1e, x, 0))
     return select(zero, full_like(x, 0.5), slope)
 
 
 def _log_ndtr_slope(x: Node) -> Node:
-    return scale(
-        apply("reciprocal", special("erfcx", scale(x, -1 / math.sqrt(2)))), math.sqrt(2 / math.pi)
-    )
+    return reciprocal(special("erfcx", x * (-1 / math.sqrt(2)))) * math.sqrt(2 / math.pi)
 
 
 _ROWS = (
     _scalar("erfc", _of(
-        lambda x: scale(apply("exp", neg(_square(x))), -2 / _ROOT_PI))),
-    _scalar("erfcx", lambda current, i, t: mul(t, _plus(
-        scale(mul(current.inputs[0], current), 2), -2 / _ROOT_PI))),
-    _scalar("erfinv", lambda current, i, t: scale(
-        mul(t, apply("exp", _square(current))), _ROOT_PI / 2)),
-    _scalar("ndtri", lambda current, i, t: scale(
-        mul(t, apply("exp", scale(_square(current), 0.5))), math.sqrt(2 * math.pi))),
-    _scalar("ndtr", _of(lambda x: scale(
-        apply("exp", scale(_square(x), -0.5)), 1 / math.sqrt(2 * math.pi)))),
+        lambda x: exp(-_square(x)) * (-2 / _ROOT_PI))),
+    _scalar("erfcx", lambda current, i, t: (
+        t * _plus(current.inputs[0] * current * 2, -2 / _ROOT_PI))),
+    _scalar("erfinv", lambda current, i, t: t * exp(_square(current)) * (_ROOT_PI / 2)),
+    _scalar("ndtri", lambda current, i, t: (
+        t * exp(_square(current) * 0.5) * math.sqrt(2 * math.pi))),
+    _scalar("ndtr", _of(lambda x: exp(_square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)))),
     _scalar("log_ndtr", _of(_log_ndtr_slope)),
     _scalar("lgamma", _of(lambda x: special("digamma", x))),
     _scalar("digamma", _of(lambda x: polygamma(1, x))),
@@ -175,19 +167,19 @@ _ROWS = (
     _scalar("i1", _of(_i1_slope)),
     _scalar("i0e", _of(_i0e_slope)),
     _scalar("i1e", _of(_i1e_slope)),
-    _scalar("j0", _of(lambda x: neg(special("j1", x)))),
+    _scalar("j0", _of(lambda x: -special('j1', x))),
     _scalar("j1", _of(
-        lambda x: sub(special("j0", x), _over(special("j1", x), x, 0.5)))),
-    _scalar("y0", _of(lambda x: neg(special("y1", x)))),
+        lambda x: special('j0', x) - _over(special('j1', x), x, 0.5))),
+    _scalar("y0", _of(lambda x: -special('y1', x))),
     _scalar("y1", _of(
-        lambda x: sub(special("y0", x), div(special("y1", x), x)))),
-    _scalar("k0", _of(lambda x: neg(special("k1", x)))),
+        lambda x: special('y0', x) - special('y1', x) / x)),
+    _scalar("k0", _of(lambda x: -special('k1', x))),
     _scalar("k1", _of(
-        lambda x: neg(add(special("k0", x), div(special("k1", x), x))))),
+        lambda x: -(special('k0', x) + special('k1', x) / x))),
     _scalar("k0e", _of(
-        lambda x: sub(special("k0e", x), special("k1e", x)))),
+        lambda x: special('k0e', x) - special('k1e', x))),
     _scalar("k1e", _of(
-        lambda x: sub(special("k1e", x), add(special("k0e", x), div(special("k1e", x), x))))),
+        lambda x: special('k1e', x) - (special('k0e', x) + special('k1e', x) / x))),
     _scalar("airy_ai"),
     _scalar("spherical_bessel_j0"),
     *(
@@ -226,17 +218,17 @@ def _power_of(current: Node) -> Node:
     from ridgeline.graph.node import proj
 
     exponent = cast(proj(current, 1), current.dtype)
-    return apply("exp", scale(neg(exponent), math.log(2)))
+    return exp(-exponent * math.log(2))
 
 
 def _split_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
     ct = cotangents[0]
-    return [None if ct is None else mul(ct, _power_of(current))]
+    return [None if ct is None else ct * _power_of(current)]
 
 
 def _split_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     t = tangents[0]
-    return [None if t is None else mul(t, _power_of(current)), None]
+    return [None if t is None else t * _power_of(current), None]
 
 
 def bits_gcd(a: Node, b: Node) -> Node:

@@ -17,7 +17,7 @@ from ridgeline.ops.batching import leading
 from ridgeline.ops.complex import complex_of, conj, imag, join, real, real_of
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.decompositions import empty_of, part
-from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, scale, select, sub
+from ridgeline.ops.elementwise import cast, full_like, scale, select
 from ridgeline.ops.linalg import (
     Parts,
     adjoint,
@@ -28,6 +28,7 @@ from ridgeline.ops.linalg import (
     rows,
     solve,
 )
+from ridgeline.ops.math import reciprocal
 from ridgeline.ops.movement import pad
 from ridgeline.scalars import Array
 
@@ -48,14 +49,14 @@ class FullAttrs(Attrs):
 
 def _on_diagonal(vector: Node, like: Node) -> Node:
     """Vectors on the diagonals of square matrices."""
-    return mul(eye_like(like), rows(cast(vector, like.dtype), like))
+    return eye_like(like) * rows(cast(vector, like.dtype), like)
 
 
 def _inverse_gaps(values: Node, like: Node) -> Node:
     """1 / (values_j - values_i), and 0 on the diagonal."""
-    gap = sub(columns(values, like), rows(values, like))
-    eye = apply("ne", eye_like(gap), full_like(gap, 0))
-    inverse = apply("reciprocal", select(eye, full_like(gap, 1), gap))
+    gap = columns(values, like) - rows(values, like)
+    eye = eye_like(gap).ne(full_like(gap, 0))
+    inverse = reciprocal(select(eye, full_like(gap, 1), gap))
     return select(eye, full_like(gap, 0), inverse)
 
 
@@ -91,11 +92,11 @@ def _eigh_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     if by_vectors is not None:
         turned = matmul(adjoint(vectors), by_vectors)
         # changes of a Hermitian matrix turn its vectors, by skew ones: the result is Hermitian
-        skew = scale(sub(turned, adjoint(turned)), 0.5)
-        inner = mul(skew, cast(_inverse_gaps(values, vectors), vectors.dtype))
+        skew = scale(turned - adjoint(turned), 0.5)
+        inner = skew * cast(_inverse_gaps(values, vectors), vectors.dtype)
     if by_values is not None:
         diagonal = _on_diagonal(by_values, vectors)
-        inner = diagonal if inner is None else add(inner, diagonal)
+        inner = diagonal if inner is None else inner + diagonal
     return [None if inner is None else matmul(matmul(vectors, inner), adjoint(vectors))]
 
 
@@ -105,7 +106,7 @@ def _eigh_jvp(current: Node, tangents: Parts) -> list[Node | None]:
         return [None, None]
     inner = matmul(adjoint(vectors), matmul(tangent, vectors))
     gaps = cast(_inverse_gaps(values, vectors), vectors.dtype)
-    return [real(diagonal_of(inner)), matmul(vectors, mul(inner, gaps))]
+    return [real(diagonal_of(inner)), matmul(vectors, inner * gaps)]
 
 
 # ---- general matrices ----------------------------------------------------------------------------
@@ -145,11 +146,11 @@ def _eig_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     if by_vectors is not None:
         turned = matmul(adjoint(vectors), by_vectors)
         sizes = columns(cast(real(diagonal_of(turned)), vectors.dtype), vectors)
-        turned = sub(turned, mul(matmul(adjoint(vectors), vectors), sizes))
-        inner = mul(turned, conj(_inverse_gaps(values, vectors)))
+        turned = turned - matmul(adjoint(vectors), vectors) * sizes
+        inner = turned * conj(_inverse_gaps(values, vectors))
     if by_values is not None:
         diagonal = _on_diagonal(by_values, vectors)
-        inner = diagonal if inner is None else add(inner, diagonal)
+        inner = diagonal if inner is None else inner + diagonal
     if inner is None:
         return [None]
     result = solve(adjoint(vectors), matmul(inner, adjoint(vectors)))
@@ -161,10 +162,10 @@ def _eig_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     if tangent is None:
         return [None, None]
     inner = solve(vectors, matmul(cast(tangent, vectors.dtype), vectors))
-    moved = matmul(vectors, mul(inner, _inverse_gaps(values, vectors)))
+    moved = matmul(vectors, inner * _inverse_gaps(values, vectors))
     growth = real(diagonal_of(matmul(adjoint(vectors), moved)))
-    kept = mul(vectors, columns(cast(growth, vectors.dtype), vectors))
-    return [diagonal_of(inner), sub(moved, kept)]
+    kept = vectors * columns(cast(growth, vectors.dtype), vectors)
+    return [diagonal_of(inner), moved - kept]
 
 
 # ---- singular values -----------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def _narrowed(ct: Node | None, like: Node) -> Node | None:
 
 
 def _skew(a: Node) -> Node:
-    return sub(a, adjoint(a))
+    return a - adjoint(a)
 
 
 def _svd_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
@@ -223,22 +224,22 @@ def _svd_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     inner = full_like(square, 0) if by_s is None else _on_diagonal(by_s, square)
     if by_u is None and by_vh is None:
         return [None if by_s is None else matmul(matmul(u, inner), vh)]
-    gaps = cast(_inverse_gaps(mul(s, s), square), dtype)
+    gaps = cast(_inverse_gaps(s * s, square), dtype)
     if by_u is not None:
         turned = matmul(adjoint(u), by_u)
-        inner = add(inner, mul(mul(_skew(turned), gaps), columns(scale, square)))
+        inner = inner + _skew(turned) * gaps * columns(scale, square)
         if dtype.kind == "complex":
-            inner = add(inner, _on_diagonal(div(_phases(turned), scale), square))
+            inner = inner + _on_diagonal(_phases(turned) / scale, square)
     if by_vh is not None:
         turned = matmul(vh, adjoint(by_vh))
-        inner = add(inner, mul(rows(scale, square), mul(_skew(turned), gaps)))
+        inner = inner + rows(scale, square) * (_skew(turned) * gaps)
     result = matmul(matmul(u, inner), vh)
     if by_u is not None:
-        beyond = sub(by_u, matmul(u, matmul(adjoint(u), by_u)))
-        result = add(result, matmul(div(beyond, columns(scale, beyond)), vh))
+        beyond = by_u - matmul(u, matmul(adjoint(u), by_u))
+        result = result + matmul(beyond / columns(scale, beyond), vh)
     if by_vh is not None:
-        beyond = sub(by_vh, matmul(matmul(by_vh, adjoint(vh)), vh))
-        result = add(result, matmul(u, div(beyond, rows(scale, beyond))))
+        beyond = by_vh - matmul(matmul(by_vh, adjoint(vh)), vh)
+        result = result + matmul(u, beyond / rows(scale, beyond))
     return [result]
 
 
@@ -249,19 +250,19 @@ def _svd_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     u, s, vh = _svd_pieces(current)
     dtype, scale = u.dtype, cast(s, u.dtype)
     inner = matmul(matmul(adjoint(u), tangent), adjoint(vh))
-    gaps = cast(_inverse_gaps(mul(s, s), inner), dtype)
-    right, left = mul(inner, columns(scale, inner)), mul(rows(scale, inner), inner)
-    turn_u = mul(gaps, add(right, adjoint(right)))
-    turn_v = mul(gaps, add(left, adjoint(left)))
+    gaps = cast(_inverse_gaps(s * s, inner), dtype)
+    right, left = inner * columns(scale, inner), rows(scale, inner) * inner
+    turn_u = gaps * (right + adjoint(right))
+    turn_v = gaps * (left + adjoint(left))
     if dtype.kind == "complex":
-        phase = mul(_on_diagonal(div(_phases(inner), scale), inner), full_like(inner, 0.5))
-        turn_u, turn_v = add(turn_u, phase), sub(turn_v, phase)
+        phase = _on_diagonal(_phases(inner) / scale, inner) * full_like(inner, 0.5)
+        turn_u, turn_v = turn_u + phase, turn_v - phase
     over_u = matmul(tangent, adjoint(vh))
-    over_u = sub(over_u, matmul(u, matmul(adjoint(u), over_u)))
-    du = add(matmul(u, turn_u), div(over_u, columns(scale, over_u)))
+    over_u = over_u - matmul(u, matmul(adjoint(u), over_u))
+    du = matmul(u, turn_u) + over_u / columns(scale, over_u)
     over_v = matmul(adjoint(u), tangent)
-    over_v = sub(over_v, matmul(matmul(over_v, adjoint(vh)), vh))
-    dvh = add(matmul(adjoint(turn_v), vh), div(over_v, rows(scale, over_v)))
+    over_v = over_v - matmul(matmul(over_v, adjoint(vh)), vh)
+    dvh = matmul(adjoint(turn_v), vh) + over_v / rows(scale, over_v)
     whole_u, whole_vh = _completed(du, proj(current, 0)), _completed(dvh, proj(current, 2))
     return [whole_u, real(diagonal_of(inner)), whole_vh]
 

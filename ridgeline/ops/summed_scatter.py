@@ -16,17 +16,14 @@ from ridgeline import dtypes
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops.elementwise import (
-    add,
-    apply,
     cast,
     constant,
     full_like,
     iota,
-    scale,
     select,
-    sub,
 )
 from ridgeline.ops.gather import gather, ramps, scatter
+from ridgeline.ops.math import minimum
 from ridgeline.ops.movement import broadcast, broadcast_scalar, reshape
 from ridgeline.ops.reduce import kept_axes
 
@@ -96,29 +93,29 @@ class _Sums:
         values = cast(reshape(self.updates, (self.count, *row)), dtypes.float64)
         led = reshape(leader, (self.count,))
         total = scatter(full_like(values, 0), values, (led,), (0,), "add")
-        leads = broadcast(apply("eq", led, flat), values.shape, (0,))
+        leads = broadcast(led.eq(flat), values.shape, (0,))
         once = cast(select(leads, total, full_like(total, 0)), self.base.dtype)
         return self._scatter(self.base, reshape(once, self.updates.shape))
 
     def in_parts(self) -> Node:
         """Sums of upper parts, which are exact, and of what is left."""
         updates = self.updates
-        is_number = apply("lt", apply("abs", updates), full_like(updates, np.inf))
-        size = select(is_number, apply("abs", updates), full_like(updates, 0))
+        is_number = abs(updates) < full_like(updates, np.inf)
+        size = select(is_number, abs(updates), full_like(updates, 0))
         largest = self._scatter(full_like(self.base, 0), size, "max")
         room = float(4 * self.count)
-        top = apply("min", gather(largest, self.indices, self.axes), full_like(size, 1e308 / room))
-        unit = scale(top, room)
+        top = minimum(gather(largest, self.indices, self.axes), full_like(size, 1e308 / room))
+        unit = top * room
         left, sums = updates, list[Node]()
         for _ in range(1 if self.count <= _ONE_CUT else 2):
-            upper = select(is_number, sub(add(left, unit), unit), left)
+            upper = select(is_number, left + unit - unit, left)
             sums.append(self._scatter(full_like(self.base, 0), upper))
-            left = select(is_number, sub(left, upper), full_like(left, 0))
-            unit = scale(unit, room * 2.0**-52)
+            left = select(is_number, left - upper, full_like(left, 0))
+            unit = unit * (room * 2.0 ** (-52))
         total = self._scatter(full_like(self.base, 0), left)
         for part in reversed(sums):
-            total = add(part, total)
-        return add(self.base, total)
+            total = part + total
+        return self.base + total
 
     def _scatter(self, base: Node, updates: Node, mode: str = "add") -> Node:
         return scatter(base, updates, self.indices, self.axes, mode)

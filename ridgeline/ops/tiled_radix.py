@@ -15,7 +15,6 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
-from ridgeline.ops.elementwise import sub
 from ridgeline.ops.movement import reshape
 from ridgeline.ops.radix import DigitAttrs, radix_value
 from ridgeline.ops.scan import scan
@@ -74,6 +73,6 @@ def tiled(keys: Node, order: Node, digit: DigitAttrs, tile: int) -> tuple[Node, 
     if tiles_of(length, attrs) > 1:
         counts = node(DIGIT_COUNTS, (keys,), attrs)
         flat = reshape(counts, (*keys.shape[:-1], (1 << digit.bits) * tiles_of(length, attrs)))
-        inputs.append(reshape(sub(scan(flat, "sum", len(flat.shape) - 1), flat), counts.shape))
+        inputs.append(reshape(scan(flat, "sum", len(flat.shape) - 1) - flat, counts.shape))
     both = node(TILED, inputs, attrs)
     return proj(both, 0), proj(both, 1)

@@ -228,7 +228,9 @@ def _realize(cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason
         for cell, node in before.items():
             if cell.mode != GRAPH and shows_constant(node):
                 # a constant is one node for all who use it, and stays structure for them
-                node = twins.get(node) or twins.setdefault(node, twin(node))
+                if node not in twins:
+                    twins[node] = twin(node)
+                node = twins[node]
             nodes[cell] = node
             if node.buffer is None:
                 wanted[node] = None

@@ -264,7 +264,7 @@ def test_the_pass_with_the_fault_is_blamed(fault: str, monkeypatch: pytest.Monke
 
 def _with_fault(each: Pass[Any, Any], change: Any) -> Pass[Any, Any]:
     """A pass that does its work, and then something wrong."""
-    return replace(each, run=lambda state, to: change(each.run(state, to), to))
+    return replace(each, run=lambda state, to: change(each.run(state, to), to), ops=frozenset())
 
 
 def test_temporaries_that_overlap_are_found() -> None:

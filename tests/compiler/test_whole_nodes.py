@@ -49,7 +49,7 @@ def test_attention_and_its_gradient_take_part_in_a_plan() -> None:
     target = _WithAttention()
     plain = prepared(parts, given, lambda node: target.library_op(node) is not None)
     stages = lower_graph(Graph(plain, given), target=target)
-    assert [group.apart and group.apart.op for group in stages.library_calls] == [
+    assert [group.apart is not None and group.apart.op for group in stages.library_calls] == [
         ATTENTION,
         ATTENTION_GRADIENT,
     ]

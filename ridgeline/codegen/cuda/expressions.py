@@ -235,7 +235,8 @@ class Expressions:
 
     def stored(self, expr: Expr) -> str:
         """A value that is about to be rounded to its type: the last rounding is left out."""
-        expr = self._written_out(expr) or expr
+        written = self._written_out(expr)
+        expr = expr if written is None else written
         if not isinstance(expr, Op) or not is_narrow_float(expr.dtype):
             return self.value(expr)
         if expr.name == "cast" and expr.args[0].dtype is dtypes.float32:

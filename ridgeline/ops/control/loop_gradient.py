@@ -19,7 +19,7 @@ from ridgeline.graph.sizes import Size, bounds, product, remembered
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.control.common import fresh, is_smooth, zeros
 from ridgeline.ops.control.loop import LOOP, loop
-from ridgeline.ops.elementwise import ROWS, add
+from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import PERMUTE, RESHAPE
 from ridgeline.ops.reduce import REDUCE, reduce
 
@@ -131,11 +131,11 @@ def _reversed(step: Body, carried: int, scanned: int, present: tuple[bool, ...])
         if summed is not None:
             delayed.append(summed)
         else:
-            sums[place] = term if place not in sums else add(sums[place], term)
+            sums[place] = term if place not in sums else sums[place] + term
 
     accumulators = {place: leaf(captured[place].types[0]) for place in sums}
     outputs = [_or_zeros(parts[state[p]], state[p]) for p in smooth]
-    outputs += [add(accumulators[p], term) for p, term in sums.items()]
+    outputs += [accumulators[p] + term for p, term in sums.items()]
     outputs += [*slices.values(), *emitted]
     inputs = [
         *cotangents[: len(smooth)], *accumulators.values(),
@@ -241,5 +241,5 @@ def pull(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
         for op, view in item.views:
             total = node(op, (total,), view)
         before = results[last + item.captured]
-        results[last + item.captured] = total if before is None else add(before, total)
+        results[last + item.captured] = total if before is None else before + total
     return results

@@ -12,7 +12,7 @@ from ridgeline.errors import GradientError
 from ridgeline.graph.node import PROJ, Node, leaf, topological
 from ridgeline.graph.origins import describe, inherit
 from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
-from ridgeline.ops.elementwise import STOP_GRADIENT, add as add_nodes, full_like
+from ridgeline.ops.elementwise import STOP_GRADIENT, full_like
 from ridgeline.ops.tracking import CUSTOM, VARIABLE
 
 Watcher = Callable[[Node, Node], Node]
@@ -140,7 +140,7 @@ def _accumulate(totals: dict[Node, list[Node | None]], node: Node, output: int, 
     if before is None:
         slots[output] = part
     else:
-        slots[output] = total = add_nodes(before, part)
+        slots[output] = total = before + part
         inherit(total, node.origins)
 
 
@@ -165,9 +165,7 @@ def forward(
     known: dict[Node, Sequence[Node | None]] = {}
     for source, tangent in zip(sources, tangents):
         before = known.get(source)
-        known[source] = [
-            tangent if before is None or before[0] is None else add_nodes(before[0], tangent)
-        ]
+        known[source] = [tangent if before is None or before[0] is None else before[0] + tangent]
     for current in order:
         if current not in active or current in known:
             continue

@@ -18,7 +18,7 @@ from typing import Any
 from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import bounds
 from ridgeline.ops.checked import CHECKED
-from ridgeline.ops.elementwise import ROWS, add, constant, full_like, number_in
+from ridgeline.ops.elementwise import ROWS, constant, number_in
 from ridgeline.ops.movement import (
     BROADCAST,
     CONCAT,
@@ -168,7 +168,8 @@ def _continued(before: Node, after: Node, axis: int) -> Node | None:
         return None
     sizes = (*a.sizes[:axis], a.sizes[axis] + b.sizes[axis], *a.sizes[axis + 1 :])
     made = slice_(before.inputs[0], a.starts, sizes, a.steps)
-    return _slice(made) or made if made.op is SLICE else made
+    shorter = _slice(made) if made.op is SLICE else None
+    return made if shorter is None else shorter
 
 
 _MOVES: dict[Op, Callable[[Node], Node | None]] = {
@@ -270,4 +271,4 @@ def _plus_zero(part: Node) -> Node:
     if part.dtype.kind != "float":
         return part
     done = part.op is _ADD and any(_is_zero(number_in(i)) for i in part.inputs)
-    return part if done else add(part, full_like(part, 0))
+    return part if done else part + 0

@@ -21,10 +21,8 @@ from ridgeline.ops.elementwise import (
     CAST,
     CONSTANT,
     IOTA,
-    apply,
     cast,
     full_like,
-    neg,
     number_in,
     select,
 )
@@ -105,7 +103,7 @@ def _mul(node: Node) -> Node | None:
         if _is(other, 1):
             return kept
         if _is(other, -1) and node.dtype.kind == "float":
-            return neg(kept)
+            return -kept
         if _whole(node) and _is(other, 0):
             return other
     return None
@@ -123,7 +121,7 @@ def _neg(node: Node) -> Node | None:
 def _abs(node: Node) -> Node | None:
     inner = node.inputs[0]
     if inner.op.name == "neg" and node.dtype.kind == "float":
-        return apply("abs", inner.inputs[0])
+        return abs(inner.inputs[0])
     return inner if inner.op.name == "abs" else None
 
 

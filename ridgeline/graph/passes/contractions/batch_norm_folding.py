@@ -17,7 +17,7 @@ from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.ops.contract import CONTRACT, AxisMap, contract
-from ridgeline.ops.elementwise import ROWS, add, mul, neg, sub
+from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import BROADCAST, broadcast, reshape
 
 _ADD, _SUB, _MUL = (ROWS[name] for name in ("add", "sub", "mul"))
@@ -82,12 +82,12 @@ def _extended(node: Node, before: Node, other: Node, chain: _Channels | None) ->
     if chain is not None:
         contraction, scale, shift = chain.contraction, chain.scale, chain.shift
     if node.op is _MUL:
-        scale = vector if scale is None else mul(scale, vector)
-        shift = None if shift is None else mul(shift, vector)
+        scale = vector if scale is None else scale * vector
+        shift = None if shift is None else shift * vector
     elif node.op is _ADD:
-        shift = vector if shift is None else add(shift, vector)
+        shift = vector if shift is None else shift + vector
     elif node.inputs[0] is before:
-        shift = neg(vector) if shift is None else sub(shift, vector)
+        shift = -vector if shift is None else shift - vector
     else:
         return None
     return _Channels(contraction, axis, scale, shift)
@@ -133,9 +133,9 @@ def _folded(end: Node, chain: _Channels, which: int, operands: Sequence[Node]) -
     dimension = _dimension(maps, attrs.output[chain.axis])
     assert chain.scale is not None and dimension is not None
     weights = operands[which]
-    scaled = mul(weights, broadcast(chain.scale, weights.shape, (dimension,)))
+    scaled = weights * broadcast(chain.scale, weights.shape, (dimension,))
     pair = (scaled, operands[1]) if which == 0 else (operands[0], scaled)
     made = contract(*pair, attrs)
     if chain.shift is None:
         return made
-    return add(made, broadcast(chain.shift, end.shape, (chain.axis,)))
+    return made + broadcast(chain.shift, end.shape, (chain.axis,))

@@ -24,15 +24,11 @@ from ridgeline.graph.sizes import product
 from ridgeline.ops.elementwise import (
     CAST,
     ROWS,
-    add,
-    apply,
-    div,
     full_like,
     mul,
-    neg,
     number_in,
-    sub,
 )
+from ridgeline.ops.math import maximum
 from ridgeline.ops.movement import BROADCAST, RESHAPE, broadcast, reshape, slice_
 from ridgeline.ops.reduce import REDUCE, kept_axes, sum_
 
@@ -56,13 +52,13 @@ def one_reading(graph: Graph) -> Graph:
             return full_like(current, 0)
         if current in totals:
             first, total = _shifted(inputs[0], axes)
-            return add(sum_(total, axes), mul(first, full_like(first, _count(current))))
+            return sum_(total, axes) + first * _count(current)
         if current in squares:
             _, shifted = _shifted(squared_deviation(inputs[0]), axes)
             total = sum_(shifted, axes)
-            square = div(mul(total, total), full_like(total, _count(current)))
-            found = sub(sum_(mul(shifted, shifted), axes), square)
-            return apply("max", found, full_like(found, 0))
+            square = total * total / full_like(total, _count(current))
+            found = sum_(shifted * shifted, axes) - square
+            return maximum(found, full_like(found, 0))
         return _without_factors(inputs[0], axes) if current in columns else None
 
     return graph.rebuilt(replace)
@@ -93,7 +89,7 @@ def _without_factors(value: Node, axes: tuple[int, ...]) -> Node | None:
     made = sum_(reduce(mul, varying), axes)
     for op, factor in constant:
         made = node(op, (made, _row_of(factor, made, axes)))
-    return neg(made) if negative else made
+    return -made if negative else made
 
 
 def _row_of(repeated: Node, like: Node, axes: tuple[int, ...]) -> Node:
@@ -203,4 +199,4 @@ def first_of_rows(value: Node, axes: tuple[int, ...]) -> Node:
 def _shifted(value: Node, axes: tuple[int, ...]) -> tuple[Node, Node]:
     """The first element of every row, and the values less that."""
     first = first_of_rows(value, axes)
-    return first, sub(value, broadcast(first, value.shape, kept_axes(len(value.shape), axes)))
+    return first, value - broadcast(first, value.shape, kept_axes(len(value.shape), axes))

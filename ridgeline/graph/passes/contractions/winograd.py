@@ -26,7 +26,6 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.libraries.convolutions import recognise
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.convolve import FORWARD, ConvolveAttrs
-from ridgeline.ops.elementwise import add, scale, sub
 from ridgeline.ops.movement import concat, pad, reshape, slice_
 
 Test: TypeAlias = Callable[[Node], bool]
@@ -85,8 +84,8 @@ def _filters(weights: Node) -> Node:
 
 def _filter_line(taps: Sequence[Node]) -> list[Node]:
     first, second, third = taps
-    ends = add(first, third)
-    halves = (scale(add(ends, second), 0.5), scale(sub(ends, second), 0.5))
+    ends = first + third
+    halves = ((ends + second) * 0.5, (ends - second) * 0.5)
     return [first, *halves, third]
 
 
@@ -109,7 +108,7 @@ def _tiles(image: Node, attrs: ConvolveAttrs) -> Node:
 
 def _tile_line(parts: Sequence[Node]) -> list[Node]:
     first, second, third, fourth = parts
-    return [sub(first, third), add(second, third), sub(third, second), sub(second, fourth)]
+    return [first - third, second + third, third - second, second - fourth]
 
 
 def _products(tiles: Node, filters: Node) -> Node:
@@ -143,7 +142,7 @@ def _at(part: Node) -> Node:
 
 def _result_line(parts: Sequence[Node]) -> list[Node]:
     first, second, third, fourth = parts
-    return [add(first, add(second, third)), sub(sub(second, third), fourth)]
+    return [first + (second + third), second - third - fourth]
 
 
 def _both_ways(grid: Grid, line: Callable[[Sequence[Node]], list[Node]]) -> list[Node]:

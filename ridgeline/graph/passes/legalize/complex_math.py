@@ -14,14 +14,26 @@ from typing import NamedTuple
 from ridgeline import dtypes
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import (
-    add as _add,
     apply,
     cast,
-    div as _div,
     full_like,
-    mul as _mul,
     select,
-    sub as _sub,
+)
+from ridgeline.ops.math import (
+    atan2,
+    copysign,
+    cos,
+    cosh,
+    exp,
+    expm1,
+    hypot,
+    isnan,
+    log,
+    log1p,
+    signed,
+    sin,
+    sinh,
+    sqrt,
 )
 
 _HALF_RANGE = 700.0  # e**x is finite for all smaller x
@@ -36,23 +48,23 @@ class Pair(NamedTuple):
 
 
 def _below(a: Node, b: Node) -> Node:
-    return apply("lt", a, b)
+    return a < b
 
 
 def _is_zero(x: Node) -> Node:
-    return apply("eq", x, full_like(x, 0))
+    return x.eq(0)
 
 
 def _is_infinite(x: Node) -> Node:
-    return apply("eq", apply("abs", x), full_like(x, math.inf))
+    return abs(x).eq(full_like(x, math.inf))
 
 
 def _both(a: Node, b: Node) -> Node:
-    return apply("and", a, b)
+    return a & b
 
 
 def _times(x: Node, number: float) -> Node:
-    return _mul(x, full_like(x, number))
+    return x * number
 
 
 # ---- arithmetic ----------------------------------------------------------------------------------
@@ -60,39 +72,39 @@ def _times(x: Node, number: float) -> Node:
 
 def negative(z: Pair) -> Pair:
     """-z."""
-    return Pair(apply("neg", z[0]), apply("neg", z[1]))
+    return Pair(-z[0], -z[1])
 
 
 def add(a: Pair, b: Pair) -> Pair:
     """a + b."""
-    return Pair(_add(a[0], b[0]), _add(a[1], b[1]))
+    return Pair(a[0] + b[0], a[1] + b[1])
 
 
 def sub(a: Pair, b: Pair) -> Pair:
     """a - b."""
-    return Pair(_sub(a[0], b[0]), _sub(a[1], b[1]))
+    return Pair(a[0] - b[0], a[1] - b[1])
 
 
 def mul(a: Pair, b: Pair) -> Pair:
     """a * b."""
-    real = _sub(_mul(a[0], b[0]), _mul(a[1], b[1]))
-    return Pair(real, _add(_mul(a[0], b[1]), _mul(a[1], b[0])))
+    real = a[0] * b[0] - a[1] * b[1]
+    return Pair(real, a[0] * b[1] + a[1] * b[0])
 
 
 def div(a: Pair, b: Pair) -> Pair:
     """a / b by Smith's method: no square that could overflow."""
-    wide = apply("le", apply("abs", b[1]), apply("abs", b[0]))
+    wide = abs(b[1]) <= abs(b[0])
     larger, smaller = select(wide, b[0], b[1]), select(wide, b[1], b[0])
-    ratio = _div(smaller, larger)
-    scale = apply("reciprocal", _add(larger, _mul(smaller, ratio)))
+    ratio = smaller / larger
+    scale = apply("reciprocal", larger + smaller * ratio)
     x, y = a
-    real = select(wide, _add(x, _mul(y, ratio)), _add(_mul(x, ratio), y))
-    imaginary = select(wide, _sub(y, _mul(x, ratio)), _sub(_mul(y, ratio), x))
+    real = select(wide, x + y * ratio, x * ratio + y)
+    imaginary = select(wide, y - x * ratio, y * ratio - x)
     zero = _both(_is_zero(b[0]), _is_zero(b[1]))
-    size = apply("abs", b[0])
+    size = abs(b[0])
     return Pair(
-        select(zero, _div(x, size), _mul(real, scale)),
-        select(zero, _div(y, size), _mul(imaginary, scale)),
+        select(zero, x / size, real * scale),
+        select(zero, y / size, imaginary * scale),
     )
 
 
@@ -103,17 +115,17 @@ def reciprocal(z: Pair) -> Pair:
 
 def equal(a: Pair, b: Pair) -> Node:
     """Both parts are equal."""
-    return _both(apply("eq", a[0], b[0]), apply("eq", a[1], b[1]))
+    return _both(a[0].eq(b[0]), a[1].eq(b[1]))
 
 
 def different(a: Pair, b: Pair) -> Node:
     """One part differs."""
-    return apply("or", apply("ne", a[0], b[0]), apply("ne", a[1], b[1]))
+    return a[0].ne(b[0]) | a[1].ne(b[1])
 
 
 def is_nan(z: Pair) -> Node:
     """One part is NaN."""
-    return apply("or", apply("isnan", z[0]), apply("isnan", z[1]))
+    return isnan(z[0]) | isnan(z[1])
 
 
 def choose(condition: Node, a: Pair, b: Pair) -> Pair:
@@ -140,47 +152,47 @@ def sqrt_of(x: Node, y: Node) -> Pair:
 
     Halving twice under the root keeps |x| + |z| from overflowing.
     """
-    a = apply("abs", x)
-    quarter = _add(_times(a, 0.25), _times(apply("hypot", x, y), 0.25))
-    tiny = apply("lt", quarter, full_like(x, 1e-300))  # where a quarter would lose digits
-    lifted = apply("hypot", _times(x, 2.0**200), _times(y, 2.0**200))
+    a = abs(x)
+    quarter = _times(a, 0.25) + _times(hypot(x, y), 0.25)
+    tiny = quarter < full_like(x, 1e-300)  # where a quarter would lose digits
+    lifted = hypot(_times(x, 2.0**200), _times(y, 2.0**200))
     root = select(
         tiny,
-        _times(apply("sqrt", _times(_add(_times(a, 2.0**200), lifted), 0.5)), 2.0**-100),
-        apply("sqrt", _times(quarter, 2.0)),
+        _times(sqrt(_times(_times(a, 2.0**200) + lifted, 0.5)), 2.0**-100),
+        sqrt(_times(quarter, 2.0)),
     )
-    other = _times(_div(apply("abs", y), root), 0.5)
-    right = apply("le", full_like(x, 0), x)
+    other = _times(abs(y) / root, 0.5)
+    right = x >= 0
     zero = _both(_is_zero(x), _is_zero(y))
     real = select(zero, full_like(x, 0), select(right, root, other))
     size = select(zero, full_like(x, 0), select(right, other, root))
-    endless_x = _both(_is_infinite(x), apply("eq", y, y))
+    endless_x = _both(_is_infinite(x), y.eq(y))
     flat = full_like(x, 0)
     real = select(endless_x, select(right, a, flat), real)
     size = select(endless_x, select(right, flat, a), size)
-    unknown = apply("isnan", y)
+    unknown = isnan(y)
     # of an infinity and NaN: infinite to the right, an infinite imaginary part to the left
     open_end = _both(_is_infinite(x), unknown)
     real = select(open_end, select(right, a, y), real)
     size = select(open_end, select(right, y, a), size)
     real = select(_is_infinite(y), full_like(x, math.inf), real)
     size = select(_is_infinite(y), full_like(x, math.inf), size)
-    return Pair(real, apply("copysign", size, y))
+    return Pair(real, copysign(size, y))
 
 
 def exp_of(x: Node, y: Node) -> Pair:
     """e**x (cos y + i sin y), in two factors where e**x alone might overflow."""
-    far = apply("lt", full_like(x, _HALF_RANGE), x)
-    first = apply("exp", select(far, _sub(x, full_like(x, _HALF_RANGE)), x))
+    far = full_like(x, _HALF_RANGE) < x
+    first = exp(select(far, x - _HALF_RANGE, x))
     second = select(far, full_like(x, math.exp(_HALF_RANGE)), full_like(x, 1))
-    real = _mul(_mul(first, apply("cos", y)), second)
-    imaginary = _mul(_mul(first, apply("sin", y)), second)
+    real = first * cos(y) * second
+    imaginary = first * sin(y) * second
     imaginary = select(_is_zero(y), y, imaginary)
     # without a size there is no direction; without a direction an infinity stays one
-    nothing = apply("eq", x, full_like(x, -math.inf))
-    turning = apply("or", _is_infinite(y), apply("isnan", y))
+    nothing = x.eq(-math.inf)
+    turning = _is_infinite(y) | isnan(y)
     vanished = _both(nothing, turning)
-    endless = _both(apply("eq", x, full_like(x, math.inf)), turning)
+    endless = _both(x.eq(math.inf), turning)
     real = select(endless, full_like(x, math.inf), real)
     return Pair(
         select(vanished, full_like(x, 0), real), select(vanished, full_like(x, 0), imaginary)
@@ -189,73 +201,71 @@ def exp_of(x: Node, y: Node) -> Pair:
 
 def log_of(x: Node, y: Node) -> Pair:
     """log|z| + i times the angle; near the unit circle from |z|**2 - 1, which is exact there."""
-    a, b = apply("abs", x), apply("abs", y)
-    swap = apply("lt", a, b)
+    a, b = abs(x), abs(y)
+    swap = a < b
     larger, smaller = select(swap, b, a), select(swap, a, b)
     square, lost = _product(larger, larger)
     rest, lost_rest = _product(smaller, smaller)
-    beyond = _add(_add(_sub(square, full_like(x, 1)), rest), _add(lost, lost_rest))
+    beyond = square - full_like(x, 1) + rest + (lost + lost_rest)
     near = _both(_below(full_like(x, 0.5), larger), _below(larger, full_like(x, 1.5)))
-    size = apply("log", apply("hypot", x, y))
-    real = select(near, _times(apply("log1p", beyond), 0.5), size)
-    return Pair(real, apply("atan2", y, x))
+    size = log(hypot(x, y))
+    real = select(near, _times(log1p(beyond), 0.5), size)
+    return Pair(real, atan2(y, x))
 
 
 def _log1p(x: Node, y: Node) -> Pair:
     """log(1 + z), near 0 from |1 + z|**2 - 1 = 2x + x*x + y*y."""
-    moved = _add(x, full_like(x, 1))
+    moved = x + 1
     square, lost = _product(x, x)
     rest, lost_rest = _product(y, y)
     first, error = _sum(_times(x, 2.0), square)
     second, error_rest = _sum(first, rest)
-    beyond = _add(second, _add(_add(error, error_rest), _add(lost, lost_rest)))
-    near = _both(
-        _below(apply("abs", x), full_like(x, 0.5)), _below(apply("abs", y), full_like(y, 1.0))
-    )
-    size = apply("log", apply("hypot", moved, y))
-    real = select(near, _times(apply("log1p", beyond), 0.5), size)
-    return Pair(real, apply("atan2", y, moved))
+    beyond = second + (error + error_rest + (lost + lost_rest))
+    near = _both(_below(abs(x), full_like(x, 0.5)), _below(abs(y), full_like(y, 1.0)))
+    size = log(hypot(moved, y))
+    real = select(near, _times(log1p(beyond), 0.5), size)
+    return Pair(real, atan2(y, moved))
 
 
 def _product(a: Node, b: Node) -> tuple[Node, Node]:
     """A rounded product, and what the rounding lost."""
-    rounded = _mul(a, b)
-    return rounded, apply("fma", a, b, apply("neg", rounded))
+    rounded = a * b
+    return rounded, apply("fma", a, b, -rounded)
 
 
 def _sum(a: Node, b: Node) -> tuple[Node, Node]:
     """A rounded sum, and what the rounding lost."""
-    rounded = _add(a, b)
-    of_b = _sub(rounded, a)
-    return rounded, _add(_sub(a, _sub(rounded, of_b)), _sub(b, of_b))
+    rounded = a + b
+    of_b = rounded - a
+    return rounded, a - (rounded - of_b) + (b - of_b)
 
 
 def _expm1(x: Node, y: Node) -> Pair:
     """As NumPy has it: expm1(x) cos y - 2 sin(y/2)**2, and the imaginary part of exp."""
-    half = apply("sin", _times(y, 0.5))
-    real = _sub(_mul(apply("expm1", x), apply("cos", y)), _times(_mul(half, half), 2.0))
-    return Pair(real, _mul(apply("exp", x), apply("sin", y)))
+    half = sin(_times(y, 0.5))
+    real = expm1(x) * cos(y) - _times(half * half, 2.0)
+    return Pair(real, exp(x) * sin(y))
 
 
 def _or_infinite(x: Node, y: Node, part: Node) -> Node:
     """A part that is infinite where x is, although the angle y is none."""
-    lost = _both(_is_infinite(x), apply("ne", _sub(y, y), full_like(y, 0)))
+    lost = _both(_is_infinite(x), (y - y).ne(full_like(y, 0)))
     return select(lost, full_like(x, math.inf), part)
 
 
 def _sinh(x: Node, y: Node) -> Pair:
     """sinh x cos y + i cosh x sin y."""
-    real = select(_is_zero(x), x, _mul(apply("sinh", x), apply("cos", y)))
-    imaginary = select(_is_zero(y), y, _mul(apply("cosh", x), apply("sin", y)))
+    real = select(_is_zero(x), x, sinh(x) * cos(y))
+    imaginary = select(_is_zero(y), y, cosh(x) * sin(y))
     return Pair(_or_infinite(x, y, real), imaginary)
 
 
 def _cosh(x: Node, y: Node) -> Pair:
     """cosh x cos y + i sinh x sin y."""
-    real = _mul(apply("cosh", x), apply("cos", y))
-    flat = apply("or", _is_zero(x), _is_zero(y))
-    zero = apply("copysign", full_like(x, 0), _mul(apply("signed", x), apply("signed", y)))
-    imaginary = select(flat, zero, _mul(apply("sinh", x), apply("sin", y)))
+    real = cosh(x) * cos(y)
+    flat = _is_zero(x) | _is_zero(y)
+    zero = copysign(full_like(x, 0), signed(x) * signed(y))
+    imaginary = select(flat, zero, sinh(x) * sin(y))
     return Pair(_or_infinite(x, y, real), imaginary)
 
 
@@ -268,28 +278,28 @@ def _sin(x: Node, y: Node) -> Pair:
 def _cos(x: Node, y: Node) -> Pair:
     """cos x cosh y - i sin x sinh y, the conjugate of cosh(y + ix)."""
     real, imaginary = _cosh(y, x)
-    return Pair(real, apply("neg", imaginary))
+    return Pair(real, -imaginary)
 
 
 def _tanh(x: Node, y: Node) -> Pair:
     """By Kahan's formula, with t = tan y and s = sinh x; nearly 1 for large x."""
-    a, one = apply("abs", x), full_like(x, 1)
-    flat = apply("le", full_like(x, _TANH_FLAT), a)
-    sine, cosine = apply("sin", y), apply("cos", y)
-    t = _div(sine, cosine)
-    s = apply("sinh", select(flat, full_like(x, 0), x))
-    beta = _add(one, _mul(t, t))
-    below = _add(one, _mul(beta, _mul(s, s)))
-    root = apply("sqrt", _add(one, _mul(s, s)))
-    real = _div(_mul(_mul(beta, root), s), below)
-    imaginary = select(_is_zero(y), y, _div(t, below))
+    a, one = abs(x), full_like(x, 1)
+    flat = full_like(x, _TANH_FLAT) <= a
+    sine, cosine = sin(y), cos(y)
+    t = sine / cosine
+    s = sinh(select(flat, full_like(x, 0), x))
+    beta = one + t * t
+    below = one + beta * (s * s)
+    root = sqrt(one + s * s)
+    real = beta * root * s / below
+    imaginary = select(_is_zero(y), y, t / below)
     # far out the real part is 1, and infinitely far the imaginary one 0 with the sign of sin 2y
-    turn, endless = _mul(sine, cosine), _is_infinite(x)
-    known = apply("eq", _sub(y, y), full_like(y, 0))
-    far = apply("copysign", select(endless, one, _add(one, _sub(y, y))), x)
-    fading = _mul(_times(turn, 4.0), apply("exp", _times(a, -2.0)))
-    gone = apply("copysign", full_like(x, 0), select(known, turn, y))
-    real = select(flat, far, select(_both(_is_zero(x), apply("not", known)), x, real))
+    turn, endless = sine * cosine, _is_infinite(x)
+    known = (y - y).eq(full_like(y, 0))
+    far = copysign(select(endless, one, one + (y - y)), x)
+    fading = _times(turn, 4.0) * exp(_times(a, -2.0))
+    gone = copysign(full_like(x, 0), select(known, turn, y))
+    real = select(flat, far, select(_both(_is_zero(x), ~known), x, real))
     return Pair(real, select(flat, select(endless, gone, fading), imaginary))
 
 

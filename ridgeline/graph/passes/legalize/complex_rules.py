@@ -94,7 +94,7 @@ def _cast(current: Node, operands: Sequence[Operand]) -> Made:
     if target.kind == "complex":
         return Pair(*(cast(part, real_of(target)) for part in operand))
     if target.kind == "bool":
-        return apply("or", *(apply("ne", part, full_like(part, 0)) for part in operand))
+        return apply("or", *(part.ne(0) for part in operand))
     return cast(operand[0], target)
 
 
@@ -103,7 +103,7 @@ def _contracted(current: Node, operands: Sequence[Operand]) -> Pair:
     left, right = operands
     assert isinstance(left, Pair) and isinstance(right, Pair)
     part = [[node(CONTRACT, (a, b), current.attrs) for b in right] for a in left]
-    return Pair(apply("sub", part[0][0], part[1][1]), apply("add", part[0][1], part[1][0]))
+    return Pair(part[0][0] - part[1][1], part[0][1] + part[1][0])
 
 
 def _reinterpreted(current: Node, operands: Sequence[Operand]) -> Made:
@@ -130,7 +130,7 @@ _RULES: dict[object, Rule] = {
     CONSTANT: _constant,
     CAST: _cast,
     CONTRACT: _contracted,
-    CONJ: _function(lambda z: Pair(z[0], apply("neg", z[1]))),
+    CONJ: _function(lambda z: Pair(z[0], -z[1])),
     REAL: _function(lambda z: z[0]),
     IMAG: _function(lambda z: z[1]),
     JOIN: _function(Pair),

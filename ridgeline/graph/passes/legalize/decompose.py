@@ -14,9 +14,10 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, Op
 from ridgeline.ops import attention_written, radix, random
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.ops.elementwise import add, apply, cast, constant, full_like, iota, mul, select, sub
+from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.expansion import Expand
 from ridgeline.ops.gather import SCATTER, gather, ramps, scatter
+from ridgeline.ops.math import maximum
 from ridgeline.ops.movement import broadcast, broadcast_scalar, permute, reshape
 from ridgeline.ops.radix import RADIX
 from ridgeline.ops.random import RANDOM_BITS
@@ -39,16 +40,16 @@ def split_exponent_written(current: Node, inputs: Sequence[Node]) -> list[Node]:
     Computed in float64, which holds every narrower number as a normal one.
     """
     x = cast(inputs[0], dtypes.float64)
-    subnormal = apply("lt", apply("abs", x), full_like(x, 2.0**-1022))
-    normal = select(subnormal, mul(x, full_like(x, 2.0**_LIFT)), x)
+    subnormal = abs(x) < full_like(x, 2.0 ** (-1022))
+    normal = select(subnormal, x * 2.0**_LIFT, x)
     bits = reinterpret(normal, dtypes.int64)
     field = full_like(bits, 0x7FF << 52)
-    exponent = apply("shr", apply("and", bits, field), full_like(bits, 52))
+    exponent = (bits & field) >> full_like(bits, 52)
     lifted = select(subnormal, full_like(bits, _LIFT), full_like(bits, 0))
-    power = sub(sub(exponent, full_like(bits, 1022)), lifted)
-    rest = apply("and", bits, apply("not", field))
-    mantissa = reinterpret(add(rest, full_like(bits, 1022 << 52)), dtypes.float64)
-    own = apply("or", apply("eq", x, full_like(x, 0)), apply("ne", sub(x, x), full_like(x, 0)))
+    power = exponent - full_like(bits, 1022) - lifted
+    rest = bits & ~field
+    mantissa = reinterpret(rest + full_like(bits, 1022 << 52), dtypes.float64)
+    own = x.eq(0) | (x - x).ne(full_like(x, 0))
     return [
         cast(select(own, x, mantissa), current.types[0].dtype),
         cast(select(own, full_like(bits, 0), power), dtypes.int32),
@@ -175,10 +176,10 @@ def _joined(
     numbers = reshape(iota((count,), 0, dtypes.int32, device), places)
     last = scatter(none, numbers, indices, range(len(axes)), "max")
     flat = reshape(updates, (count, *(base.shape[a] for a in rest)))
-    chosen = cast(apply("max", last, full_like(last, 0)), dtypes.int64)
+    chosen = cast(maximum(last, full_like(last, 0)), dtypes.int64)
     found = gather(flat, (chosen,), (0,))
     order = (*axes, *rest)
     found = permute(found, tuple(order.index(a) for a in range(rank)))
     turned = tuple(axes.index(a) for a in sorted(axes))
-    unnamed = permute(apply("lt", last, full_like(last, 0)), turned)
+    unnamed = permute(last < 0, turned)
     return select(broadcast(unnamed, base.shape, tuple(sorted(axes))), base, found)

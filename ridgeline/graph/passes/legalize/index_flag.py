@@ -17,7 +17,7 @@ from ridgeline.ops.checked import CHECKED
 from ridgeline.ops.control.branch import COND
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.control.repeat import WHILE
-from ridgeline.ops.elementwise import apply, constant
+from ridgeline.ops.elementwise import constant
 from ridgeline.ops.gather import GATHER, SCATTER
 from ridgeline.ops.index_checks import index_flag
 
@@ -54,7 +54,7 @@ def _with_flag(graph: Graph) -> tuple[Graph, Node | None]:
     graph = graph.rebuilt(change)
     own = index_flag(graph)
     for flag in flags:
-        own = flag if own is None else apply("or", own, flag)
+        own = flag if own is None else own | flag
     return graph, own
 
 
@@ -94,4 +94,4 @@ def _carrying(step: Body, outputs: Sequence[Node], flag: Node, count: int) -> Bo
     """A body that joins its flag to the one that it carries."""
     before = leaf(_FLAG)
     inputs = [*step.inputs[:count], before, *step.inputs[count:]]
-    return body(inputs, [*outputs[:count], apply("or", before, flag), *outputs[count:]])
+    return body(inputs, [*outputs[:count], before | flag, *outputs[count:]])

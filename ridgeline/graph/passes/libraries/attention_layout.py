@@ -59,7 +59,8 @@ def _joined(current: Node, inputs: Sequence[Node]) -> Node | None:
     if not in_order or len(alike) != 1 or len({value.shape for value in results}) != 1:
         return parts
     made = node(source.op, source.inputs, replace(source.attrs, joined=True))
-    return _shown(made, parts, views[0].strides) or parts
+    shown = _shown(made, parts, views[0].strides)
+    return parts if shown is None else shown
 
 
 def _shown(made: Node, parts: Node, strides: Sequence[int]) -> Node | None:

@@ -15,7 +15,7 @@ from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
 from ridgeline.ops.contract import CONTRACT, AxisMap, contract
-from ridgeline.ops.elementwise import CAST, ROWS, mul
+from ridgeline.ops.elementwise import CAST, ROWS
 from ridgeline.ops.movement import BROADCAST, PERMUTE, broadcast, reshape
 
 _MUL = ROWS["mul"]
@@ -37,7 +37,7 @@ def lift_scales(graph: Graph) -> Graph:
                 numbers, scale, places = found
                 pair = [numbers if n == which else operand for n, operand in enumerate(inputs)]
                 made = contract(pair[0], pair[1], attrs)
-                return mul(made, broadcast(scale, made.shape, places))
+                return made * broadcast(scale, made.shape, places)
         return None
 
     return graph.rebuilt(replace)

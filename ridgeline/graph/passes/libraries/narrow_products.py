@@ -34,9 +34,10 @@ def narrow_products(graph: Graph) -> Graph:
         product = inputs[0]
         if product.op is not CONTRACT or product.dtype is not dtypes.float32:
             return None
-        operands = [unwidened(operand, current.dtype) for operand in product.inputs]
-        left, right = operands
-        return contract(left, right, product.attrs) if left and right else None
+        left, right = [unwidened(operand, current.dtype) for operand in product.inputs]
+        if left is None or right is None:
+            return None
+        return contract(left, right, product.attrs)
 
     return graph.rebuilt(replace)
 
