@@ -30,7 +30,10 @@ from ridgeline.tensors.modes import enable_grad, modes
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tiers import program_for
 from ridgeline.tensors.turns import AGAIN
+from ridgeline.tracing.conditions import Conditions
+from ridgeline.tracing.executable import Executable
 from ridgeline.tracing.guards import Table
+from ridgeline.tracing.recording import Recording, record
 from ridgeline.tracing.trace import Trace
 
 if TYPE_CHECKING:
@@ -71,8 +74,9 @@ class UpdateProgram:
             if trace is None:
                 return False
             began = perf_counter()
-            if trace.replay(()) is not AGAIN:
-                device, ops = trace.output_types[0].device, len(trace.graph.order)
+            executable = trace.executable
+            if executable.replay(()) is not AGAIN:
+                device, ops = executable.output_types[0].device, len(executable.graph.order)
                 flush_log.note("the update", device, ops, "found", began, began)
                 return True
 
@@ -87,10 +91,10 @@ class UpdateProgram:
     def _fitting(self) -> Trace | None:
         """The trace of an update with these gradients; where one no longer holds, all go."""
         for place, trace in enumerate(self._traces):
-            if trace.other_gradients(()) is not None:
+            if trace.conditions.other_gradients(()) is not None:
                 continue
             with self._lock:
-                if trace.broken(None, ()) is not None:
+                if trace.conditions.changed(()) is not None:
                     self._traces.clear()
                     self._seen.clear()
                     return None
@@ -107,16 +111,16 @@ class UpdateProgram:
         tensors = len(present) - present.count(None)
         if present in self._waiting or not _is_due(self._seen.get(present, 0), tensors, beside):
             return None
-        trace = self._recorded(optimizer)
-        if trace is None or not beside:
-            return None if trace is None else self._compiled(trace)
+        recorded = self._recorded(optimizer)
+        if recorded is None or not beside:
+            return None if recorded is None else self._compiled(*recorded)
         self._waiting.add(present)
-        if not background.submit(lambda: self._compile_beside(trace, present)):
+        if not background.submit(lambda: self._compile_beside(*recorded, present)):
             self._waiting.discard(present)
         return None
 
-    def _recorded(self, optimizer: Optimizer) -> Trace | None:
-        """The update as a trace that has no program yet; None where it cannot stand for others."""
+    def _recorded(self, optimizer: Optimizer) -> tuple[Recording, Conditions] | None:
+        """The update without a program yet; None where it cannot stand for others."""
         states = list(optimizer.state.values())
         if any(not isinstance(state, Table) for state in states):
             return None  # a dictionary of the user's, whose changes nobody would notice
@@ -124,23 +128,23 @@ class UpdateProgram:
         before.entries(optimizer.state)
         for state in states:
             before.entries(state)
-        back, trace = before.back(), None
+        back, found = before.back(), None
         try:
             with enable_grad():
-                made = Trace(optimizer._update_all, (), {}, compiled=False)
-            trace = None if made.open or made.fleeting or made.leaked else made
+                made, holds = record(optimizer._update_all, (), {})
+            found = None if holds.open or holds.fleeting or made.leaks else (made, holds)
         except RidgelineError:
             self._refused = True  # the plain update says what is wrong, if it is
         finally:
-            if trace is None:
+            if found is None:
                 apply(back)
-        return trace
+        return found
 
-    def _compiled(self, trace: Trace) -> Trace | None:
+    def _compiled(self, recording: Recording, conditions: Conditions) -> Trace | None:
         """The trace with its program, kept for the steps to come."""
-        assert trace.recorded is not None
         try:
-            trace.compile(*trace.recorded, program_for)
+            executable = Executable(recording, conditions.changed, program_for)
+            trace = Trace(recording, conditions, executable)
         except Exception:
             self._refused = True
             return None
@@ -149,8 +153,10 @@ class UpdateProgram:
             del self._traces[MOST_TRACES:]
         return trace
 
-    def _compile_beside(self, trace: Trace, present: Hashable) -> None:
-        self._compiled(trace)
+    def _compile_beside(
+        self, recording: Recording, conditions: Conditions, present: Hashable
+    ) -> None:
+        self._compiled(recording, conditions)
         self._waiting.discard(present)
 
 

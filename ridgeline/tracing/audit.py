@@ -37,8 +37,9 @@ def compare_traces(before: Trace, after: Trace) -> None:
     """Raise for the first thing in which the outcome of tracing again differs."""
     for old, new in zip(_described(before), _described(after)):
         if old != new:
+            name = before.recording.name
             raise AuditError(
-                f"{before.name}: tracing it again gives another program, and no guard noticed why",
+                f"{name}: tracing it again gives another program, and no guard noticed why",
                 note=f"was: {old:.300}\nis:  {new:.300}",
                 help="report this with the function: something that it reads is not guarded",
             )
@@ -46,16 +47,16 @@ def compare_traces(before: Trace, after: Trace) -> None:
 
 def _described(trace: Trace) -> Iterator[str]:
     """What a trace computes, line by line: its inputs, its graph, its constants, its results."""
-    yield f"inputs {[_place(source) for _, source in trace.readers]}"
-    yield from format_graph(trace.graph.outputs, origins=False).splitlines()
-    for node in trace.graph.order:
+    yield f"inputs {[_place(source) for _, source in trace.executable.readers]}"
+    yield from format_graph(trace.executable.graph.outputs, origins=False).splitlines()
+    for node in trace.executable.graph.order:
         if node.buffer is not None:
             array = node.buffer.array(node.dtype, node.shape)
             yield f"constant {node.types[0]} {array.tolist()!r:.2000}"
-    yield f"nested {trace.result_structure!r}"
-    for spec in trace.returns:
+    yield f"nested {trace.recording.result_structure!r}"
+    for spec in trace.recording.returns:
         yield f"returns {_result(spec)}"
-    for store in trace.stores:
+    for store in trace.recording.stores:
         yield f"stores {[*map(_result, store.leaves)]} at {store.place}"
     yield "end"
 

@@ -29,15 +29,15 @@ def checked_call(
     function: Callable[..., Any], trace: Trace, leaves: Sequence[Any], args: Any, kwargs: Any
 ) -> Any:
     """The replay's result, after comparing it and all it wrote with the plain function's."""
-    cells = _cells(trace, leaves)
+    cells, effects = _cells(trace, leaves), trace.recording.effects
     for cell in cells:
         if cell.node.buffer is None:
             execute.realize([cell])
     before = [(cell, cell.node, cell.version, cell.mode) for cell in cells]
-    owners = [g.owner if g.place is None else leaves[g.place] for g in trace.effects.gradients]
+    owners = [g.owner if g.place is None else leaves[g.place] for g in effects.gradients]
     gradients = [(owner, owner.grad) for owner in owners]
-    streams = [(generator, generator.get_state()) for generator, _ in trace.effects.drawn]
-    places = [(store.place, store.place.kept()) for store in trace.stores]
+    streams = [(generator, generator.get_state()) for generator, _ in effects.drawn]
+    places = [(store.place, store.place.kept()) for store in trace.recording.stores]
     expected = _values(function(*args, **kwargs), cells, owners)
     for place, kept in reversed(places):
         place.restore(kept)
@@ -47,7 +47,7 @@ def checked_call(
         owner.grad = gradient
     for generator, state in streams:
         generator.set_state(state)
-    result = trace.replay(leaves)
+    result = trace.executable.replay(leaves)
     found = _values(result, cells, owners)
     for place, (want, got) in enumerate(zip(expected, found)):
         if not _close(want, got):
@@ -62,7 +62,7 @@ def checked_call(
 
 def _cells(trace: Trace, leaves: Sequence[Any]) -> list[Cell]:
     found: dict[Cell, None] = {}
-    for _, source in trace.readers:
+    for _, source in trace.executable.readers:
         if isinstance(source, CellInput):
             found[source.cell] = None
         elif isinstance(source, ArgumentInput):

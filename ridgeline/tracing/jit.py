@@ -32,11 +32,13 @@ from ridgeline.tensors.tiers import Interpreted
 from ridgeline.tensors.turns import AGAIN
 from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.checking import checked_call
+from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.donation import Donate, Donation, give_away
 from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
 from ridgeline.tracing.guards import JITTED
 from ridgeline.tracing.moving_views import MovingViews, is_fit
 from ridgeline.tracing.open_traces import Opening
+from ridgeline.tracing.recording import record
 from ridgeline.tracing.report import (
     Explanation,
     History,
@@ -47,7 +49,7 @@ from ridgeline.tracing.report import (
 )
 from ridgeline.tracing.signatures import Signature, are_floats, signature_of
 from ridgeline.tracing.symbolic_traces import Template
-from ridgeline.tracing.trace import Trace
+from ridgeline.tracing.trace import Trace, trace as trace_call
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program
@@ -102,7 +104,7 @@ class JitFunction:
         if traces and not kwargs and not self._check and not config.audit:
             latest = traces[0]
             if latest.simple and latest.accepts(args):
-                result = latest.replay(args)
+                result = latest.executable.replay(args)
                 if result is not AGAIN:
                     return result
         if not traces and not self._templates and self._opening.runs_python():
@@ -125,14 +127,15 @@ class JitFunction:
             elif config.audit and trace.is_due():
                 traced = True
                 trace = self._audited(trace, signature, leaves, args, kwargs)
-            stored = traced and trace.stores  # Python has just stored what it has no values of
+            # Python has just stored what it has no values of
+            stored = traced and trace.recording.stores
             if leaves is not given and not is_fit(trace, given, leaves):
                 self._views.refuse(structure, trace)
                 leaves, exact = given, True
                 continue
             if self._check and not trace.open and not stored:
                 return checked_call(self.function, trace, leaves, args, kwargs)
-            result = trace.replay(leaves, traced)
+            result = trace.executable.replay(leaves, traced)
             if result is not AGAIN:
                 return result
 
@@ -210,29 +213,30 @@ class JitFunction:
             failed: Exception | None = None
             if shape is not None:
                 try:
-                    traced = Trace(self.function, args, kwargs, changing, shape, donated)
-                    template = Template(traced, shape)
+                    template = Template(
+                        *record(self.function, args, kwargs, changing, shape, donated), shape
+                    )
                 except REFUSALS as error:  # the call is wrong, or cannot take symbolic sizes
                     failed = error
                 else:
-                    reason += self._opened(traced)
+                    reason += self._opened(template.conditions)
                     return self._keep(self._described(template, reason).at(None, lifted))
             trace = self._capture(args, kwargs, signature, changing, donated)
             self._static += 1
-            reason += self._opened(trace)
+            reason += self._opened(trace.conditions)
             if shape is not None:
                 self._policy.fix(shape, everything=True)
                 reason += f" (traced for each size by itself: {failed})"
             self._history.add(str(signature), reason)
             return self._keep(trace)
 
-    def _opened(self, trace: Trace) -> str:
+    def _opened(self, found: Conditions) -> str:
         """Take note of a new trace that cannot be replayed; what to say of it."""
-        self._opening.traced(trace.open, trace.fleeting)
-        if trace.open:
-            return f" (open: every call runs Python, because {trace.open})"
-        if trace.fleeting:
-            return f" (for this call alone: {trace.fleeting})"
+        self._opening.traced(found.open, found.fleeting)
+        if found.open:
+            return f" (open: every call runs Python, because {found.open})"
+        if found.fleeting:
+            return f" (for this call alone: {found.fleeting})"
         return ""
 
     def _pattern(
@@ -262,7 +266,7 @@ class JitFunction:
         elif template.refused:
             reason += f" (compiled for each size by itself: {template.refused})"
         self._history.add(str(template.pattern.signature), reason)
-        if template.trace.open or template.trace.fleeting:
+        if template.conditions.open or template.conditions.fleeting:
             return template
         self._templates.insert(0, template)
         del self._templates[MOST_TRACES:]
@@ -298,14 +302,14 @@ class JitFunction:
     ) -> Trace:
         """Trace the call; code that cannot take lifted numbers gets the plain ones."""
         if not changing:
-            return Trace(self.function, args, kwargs, donated=donated)
+            return trace_call(self.function, args, kwargs, donated=donated)
         try:
-            return Trace(self.function, args, kwargs, changing, donated=donated)
+            return trace_call(self.function, args, kwargs, changing, donated=donated)
         except RidgelineError:
             raise
         except (TypeError, ValueError, AttributeError):
             self._changing[signature.structure] = set()
-            return Trace(self.function, args, kwargs, donated=donated)
+            return trace_call(self.function, args, kwargs, donated=donated)
 
     def _prepared(self, args: Any, kwargs: Any) -> tuple[Trace, list[Any]]:
         """The trace for a call that is not made, and the leaves of its arguments."""
@@ -333,9 +337,9 @@ class JitFunction:
         trace, leaves = self._prepared(args, kwargs)
         from ridgeline.explain import kernel_times  # loads the compiler
 
-        program, memory = compiled(trace), trace.live_buffers(leaves)
-        if isinstance(trace.program, Brought):
-            memory = trace.program.memory(memory)
+        program, memory = compiled(trace), trace.executable.live_buffers(leaves)
+        if isinstance(trace.executable.program, Brought):
+            memory = trace.executable.program.memory(memory)
         return kernel_times(program, memory, rounds)
 
     @property
@@ -423,12 +427,12 @@ def _require_returns(function: Any) -> None:
 
 def compiled(trace: Trace) -> Program:
     """The compiled program of a trace, which has none where the interpreter is pinned."""
-    if isinstance(trace.program, Interpreted):
+    if isinstance(trace.executable.program, Interpreted):
         raise CaptureError(
             "there is no compiled program: config.tier pins the interpreter",
             help='set config.tier to "auto" or "compiled"',
         )
-    program = trace.program
+    program = trace.executable.program
     return cast("Program", program.program if isinstance(program, Brought) else program)
 
 

@@ -19,6 +19,8 @@ from ridgeline.tracing.capture import ArgumentInput, CellInput
 from ridgeline.tracing.signatures import Signature, TensorSpec
 
 if TYPE_CHECKING:
+    from ridgeline.tracing.conditions import Conditions
+    from ridgeline.tracing.recording import Recording
     from ridgeline.tracing.trace import Trace
 
 
@@ -45,14 +47,14 @@ class MovingViews:
         exact = self._exact.get(signature.structure, set())
         for trace in traces:
             moved = _moved(trace.signature, signature)
-            if moved and not moved & (exact | trace.touched):
+            if moved and not moved & (exact | trace.recording.touched):
                 known |= moved
                 return True
         return False
 
     def refuse(self, structure: Hashable, trace: Trace) -> None:
         """Give a trace that needs them the views themselves, from now on."""
-        wrong = self._places[structure] & trace.touched
+        wrong = self._places[structure] & trace.recording.touched
         self._places[structure] -= wrong
         self._exact.setdefault(structure, set()).update(wrong)
 
@@ -60,8 +62,9 @@ class MovingViews:
 def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
     """True where a trace can take arguments by their value: it changes nothing under them."""
     by_value = {place for place, (a, b) in enumerate(zip(given, shown)) if a is not b}
-    written = {w.source.cell for w in trace.effects.writes if isinstance(w.source, CellInput)}
-    return not by_value & trace.touched and not any(given[p]._cell in written for p in by_value)
+    recording = trace.recording
+    written = {w.source.cell for w in recording.effects.writes if isinstance(w.source, CellInput)}
+    return not by_value & recording.touched and not any(given[p]._cell in written for p in by_value)
 
 
 def _is_plain_view(value: Any) -> bool:
@@ -101,20 +104,20 @@ def _type(spec: TensorSpec) -> TensorType:
     return apply_steps(leaf(spec.type), spec.steps).types[0] if spec.steps else spec.type
 
 
-def touched(trace: Trace, leaves: Sequence[Any]) -> set[int]:
+def touched(recording: Recording, conditions: Conditions, leaves: Sequence[Any]) -> set[int]:
     """The arguments that a trace writes to, returns or differentiates, and so needs themselves."""
-    found = {place for place, _ in trace.pinned}
-    found |= {place for _, place, _ in trace.gradients_read if place is not None}
-    found |= {change.place for change in trace.effects.gradients if change.place is not None}
-    found |= set(trace.donated)
-    sources: list[Any] = [write.source for write in trace.effects.writes]
-    for spec in trace.returns:
+    found = {place for place, _ in conditions.pinned}
+    found |= {place for _, place, _ in conditions.gradients_read if place is not None}
+    found |= {change.place for change in recording.effects.gradients if change.place is not None}
+    found |= set(recording.donated)
+    sources: list[Any] = [write.source for write in recording.effects.writes]
+    for spec in recording.returns:
         sources.append(getattr(spec, "source", None))
         place = getattr(spec, "place", None)
         if place is not None:
             found.add(place)
     found |= {source.place for source in sources if isinstance(source, ArgumentInput)}
-    changed = {track for track, _ in trace.effects.modes}
+    changed = {track for track, _ in recording.effects.modes}
     return found | {
         place
         for place, value in enumerate(leaves)

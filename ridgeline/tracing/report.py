@@ -110,15 +110,15 @@ def not_called(name: str) -> Explanation:
 
 def explanation(name: str, history: History, latest: Trace, detail: str) -> Explanation:
     """How a function was traced, and how its latest trace is computed."""
-    graph = format_graph(latest.graph.outputs, at_most=_GRAPH_LINES)
-    computed = latest.program.explain(detail)
+    graph = format_graph(latest.executable.graph.outputs, at_most=_GRAPH_LINES)
+    computed = latest.executable.program.explain(detail)
     title = f"{name}: {history.count} trace{'s' if history.count != 1 else ''}"
     lines = [title, *(f"  {n}. {s}: {r}" for n, s, r in history.numbered())]
     text = "\n".join([*lines, "", "graph", graph, "", computed])
     page = [
         f"<h4>{escape(title)}</h4>",
         _table(("", "signature", "why it was traced"), history.numbered()),
-        *_kernels(latest.program),
+        *_kernels(latest.executable.program),
         _folded("graph", graph),
         _folded("how it is computed", computed),
     ]
@@ -129,8 +129,8 @@ def passes_text(latest: Trace, after: str) -> Explanation:
     """The passes of the compiler over a trace, or what there was after one of them."""
     from ridgeline.compiler.show import Walk  # loads the compiler
 
-    walk = Walk(latest.captured[0])
-    latest.walk(walk)
+    walk = Walk(latest.executable.captured[0])
+    latest.executable.walk(walk)
     text = walk.after(after) if after else walk.list_text()
     return Explanation(text, f"<pre>{escape(text)}</pre>")
 

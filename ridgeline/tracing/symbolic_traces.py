@@ -8,7 +8,6 @@ symbolic sizes is compiled for each set of sizes instead, and `refused` says why
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,10 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.tensors.tensor import alias
 from ridgeline.tensors.tiers import program_for
+from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.dynamic import Pattern
+from ridgeline.tracing.executable import Executable
+from ridgeline.tracing.recording import Recording
 from ridgeline.tracing.side_effects import Effects, Given, Tracked
 from ridgeline.tracing.signatures import Signature
 from ridgeline.tracing.trace import Trace
@@ -29,12 +31,12 @@ MOST_SIZES = 256  # sets of sizes whose traces are kept
 
 
 class Template:
-    """A trace with unknown sizes, and its program where there is one for all of them."""
+    """A recording with unknown sizes, and its program where there is one for all of them."""
 
-    def __init__(self, trace: Trace, pattern: Pattern) -> None:
-        self.trace, self.pattern = trace, pattern
+    def __init__(self, recording: Recording, conditions: Conditions, pattern: Pattern) -> None:
+        self.recording, self.conditions, self.pattern = recording, conditions, pattern
         self._facts = Facts(pattern.facts.values)  # what compiling has decided
-        self._program: Any = None
+        self._executable: Executable | None = None
         self._made: dict[tuple[tuple[str, int], ...], Trace] = {}
         self.refused = self._compile()
         self.compilations = int(not self.refused)
@@ -50,15 +52,14 @@ class Template:
         def make(graph: Graph, pairs: Sequence[tuple[int, int]]) -> SymbolicProgram:
             return SymbolicProgram(graph, self.pattern.sizes, pairs)
 
-        assert self.trace.recorded is not None
         try:
             with self._facts.deciding():
-                self.trace.compile(*self.trace.recorded, make)
+                executable = Executable(self.recording, self.conditions.changed, make)
         except RidgelineError as error:  # an op without symbolic sizes: every size by itself
             return str(error)
         if self._facts.pinned:
             return f"compiling it needs {', '.join(self._facts.pinned)} as a number"
-        self._program = self.trace.program
+        self._executable = executable
         return ""
 
     def values(self, signature: Signature, leaves: Sequence[Any]) -> dict[str, int] | None:
@@ -66,14 +67,14 @@ class Template:
         values = self.pattern.values(signature)
         if values is None or self.pattern.broken(values) is not None:
             return None
-        return values if self.trace.broken(None, leaves) is None else None
+        return values if self.conditions.changed(leaves) is None else None
 
     def broken(self, signature: Signature, leaves: Sequence[Any]) -> str | None:
         """Why this does not stand for a call, where only sizes or guards differ."""
         values = self.pattern.values(signature)
         if values is None:
             return None
-        return self.pattern.broken(values) or self.trace.broken(None, leaves)
+        return self.pattern.broken(values) or self.conditions.changed(leaves)
 
     def at(self, values: Mapping[str, int] | None, signature: Signature) -> Trace:
         """The trace for these sizes; None stands for those of the call that was traced."""
@@ -88,35 +89,44 @@ class Template:
         return found
 
     def _settle(self, values: Mapping[str, int], signature: Signature) -> Trace:
-        trace, settled = self.trace, Settled(values)
-        made = copy(trace)
-        made.signature = signature
-        results = [*trace.returns, *(leaf for store in trace.stores for leaf in store.leaves)]
-        specs = {id(spec): _settled_return(spec, settled) for spec in results}
-        made.returns = [specs[id(spec)] for spec in trace.returns]
-        made.stores = [
-            replace(store, leaves=tuple([specs[id(spec)] for spec in store.leaves]))
-            for store in trace.stores
-        ]
-        made.effects = Effects(
-            [settled.value(write) for write in trace.effects.writes],
-            [settled.value(change) for change in trace.effects.gradients],
-            trace.effects.modes,
-            [(generator, settled.value(count)) for generator, count in trace.effects.drawn],
-        )
-        made.tracked = None if trace.tracked is None else _settled_tracked(trace.tracked, settled)
-        if self._program is not None and self._facts.broken(values) is None:
-            made.graph = settled.graph(trace.graph)
-            made.output_types = [node.types[0] for node in made.graph.outputs]
-            made.run_by(self._program.at(values))
-            return made
-        assert trace.recorded is not None
-        inputs, outputs = trace.recorded
-        made.pattern = None  # all of its sizes are known
-        given = dict(zip(settled.nodes(list(inputs), _has_value), inputs.values()))
-        made.compile(given, settled.nodes(outputs, _has_value), program_for)
+        settled = Settled(values)
+        recording = _settled_recording(self.recording, signature, settled)
+        executable = self._executable
+        if executable is not None and self._facts.broken(values) is None:
+            graph = settled.graph(executable.graph)
+            made = executable.at(recording, graph, executable.program.at(values))
+            return Trace(recording, self.conditions, made)
+        recording.pattern = None  # all of its sizes are known
+        inputs = settled.nodes(list(recording.inputs), _has_value)
+        recording.inputs = dict(zip(inputs, recording.inputs.values()))
+        recording.outputs = settled.nodes(recording.outputs, _has_value)
         self.compilations += 1
-        return made
+        made = Executable(recording, self.conditions.changed, program_for)
+        return Trace(recording, self.conditions, made)
+
+
+def _settled_recording(old: Recording, signature: Signature, settled: Settled) -> Recording:
+    """What a call returns and sets, with sizes that are known."""
+    results = [*old.returns, *(leaf for store in old.stores for leaf in store.leaves)]
+    specs = {id(spec): _settled_return(spec, settled) for spec in results}
+    stores = [
+        replace(store, leaves=tuple([specs[id(spec)] for spec in store.leaves]))
+        for store in old.stores
+    ]
+    effects = Effects(
+        [settled.value(write) for write in old.effects.writes],
+        [settled.value(change) for change in old.effects.gradients],
+        old.effects.modes,
+        [(generator, settled.value(count)) for generator, count in old.effects.drawn],
+    )
+    return replace(
+        old,
+        signature=signature,
+        returns=[specs[id(spec)] for spec in old.returns],
+        stores=stores,
+        effects=effects,
+        tracked=None if old.tracked is None else _settled_tracked(old.tracked, settled),
+    )
 
 
 def _has_value(node: Node) -> bool:

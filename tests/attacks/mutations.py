@@ -216,7 +216,7 @@ ATTACK = Attack(
     short=330,  # every place, kind of value and case once
     faults=(
         Fault("what was read is not compared", "tracing.reads.holds", "Guards.broken",
-              "None if self.holds()", "None if True or self.holds()"),
+              "self.holds is None", "True"),
         Fault("what cannot be guarded is replayed", "tracing.reads.recorder", "Recorder.opens",
               "if not self.open:", "if False:"),
         Fault("a refusal that was caught is forgotten", "tracing.capture", "Capture.refuse",

@@ -21,7 +21,7 @@ import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.config import config
 from ridgeline.tensors import execute, tiers
-from ridgeline.tracing.trace import Trace
+from ridgeline.tracing.executable import Executable
 from tests.attacks.attack import Attack
 from tests.fuzz.faults import Fault
 
@@ -33,7 +33,12 @@ Check = Callable[[], None]
 @contextmanager
 def _restless(chosen: random.Random) -> Iterator[None]:
     """Threads that switch often, and sleep for a moment where it may hurt."""
-    places = [(Trace, "live_buffers"), (Trace, "_step"), (tiers, "evaluate"), (execute, "compute")]
+    places = [
+        (Executable, "live_buffers"),
+        (Executable, "_step"),
+        (tiers, "evaluate"),
+        (execute, "compute"),
+    ]
     before = sys.getswitchinterval()
     kept = [(owner, name, getattr(owner, name)) for owner, name in places]
     sys.setswitchinterval(chosen.choice((1e-6, 1e-5, 1e-4, 5e-3)))

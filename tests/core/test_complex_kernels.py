@@ -35,7 +35,7 @@ def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
 def calls_of(function: Callable[..., Any], *arrays: np.ndarray) -> list[type]:
     jitted = rl.jit(function)
     jitted(*map(rl.tensor, arrays))
-    return [type(call) for call in jitted._traces[0].program.layout.calls]
+    return [type(call) for call in jitted._traces[0].executable.program.layout.calls]
 
 
 def numbers(dtype: type, *shape: int, seed: int = 0) -> np.ndarray:

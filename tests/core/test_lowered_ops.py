@@ -18,7 +18,9 @@ def as_kernels(function: Callable[..., Any], *inputs: rl.Tensor) -> Any:
     """The result of a function that must become kernels alone."""
     jitted = rl.jit(function)
     result = jitted(*inputs)
-    assert {type(call) for call in jitted._traces[0].program.layout.calls} == {KernelCall}
+    assert {type(call) for call in jitted._traces[0].executable.program.layout.calls} == {
+        KernelCall
+    }
     return result
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import ridgeline as rl
 import ridgeline.compiler
-import ridgeline.tracing.trace
+import ridgeline.tracing.executable
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler import KernelCall, Layout, lay_out, lower_graph
 from ridgeline.compiler.cuda_launches import KernelLaunch
@@ -238,7 +238,7 @@ def laid_out(function: Any, *shapes: tuple[int, ...], target: StatedGpu) -> Layo
 
     with pytest.MonkeyPatch.context() as patch, rl.config.override(tier="compiled"):
         patch.setattr(ridgeline.compiler, "compile_graph", stop)
-        patch.setattr(ridgeline.tracing.trace, "is_library_call", target.library_op)
+        patch.setattr(ridgeline.tracing.executable, "is_library_call", target.library_op)
         with pytest.raises(Traced) as found:
             rl.jit(function)(*args)
         graph, pairs = found.value.args

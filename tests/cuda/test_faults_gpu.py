@@ -102,7 +102,9 @@ def test_programs_refuse_memory_of_another_space() -> None:
     here, there = rl.ones(1000) * 2, rl.ones(1000, device="cuda") * 2
     add(here, here), add(there, there)
     memory = {place: space(place).take_in(np.ones(1000, np.float32)) for place in ("cpu", "cuda:0")}
-    programs = {trace.output_types[0].device: trace.program for trace in add._traces}
+    programs = {
+        trace.executable.output_types[0].device: trace.executable.program for trace in add._traces
+    }
     for place, other in (("cpu", "cuda:0"), ("cuda:0", "cpu")):
         with pytest.raises(DeviceError, match=f"program of {place} was given memory of {other}"):
             programs[place].run([memory[place], memory[other]])

@@ -15,7 +15,7 @@ import pytest
 import ridgeline as rl
 import ridgeline.compiler
 import ridgeline.compiler.cuda
-import ridgeline.tracing.trace
+import ridgeline.tracing.executable
 from ridgeline import nn
 from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.types import literal
@@ -76,7 +76,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         with monkeypatch.context() as patch, rl.config.override(tier="compiled"):
             patch.setattr(ridgeline.compiler, "compile_graph", stop)
-            patch.setattr(ridgeline.tracing.trace, "is_library_call", StatedGpu().library_op)
+            patch.setattr(ridgeline.tracing.executable, "is_library_call", StatedGpu().library_op)
             with pytest.raises(Traced) as found:
                 step(tokens, targets)
         return found.value.args

@@ -132,4 +132,4 @@ def test_what_a_traced_function_drops_is_no_result_of_its_program() -> None:
 
     assert first(rl.ones(3)).tolist() == [4.0] * 3
     (trace,) = first._traces
-    assert not trace.leaked and len(trace.output_types) == 1
+    assert not trace.recording.effects.writes and len(trace.executable.output_types) == 1

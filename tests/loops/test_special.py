@@ -157,7 +157,7 @@ def test_float32_is_rounded_once(name: str) -> None:
 def test_special_functions_are_part_of_kernels() -> None:
     f = rl.jit(lambda x: rl.lgamma(x) + rl.digamma(x) * rl.special.erfcx(x) - rl.i0(x))
     f(rl.ones(3))
-    assert len(f._traces[0].program.layout.calls) == 1
+    assert len(f._traces[0].executable.program.layout.calls) == 1
 
 
 @pytest.mark.parametrize("length", [1003, 64, 5])

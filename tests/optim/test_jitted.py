@@ -144,5 +144,5 @@ def test_settings_are_inputs_once_however_many_parameters_there_are() -> None:
             optimizer.step()
 
         step(tensor(np.ones((2, 3), np.float32)))
-        counts.append(len(step._traces[0].numbers))
+        counts.append(len(step._traces[0].executable.numbers))
     assert counts[0] == counts[1] > 0

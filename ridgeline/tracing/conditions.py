@@ -1,0 +1,171 @@
+"""Conditions: when a recorded call stands for another one, and what changed where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ridgeline.config import config
+from ridgeline.devices import current as current_gpu
+from ridgeline.functions.operands import defaults
+from ridgeline.tensors.cells import CUT, Cell, Track
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing import guards
+from ridgeline.tracing.capture import Capture, CellInput
+from ridgeline.tracing.guards import snapshot
+from ridgeline.tracing.kept_state import Stores
+from ridgeline.tracing.reads.holds import Guards
+from ridgeline.tracing.side_effects import place_of
+
+if TYPE_CHECKING:
+    import threading
+
+
+_mode_of = attrgetter("mode")
+
+
+def _settings() -> dict[str, Any]:
+    return {name: value for name, value in vars(config).items() if name != "epoch"}
+
+
+class Conditions:
+    """What was the case while a function was traced, besides its arguments' signature."""
+
+    open: str  # why every call has to run Python, if so
+    fleeting: str  # why the trace stands for the call that was traced and for none after it
+
+    def __init__(self, call: threading.local | None) -> None:
+        """What can be said before the function runs; `call` has the arguments of every thread."""
+        self._call = call
+        self._epoch, self._config_epoch = guards.epoch.value, config.epoch
+        self._settings, self._default_dtype = _settings(), defaults.dtype
+        self._gpu = current_gpu.index
+
+    def learn(
+        self, capture: Capture, reads: Guards, stores: Stores, leaves: Sequence[Any], reason: str
+    ) -> None:
+        """What a capture of some arguments found; where there is a reason, it is not comparable."""
+        self.open, self.guards, self._symbolic = reason, reads, capture.symbolic
+        # what counts of the objects that are watched: not what calls leave there themselves
+        self._look: Callable[..., Any] = stores.without
+        self._watched = [
+            (obj, snapshot(obj, stores.without) if stores.explain(obj, before) else before)
+            for obj, before in capture.watched.values()
+        ]
+        self._requirements = capture.requirements
+        self.gradients_read = [
+            (owner, place_of(owner, leaves), form)
+            for owner, form in capture.gradients_read.values()
+        ]
+        self._outside = {s.cell for s in capture.inputs.values() if isinstance(s, CellInput)}
+        self.pinned = self._pin(leaves)
+        self._born = self._epoch
+        standing = _standing(capture, leaves)
+        self._tracks, self._standing = [t for t, _ in standing], [mode for _, mode in standing]
+        self._stood: list[int] = []  # the modes that were found to agree
+        moved = self._changed_object()
+        if moved is not None:
+            self._epoch = -1  # the call itself changed what it reads: look again before a replay
+        cut = "a tensor from outside was detached" if capture.detached else ""
+        self.fleeting = moved or cut or reads.broken() or ""
+
+    def _pin(self, leaves: Sequence[Any]) -> list[tuple[int, Cell]]:
+        """Arguments that the function can also reach by itself: they must stay the same cell."""
+        found = [*self.guards.values]
+        for _, image in self._watched:
+            found += guards.objects_in(image)
+        known = {value._cell for value in found if isinstance(value, Tensor)}
+        return [
+            (place, leaf._cell)
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, Tensor) and leaf._cell in known
+        ]
+
+    def changed(self, leaves: Sequence[Any]) -> str | None:
+        """Which of the things that were the case while tracing is so no longer; None if all are."""
+        if self._call is not None:
+            self._call.leaves = leaves
+        if config.epoch != self._config_epoch:
+            if _settings() != self._settings:
+                return "a setting of ridgeline.config changed"
+            self._config_epoch = config.epoch
+        if defaults.dtype is not self._default_dtype:
+            return "the default element type changed"
+        if current_gpu.index != self._gpu:
+            return "another GPU became the current one"
+        if guards.epoch.value != self._epoch:
+            reason = self._changed_object()
+            if reason is not None:
+                return reason
+            self._epoch = guards.epoch.value
+        stand = list(map(_mode_of, self._tracks))
+        if stand != self._stood:
+            for mode, now in zip(self._standing, stand):
+                if now != mode and max(now, CUT) != mode:
+                    return "whether a tensor requires gradients changed"
+            self._stood = stand
+        if self.guards.holds is not None and not self.guards.holds():
+            reason = self.guards.broken()
+            if reason is not None:
+                return reason
+        for holds, text in self._requirements:
+            if not holds():
+                return f"no longer true: {text}"
+        reason = self.other_gradients(leaves) if self.gradients_read else None
+        if reason is not None:
+            return reason
+        for leaf in leaves:
+            if isinstance(leaf, Tensor) and leaf._cell in self._outside:
+                return "an argument is a tensor that the function also reads by itself"
+        for place, cell in self.pinned:
+            if leaves[place]._cell is not cell:
+                return "an argument was a tensor that the function also reads by itself"
+        return None
+
+    def other_gradients(self, leaves: Sequence[Any]) -> str | None:
+        """How the gradients that the function reads differ from those that it was traced with."""
+        first: dict[Cell, int] = {}
+        for number, (owner, place, form) in enumerate(self.gradients_read):
+            extra = (owner if place is None else leaves[place])._extra
+            gradient = None if extra is None else extra.grad
+            if gradient is None:
+                if form is not None:
+                    return "a gradient was cleared"
+                continue
+            if form is None:
+                return "a gradient was set"
+            if place is not None and self._symbolic:
+                continue  # of an argument of any length
+            cell = gradient._cell
+            kind = cell.node.types[0]
+            if (
+                (kind is not form.type and kind != form.type)
+                or gradient._steps != form.steps
+                or first.setdefault(cell, number) != form.first
+            ):
+                return "a gradient is another view, or shares its memory in another way"
+        return None
+
+    def _changed_object(self) -> str | None:
+        """Which watched module, optimizer or tensor's memory changed, if any did."""
+        for cell in self._outside:
+            if cell.rare is not None and cell.rare.left > self._born:
+                return "a tensor was given other memory"
+        for obj, before in self._watched:
+            after = snapshot(obj, self._look)
+            if after != before:
+                what = ", ".join(guards.differences(before, after))
+                return f"{type(obj).__name__} changed: {what}"
+        return None
+
+
+def _standing(capture: Capture, leaves: Sequence[Any]) -> list[tuple[Track, int]]:
+    """How tensors from outside stand to differentiation; arguments have it in the signature."""
+    given = {leaf._track for leaf in leaves if isinstance(leaf, Tensor)}
+    return [
+        (track, max(track.mode, CUT))
+        for track in capture.shadows
+        if track not in given
+        and (not isinstance(track, Cell) or isinstance(capture.source(track), CellInput))
+    ]

@@ -1,0 +1,277 @@
+"""Recording: a function run once, and what came of it as data.
+
+Inputs and outputs of one graph, what a call returns and what it sets. Nothing here is compiled, and
+nothing says when it stands for another call: see `executable.py` and `conditions.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence, Set
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import starmap
+from threading import local
+from typing import Any
+
+from ridgeline.atomic import apply
+from ridgeline.collector import paused
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
+from ridgeline.tensors.cells import GRAPH, LEAF, Cell
+from ridgeline.tensors.modes import modes
+from ridgeline.tensors.pytree import flatten, unflatten
+from ridgeline.tensors.tensor import Tensor
+from ridgeline.tracing.capture import Capture, Source, StateInput
+from ridgeline.tracing.conditions import Conditions
+from ridgeline.tracing.dynamic import Pattern
+from ridgeline.tracing.guards import Lifted
+from ridgeline.tracing.kept_state import Stores, adopt
+from ridgeline.tracing.moving_views import touched
+from ridgeline.tracing.reads.holds import Guards
+from ridgeline.tracing.reads.observing import observe
+from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.side_effects import (
+    Effects,
+    Fresh,
+    Tracked,
+    Write,
+    gradient_write,
+    return_spec,
+    track_source,
+)
+from ridgeline.tracing.signatures import CHANGING, Signature, described_parts, signature_of
+
+
+@dataclass(slots=True, eq=False)
+class Recording:
+    """One call: a graph over inputs, and what its outputs are for."""
+
+    name: str
+    signature: Signature
+    pattern: Pattern | None  # the signature with unknown sizes
+    donated: Set[int]  # places of tensors that a call is given for good
+    inputs: dict[Node, Source]
+    outputs: list[Node]
+    returns: list[Any]  # the leaves of the result: values, and how tensors are made again
+    result_structure: Hashable
+    stores: Sequence[Any]  # tensors that a call leaves in objects
+    effects: Effects
+    simple: bool  # the arguments are tensors and nothing else
+    symbolic: bool  # recorded with unknown sizes
+    leaks: bool = False  # somebody holds tensors that the function made
+    tracked: Tracked | None = None  # results through which gradients flow on
+    touched: Set[int] = frozenset()  # arguments that cannot be given by value
+
+    @property
+    def only_returns(self) -> bool:
+        """True where all that a call does is to return one new tensor without a history."""
+        only = self.returns[0] if len(self.returns) == 1 else None
+        if not isinstance(only, Fresh) or only.mode == GRAPH or self.result_structure is not None:
+            return False
+        if self.donated or self.stores:
+            return False
+        changes = self.effects
+        return not (changes.writes or changes.gradients or changes.modes or changes.drawn)
+
+    @property
+    def held(self) -> set[Any]:
+        """Places in objects of which the graph reads what earlier calls left there."""
+        return {s.held for s in self.inputs.values() if isinstance(s, StateInput)}
+
+
+def record(
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    changing: Set[int] = frozenset(),
+    pattern: Pattern | None = None,
+    donated: Set[int] = frozenset(),
+) -> tuple[Recording, Conditions]:
+    """Run a function as one that is traced; under which conditions another run would be the same.
+
+    The arguments at the places `changing` are floats that every call reads anew.
+    """
+    with paused, nullcontext() if pattern is None else pattern.facts.deciding():
+        return _Recorded(function, args, kwargs, changing, pattern, donated).run()
+
+
+class _Recorded:
+    """One function and its arguments, on the way to a recording."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        changing: Set[int],
+        pattern: Pattern | None,
+        donated: Set[int],
+    ) -> None:
+        self.function, self.donated, self.pattern = function, donated, pattern
+        self.simple = not kwargs and all(isinstance(a, Tensor) for a in args)
+        self.leaves: list[Any] = []
+        self.structure = flatten((args, kwargs), self.leaves)
+        self.signature = signature_of(self.structure, self.leaves, changing)
+        self.call = local()  # the arguments of the call that a thread makes
+        self.lifts = any(leaf is CHANGING for leaf in self.signature.leaves)
+        if self.lifts:
+            self.call.leaves = self.leaves
+            args, kwargs = unflatten(self.structure, self._lifted())
+        self.args, self.kwargs = args, kwargs
+        self.conditions = Conditions(self.call if self.lifts else None)
+        self.capture = Capture() if pattern is None else Capture(pattern.types)
+        self.outputs: list[Node] = []
+
+    def run(self) -> tuple[Recording, Conditions]:
+        """Run Python, and describe what it did while its tensors are there."""
+        capture = self.capture
+        gradients, narrow = modes.gradients, modes.autocast
+        modes.capture = capture
+        try:
+            result, stores, guards, reason = self._run_python()
+            if capture.refusal is not None:  # whatever the function did about it
+                raise capture.refusal
+            if not self._is_unchanged():
+                reason = reason or "the function changes an argument"
+            recording = self._described(result, stores)
+            del result
+            recording.leaks = self._keep_leaked(recording.effects)
+            recording.tracked = self._track(recording)
+        except BaseException:
+            apply(starmap(setattr, capture.detached))
+            raise
+        finally:
+            modes.capture = None
+            # an interrupt may end a block of the function before it has set these back
+            modes.gradients, modes.autocast = gradients, narrow
+            capture.close()
+        self.conditions.learn(capture, guards, stores, self.leaves, reason)
+        recording.touched = touched(recording, self.conditions, self.leaves)
+        return recording, self.conditions
+
+    def _run_python(self) -> tuple[Any, Stores, Guards, str]:
+        """The result, what was stored in objects, what was read, and why that is not comparable."""
+        capture = self.capture
+        recorder = Recorder(capture.watch, described_parts((self.args, self.kwargs)), capture)
+        recorder.found(self.function)
+        recorder.found(getattr(self.function, "__self__", None))
+        for place, leaf in enumerate(self.leaves):
+            if isinstance(leaf, Tensor):
+                capture.argument(leaf._cell, place)
+            else:
+                recorder.found(leaf)
+        modes.recorder = recorder
+        try:
+            result = recorder.called(self.function)(*self.args, **self.kwargs)
+            observe(recorder, result, instances=False)  # it is built anew from this
+        finally:
+            modes.recorder = None
+        reads = recorder.reads()
+        stores = Stores() if recorder.open else recorder.stores
+        if stores.all:
+            reads = adopt(stores, reads, capture)
+        # guards keep alive what they compare; the recorder held all that the function made
+        return result, stores, Guards(() if recorder.open else reads), recorder.open
+
+    def _lifted(self) -> list[Any]:
+        """The arguments with changing floats as numbers that every call reads anew."""
+        call = self.call
+        return [
+            Lifted(lambda place=place: call.leaves[place], leaf)  # type: ignore[misc]
+            if described is CHANGING
+            else leaf
+            for place, (leaf, described) in enumerate(zip(self.leaves, self.signature.leaves))
+        ]
+
+    def _is_unchanged(self) -> bool:
+        """True where the call left the containers among its arguments as they were."""
+        after: list[Any] = []
+        nested = flatten((self.args, self.kwargs), after)
+        kept = all(
+            a is b or (self.lifts and isinstance(b, Lifted))
+            for a, b in zip(self.leaves, after, strict=False)
+        )
+        return nested == self.structure and kept
+
+    def _described(self, result: Any, stores: Stores) -> Recording:
+        """What a replay has to return and to set."""
+        capture, leaves, outputs = self.capture, self.leaves, self.outputs
+        returned: list[Any] = []
+        result_structure = flatten(result, returned)
+        made: dict[int, Any] = {}
+
+        def described(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            if id(leaf) not in made:  # one tensor returned twice is one tensor
+                made[id(leaf)] = return_spec(capture, leaf, leaves, outputs, self.donated)
+            return made[id(leaf)]
+
+        returns = [described(leaf) for leaf in returned]
+        specs = stores.specs(described)
+        effects = self._effects()
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        return Recording(
+            name, self.signature, self.pattern, self.donated, capture.inputs, outputs, returns,
+            result_structure, specs, effects, self.simple, self.pattern is not None,
+        )  # fmt: skip
+
+    def _effects(self) -> Effects:
+        capture, outputs = self.capture, self.outputs
+        writes, changed = [], []
+        for outer, shadow in capture.shadows.items():
+            if isinstance(outer, Cell) and isinstance(shadow, Cell) and shadow.version:
+                outputs.append(shadow.node)
+                source = capture.source(outer)
+                kind = shadow.node.types[0]
+                writes.append(Write(source, len(outputs) - 1, kind, shadow.mode))
+            variable = LEAF in (shadow.mode, outer.mode) or not isinstance(outer, Cell)
+            if shadow.mode != outer.mode and variable:
+                changed.append((outer, shadow.mode))
+        gradients = []
+        for owner, value in capture.gradients.values():
+            if owner._track.capture is None:
+                gradients.append(gradient_write(capture, owner, value, self.leaves, outputs))
+        drawn = [(generator, stream.used) for generator, stream in capture.streams.items()]
+        return Effects(writes, [g for g in gradients if g is not None], changed, drawn)
+
+    def _keep_leaked(self, effects: Effects) -> bool:
+        """Tensors made inside that somebody still holds, such as new optimizer state: are any?"""
+        self.capture.gradients.clear()
+        before = len(effects.writes)
+        for cell_ref in self.capture.made:
+            cell = cell_ref()
+            if cell is not None:
+                self.outputs.append(cell.node)
+                kind = cell.node.types[0]
+                effects.writes.append(Write(cell_ref, len(self.outputs) - 1, kind, cell.mode))
+        return len(effects.writes) > before
+
+    def _track(self, recording: Recording) -> Tracked | None:
+        """The graphs of outputs through which gradients flow on, and what backward will read."""
+        capture, outputs, effects = self.capture, self.outputs, recording.effects
+        stored = (leaf for store in recording.stores for leaf in store.leaves)
+        results = [*recording.returns, *stored]
+        numbers = [r.output for r in results if isinstance(r, Fresh) and r.tracked]
+        numbers += [w.output for w in effects.writes if w.mode == GRAPH]
+        numbers += [
+            g.value.output
+            for g in effects.gradients
+            if isinstance(g.value, Fresh) and g.value.tracked
+        ]
+        if not numbers:
+            return None
+        graphs = {number: outputs[number] for number in numbers}
+        known = set(capture.inputs) | set(graphs.values())
+        saved = saved_for_backward(
+            list(graphs.values()), lambda n: n in known or n.buffer is not None
+        )
+        places = {}
+        for node in saved:
+            outputs.append(node)
+            places[len(outputs) - 1] = node
+        keys = []
+        for outer, shadow in capture.shadows.items():
+            if shadow.rare is not None and shadow.rare.key is not None and shadow.mode == LEAF:
+                keys.append((shadow.rare.key, track_source(capture, outer, self.leaves), outer))
+        return Tracked(graphs, places, keys, dict(capture.inputs))
