@@ -84,7 +84,9 @@ def _joined(contraction: Node, added: Node, dtype: DType) -> Node | None:
         return None
     left, right = contraction.inputs
     if dtype is dtypes.float32:
-        widened = any(unwidened(o, narrow) for o in contraction.inputs for narrow in NARROW)
+        widened = any(
+            unwidened(o, narrow) is not None for o in contraction.inputs for narrow in NARROW
+        )
         return None if widened else product(left, right, contraction.attrs, dtype, bias)
     narrow = [unwidened(operand, dtype) for operand in (left, right, bias)]
     found = [operand for operand in narrow if operand is not None]
