@@ -27,10 +27,12 @@ def test_a_chain_without_a_mask_says_that_nothing_is_skipped(capsys):
 
 def test_a_refused_step_is_noted_once_and_leaves_the_kernel():
     kernel = rl.loops(lambda x: x + 1, rl.ones(8)).kernel
-    with noted() as outer:
+    outer: dict[LeftOut, None] = {}
+    inner: dict[LeftOut, None] = {}
+    with noted(outer):
         assert attempt(kernel, SetKind("nowhere", "vector")) is None
         assert attempt(kernel, SetKind("nowhere", "vector")) is None
-        with noted() as inner:
+        with noted(inner):
             leave_out("tiles", ScheduleError("too small"))
         made = attempt(kernel, Split("i0", 4))
     assert made is not None and made != kernel
@@ -40,6 +42,7 @@ def test_a_refused_step_is_noted_once_and_leaves_the_kernel():
 
 def test_outside_of_noting_a_refusal_is_only_a_refusal():
     leave_out("tiles", ScheduleError("too small"))
-    with pytest.raises(AttributeError), noted() as notes:
+    notes: dict[LeftOut, None] = {}
+    with pytest.raises(AttributeError), noted(notes):
         attempt(None, Split("i0", 4))  # an error that is no refusal is not swallowed
     assert not notes
