@@ -23,9 +23,9 @@ from ridgeline.compiler.memory_plan import (
     lay_out,
     to_text,
 )
+from ridgeline.compiler.passes import Compilation
 from ridgeline.compiler.pipeline import check, compilation, lower, lower_graph, optimize
 from ridgeline.compiler.program import Program
-from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.weak import Recent

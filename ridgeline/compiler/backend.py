@@ -69,6 +69,17 @@ class Executable(Protocol):
         """Run once; the seconds of every call, in order."""
 
 
+class LayoutExecutable:
+    """What executables of all devices have: a layout, and its calls of NumPy.
+
+    `results` are slots, `copied` the places of those that are not their own.
+    """
+
+    def __init__(self, layout: Layout, calls: NumpyCalls) -> None:
+        self.layout, self.calls = layout, calls
+        self.results, self.copied = layout.results, tuple(layout.not_their_own())
+
+
 class HorizontalFusion(Protocol):
     """A capability: kernels that wait for none of each other are started as one."""
 

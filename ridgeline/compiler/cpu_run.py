@@ -15,8 +15,8 @@ import numpy as np
 
 from ridgeline.codegen.llvm.machine_code import Library
 from ridgeline.codegen.loaded_code import LoadedCode
+from ridgeline.compiler.backend import LayoutExecutable
 from ridgeline.compiler.cpu_control import BranchCall, LoopCall
-from ridgeline.compiler.executable import LayoutExecutable
 from ridgeline.compiler.libraries.numpy_call import NumpyCalls, known
 from ridgeline.compiler.memory_plan import Call, HostCall, KernelCall, Layout
 from ridgeline.devices import CPU

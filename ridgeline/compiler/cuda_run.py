@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.compiler.backend import LayoutExecutable
 from ridgeline.compiler.cuda_launches import Starting
-from ridgeline.compiler.executable import LayoutExecutable
 from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.errors import OutOfMemoryError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ridgeline.compiler.narrow_weights import narrow_operands
+from ridgeline.compiler.weight_packing import narrow_operands
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import bounds, product

@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline.compiler.background import background
 from ridgeline.compiler.buffer_reuse import overlay
 from ridgeline.compiler.horizontal_fusion import Joiner, kept, most_bytes, temporaries
-from ridgeline.compiler.settings import Compilation
+from ridgeline.compiler.passes import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
 from ridgeline.fusion.groups import Fuser, Group
 from ridgeline.fusion.in_place import Replacing

@@ -1,19 +1,25 @@
-"""What a pass of the compiler is, and how a list of them runs.
+"""What a pass of the compiler is, what it is told besides the graph, and how a list of them runs.
 
 The list itself is `pipeline.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeVar
 
+from ridgeline.compiler.backend import Backend
 from ridgeline.compiler.background import background
+from ridgeline.compiler.libraries import Libraries
 from ridgeline.compiler.verify import verify
 from ridgeline.config import config
+from ridgeline.fusion.groups import Roofline
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import Op
+from ridgeline.graph.node import Node, Op
+from ridgeline.graph.strides import View
+from ridgeline.loops.lowering.iteration_space import Lowered
 
 State = TypeVar("State")
 Setting = TypeVar("Setting")
@@ -73,3 +79,67 @@ def run_passes(
                 observe(each, state)
         after[each.name] = state
     return state
+
+
+# ---- what passes are told: how a graph was recorded, and for whom --------------------------------
+
+Mode = Literal["deferred", "jit", "loops", "body"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How a graph was recorded: by a flush, by jit, by `rl.loops`, or as a body of control flow."""
+
+    mode: Mode
+    # nodes that are one call on their device, such as attention: they are not written out
+    is_library_call: Callable[[Node], bool] = lambda node: False
+    # inputs that stay from call to call, with their elements; numbers count for nothing
+    steady: Mapping[Node, int] = field(default_factory=dict)
+    packed: set[Node] = field(default_factory=set)  # filled by passes: views that are worth keeping
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """For what a graph is compiled: a device, and how much of its machinery is used.
+
+    `pairs` are outputs and the inputs whose memory they may take (see `Replacing.of`); `checked`
+    says that the last output is the index flag, `ahead` that code will be wanted, so that its
+    compilation begins while other kernels are scheduled. With `own` all is kernels of our own,
+    as few as loops allow: for `rl.loops`.
+    """
+
+    target: Backend
+    facts: Any
+    pairs: Sequence[tuple[int, int]] = ()
+    checked: bool = False
+    ahead: bool = False
+    own: bool = False
+    left_out: Set[str] = frozenset()  # passes that `config.passes_until` leaves out
+
+    @cached_property
+    def libraries(self) -> Libraries:
+        """What libraries compute."""
+        return Libraries() if self.own else self.target.libraries()
+
+    @cached_property
+    def roofline(self) -> Roofline:
+        """What fusion reckons with."""
+        return self.target.roofline(self.facts)
+
+    @property
+    def has_blocks(self) -> bool:
+        """True for a GPU, whose threads come in blocks."""
+        return self.target.shared_memory_bytes() > 0
+
+    def reads_narrow_operands(self, node: Node) -> bool:
+        """True for a contraction that reads narrow operands where the graph has them widened."""
+        return self.target.reads_narrow_operands(node, self.facts)
+
+    def library_views(self, node: Node, graph: Graph) -> Sequence[View] | None:
+        """The views through which a library call reads its operands; None for what is none."""
+        library_op = None if self.own else self.target.library_op(node)
+        return None if library_op is None else library_op.operands(node, graph)
+
+    def reason_to_split(self, lowered: Lowered) -> str:
+        """Why a kernel that could be one should be several; empty where it should not."""
+        return "" if self.own else self.target.reason_to_split(lowered, self.facts)

@@ -20,8 +20,7 @@ from typing import Any, TypeAlias
 from ridgeline.compiler import lowering
 from ridgeline.compiler.backend import Backend, backend
 from ridgeline.compiler.hoisting import hoist, steady_nodes
-from ridgeline.compiler.passes import Observer, Pass, run_passes
-from ridgeline.compiler.settings import Compilation, Recorded
+from ridgeline.compiler.passes import Compilation, Observer, Pass, Recorded, run_passes
 from ridgeline.compiler.stages import Stages
 from ridgeline.compiler.weight_packing import multiply_less, pack_weights
 from ridgeline.config import ConfigError, config

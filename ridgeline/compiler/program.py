@@ -9,9 +9,8 @@ from typing import Any
 from ridgeline.compiler.backend import Backend, Executable, Run
 from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import Layout
-from ridgeline.compiler.passes import Observer
+from ridgeline.compiler.passes import Compilation, Observer
 from ridgeline.compiler.pipeline import CHECK, lower, optimize, write_out
-from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import Stages
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node

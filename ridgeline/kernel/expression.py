@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.compiler.passes import Recorded
 from ridgeline.compiler.pipeline import compilation, lower, optimize, prepare
-from ridgeline.compiler.settings import Recorded
 from ridgeline.fusion.groups import Fusion
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, shows_constant, topological

@@ -17,10 +17,9 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from ridgeline.compiler.background import background
-from ridgeline.compiler.passes import Observer
+from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
 from ridgeline.compiler.progress import Announced
-from ridgeline.compiler.settings import Recorded
 from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.graph.body import Body, bodies

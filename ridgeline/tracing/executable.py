@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import ref
 
 from ridgeline.atomic import Change, apply, steps
-from ridgeline.compiler.passes import Observer
+from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
-from ridgeline.compiler.settings import Recorded
 from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line

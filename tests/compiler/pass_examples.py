@@ -15,8 +15,8 @@ from unittest.mock import patch
 from ridgeline import dtypes
 from ridgeline.compiler import weight_packing
 from ridgeline.compiler.libraries import Libraries
+from ridgeline.compiler.passes import Recorded
 from ridgeline.compiler.pipeline import PIPELINE, check, compilation, lower, optimize, prepare
-from ridgeline.compiler.settings import Recorded
 from ridgeline.compiler.show import show
 from ridgeline.dtypes import DType
 from ridgeline.functions.convolution import conv2d

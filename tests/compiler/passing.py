@@ -8,8 +8,8 @@ from typing import Any
 
 from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.compiler.libraries import Libraries, LibraryOp
+from ridgeline.compiler.passes import Recorded
 from ridgeline.compiler.pipeline import compilation, optimize, prepare
-from ridgeline.compiler.settings import Recorded
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.fusion.groups import Fuser, Fusion, Group, Roofline
 from ridgeline.fusion.materialize import choose_values

@@ -12,9 +12,8 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import pipeline
 from ridgeline.compiler.memory_plan import lay_out
-from ridgeline.compiler.passes import Pass
+from ridgeline.compiler.passes import Compilation, Pass
 from ridgeline.compiler.pipeline import LOWER, OPTIMIZE, compilation, lower, lower_graph, optimize
-from ridgeline.compiler.settings import Compilation
 from ridgeline.compiler.stages import Stages
 from ridgeline.compiler.verify import verify_layout
 from ridgeline.graph.graph import Graph
@@ -263,8 +262,12 @@ def test_the_pass_with_the_fault_is_blamed(fault: str, monkeypatch: pytest.Monke
 
 
 def _with_fault(each: Pass[Any, Any], change: Any) -> Pass[Any, Any]:
-    """A pass that does its work, and then something wrong."""
-    return replace(each, run=lambda state, to: change(each.run(state, to), to), ops=frozenset())
+    """A pass that does its work, where it has some, and then something wrong."""
+
+    def run(state: Any, to: Compilation) -> Any:
+        return change(each.run(state, to) if each.when(to) else state, to)
+
+    return replace(each, run=run, when=lambda to: True, ops=frozenset())
 
 
 def test_temporaries_that_overlap_are_found() -> None:

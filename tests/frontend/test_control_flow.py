@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline.compiler import HostCall
-from ridgeline.compiler.memory_plan import LoopCall
+from ridgeline.compiler.cpu_control import LoopCall
 from ridgeline.runtime.cpu import executor
 from ridgeline.tracing.control_flow import ControlFlowError
 

@@ -8,7 +8,7 @@ handler raised: see `steps`.
 
 from __future__ import annotations
 
-from ridgeline.runtime.cpu.plan_words import Head
+from ridgeline.runtime.cpu.control_words import Head
 
 
 def control_ir() -> str:

@@ -22,9 +22,8 @@ from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import pool
-from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
+from ridgeline.runtime.cpu.control_words import Branch, Head, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
-from ridgeline.runtime.cpu.plan_words import Head
 from ridgeline.runtime.cpu.python_entry import python_function
 
 

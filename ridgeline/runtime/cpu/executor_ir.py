@@ -1,14 +1,13 @@
 """The plan executor as LLVM IR: `execute` runs a plan's `steps`, two Python functions call it.
 
-The words that it reads are described in `plan_words`. A *watched* run looks between steps, now and
-then, whether Python has a signal to handle, and ends early if its handler raises.
+The words that it reads are described in `control_words`. A *watched* run looks between steps, now
+and then, whether Python has a signal to handle, and ends early if its handler raises.
 """
 
 from __future__ import annotations
 
 from ridgeline.runtime.cpu.control_ir import control_ir
-from ridgeline.runtime.cpu.control_words import LOOP, STOP
-from ridgeline.runtime.cpu.plan_words import Head, load_head
+from ridgeline.runtime.cpu.control_words import LOOP, STOP, Head, load_head
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir
 from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
 from ridgeline.runtime.cpu.region_ir import region_ir

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.runtime.cpu.plan_words import Head, load_head
+from ridgeline.runtime.cpu.control_words import Head, load_head
 
 _METH_FASTCALL = 0x80
 

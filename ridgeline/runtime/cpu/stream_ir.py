@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 
-from ridgeline.runtime.cpu.plan_words import Head
+from ridgeline.runtime.cpu.control_words import Head
 from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
 from ridgeline.runtime.cpu.support_ir import support_ir
 
