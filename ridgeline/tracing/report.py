@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 MOST_ALIKE = 3  # traces for one reason after which the user is told
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 _SIZES = re.compile(r"^argument \d+ was \w+\[.*\] and is \w+\[")
-_ALONE = re.compile(r"\(for this call alone: (.*)\)$")
+_ALONE = re.compile(r"\((?:for this call alone:|open: every call runs Python, because) (.*)\)$")
 _PYTHON = (
-    "From now on its calls run Python, as undecorated code does. Let it return what it makes, or "
+    "Its calls run Python, as undecorated code does. Let it return what it makes, or "
     "keep numbers that change in tensors."
 )
 MOST_REASONS = 256  # traces whose reasons are remembered
