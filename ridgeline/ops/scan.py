@@ -173,8 +173,11 @@ def _linear_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     order = range(len(terms) - 1, -1, -1) if attrs.reverse else range(len(terms))
     state = np.zeros(terms.shape[1:], terms.dtype)
     with np.errstate(all="ignore"):
-        for place in order:
-            state = result[place] = factors[place] * state + terms[place]
+        if is_compensated(current.dtype, len(terms)) and terms.dtype.kind == "f":
+            sums.recurrence(factors, terms, order, result)
+        else:
+            for place in order:
+                state = result[place] = factors[place] * state + terms[place]
     return (scalars.cast(np.moveaxis(result, 0, attrs.axis), current.dtype),)
 
 

@@ -6,7 +6,7 @@ and threads, which are joined in pairs, have made most sums short.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 
 from ridgeline import dtypes
@@ -26,11 +26,16 @@ _FEW_OPERATIONS = 4  # on a number before it is added
 _FAR_APART = 1024  # bytes from a number to the next one
 
 
-def cascades(kernel: Kernel, machine: Machine | None = None) -> list[Step]:
-    """Steps that cut the long sums of a kernel that is scheduled for a CPU's machine or a GPU."""
+def cascades(
+    kernel: Kernel, machine: Machine | None = None, axes: Collection[str] | None = None
+) -> list[Step]:
+    """Steps that cut the long sums of a kernel that is scheduled for a CPU's machine or a GPU.
+
+    With `axes`, those along pieces of these alone: sums of products stay as they are.
+    """
     chosen: list[Step] = []
     tried: set[Step] = set()
-    while step := next((s for s in _wanted(kernel, machine) if s not in tried), None):
+    while step := next((s for s in _wanted(kernel, machine, axes) if s not in tried), None):
         tried.add(step)
         made = attempt(kernel, step)
         if made is not None:
@@ -39,12 +44,16 @@ def cascades(kernel: Kernel, machine: Machine | None = None) -> list[Step]:
     return chosen
 
 
-def _wanted(kernel: Kernel, machine: Machine | None) -> Iterator[Cascade]:
+def _wanted(
+    kernel: Kernel, machine: Machine | None, axes: Collection[str] | None
+) -> Iterator[Cascade]:
     lanes = _lanes(kernel)
     loops = {s.name for s in ir.statements(kernel.body) if isinstance(s, For)}
     for nest in _chains(kernel.body, ()):
         if any(Cascade.blocks(loop.name) in loops for loop in nest):
             continue  # the loop inside a block is short enough
+        if axes is not None and not any(loop.name.split(".")[0] in axes for loop in nest):
+            continue
         inside = _within(nest[-1])
         many = inside * lanes * prod(_length(loop) or 1 for loop in nest) >= _MANY
         far = machine is not None and _is_read_from_afar(kernel, nest[-1], machine)

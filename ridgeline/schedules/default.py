@@ -32,6 +32,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     }  # fmt: skip
     kind = family(lowered)
     found = chosen[kind](lowered, machine)
-    if kind != "rows":
+    if kind not in ("rows", "chain"):
         return found
-    return [*found, *cascades(replay(lowered.kernel, found), machine)]
+    axes = None if lowered.chain is None else lowered.chain.folded
+    return [*found, *cascades(replay(lowered.kernel, found), machine, axes)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ import ridgeline as rl
 
 torch = pytest.importorskip("torch")
 
+from tests.attacks.exact_sums import KINDS, exact  # noqa: E402
 from tests.core.error_statistics import (  # noqa: E402
     DATA,
     FORMS,
@@ -23,7 +25,7 @@ from tests.core.error_statistics import (  # noqa: E402
     ratios,
 )
 
-EPS = 2.0**-23
+EPS, DOUBLE = 2.0**-23, 2.0**-52
 Shapes = Sequence[tuple[tuple[int, int], int]]
 
 
@@ -101,6 +103,65 @@ def test_jitted_variances_far_from_zero(dynamic: bool) -> None:
         spread, mean = function(rl.tensor(array))
         np.testing.assert_allclose(spread.numpy(), truth.var(0, ddof=1), rtol=EPS)
         np.testing.assert_allclose(mean.numpy(), truth.mean(0), rtol=EPS)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_denominators_of_attention(tier: str) -> None:
+    """One large weight and many that each is too small for; the value is 1 at the large one."""
+    n = 8_192
+    scores = np.full((1, 1, n, 1), np.log(0.49 * EPS), np.float32)
+    scores[:, :, 0] = 0
+    values = np.zeros((1, 1, n, 4), np.float32)
+    values[:, :, 0] = 1
+    queries = np.ones((1, 1, 64, 1), np.float32)
+    with rl.config.override(tier=tier):
+        found = rl.nn.functional.scaled_dot_product_attention(
+            *map(rl.tensor, (queries, scores, values)), scale=1.0
+        ).numpy()
+    should = 1 / np.exp(scores.astype(np.float64)).sum()
+    np.testing.assert_allclose(found, should, rtol=(np.log2(n) + 8) * EPS)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("n", [5, 25, 64, 1_003])
+def test_running_log_sums_of_doubles(tier: str, n: int) -> None:
+    rng = np.random.default_rng(n)
+    rows = np.stack([rng.standard_normal(n) * 3, np.linspace(-20, 30, n), np.full(n, 0.1)])
+    with mpmath.workdps(40), rl.config.override(tier=tier):
+        along = rl.logcumsumexp(rl.tensor(rows), 1).numpy()
+        down = rl.logcumsumexp(rl.tensor(np.ascontiguousarray(rows.T)), 0).numpy()
+        np.testing.assert_allclose(down.T, along, rtol=64 * DOUBLE, atol=64 * DOUBLE)
+        for row, found in zip(rows, along):
+            total = mpmath.mpf(0)
+            for value, running in zip(row, found):
+                total += mpmath.exp(float(value))
+                error = abs(float(mpmath.mpf(float(running)) - mpmath.log(total)))
+                assert error <= (np.log2(n) + 8 + abs(float(running)) + np.abs(row).max()) * DOUBLE
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_running_log_sums_of_what_is_infinite(tier: str) -> None:
+    row = np.full(100, -np.inf)
+    row[[40, 70, 90]] = [1.0, np.inf, np.nan]
+    with rl.config.override(tier=tier):
+        found = rl.logcumsumexp(rl.tensor(row), 0).numpy()
+    should = [-np.inf, -np.inf, 1, 1, np.inf, np.inf, np.nan, np.nan]
+    np.testing.assert_array_equal(found[[0, 39, 40, 69, 70, 89, 90, 99]], should)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_recurrences_of_doubles(tier: str, kind: str) -> None:
+    """The gradient of a running product of ones is a running sum, by r := 1 * r + term."""
+    n = 3_001
+    terms = KINDS[kind](np.random.default_rng(1), n, DOUBLE)
+    with rl.config.override(tier=tier):
+        ones = rl.ones(n, dtype=rl.float64, requires_grad=True)
+        (ones.cumprod(0) * rl.tensor(terms)).sum().backward()
+        found = ones.grad.numpy()
+    for place in (0, 1, n // 2, n - 30):
+        should = exact(terms[place:])
+        assert abs(found[place] - should.value) <= should.bound(DOUBLE)
 
 
 def _are_as_good_as_torchs(form: Form, tier: str, seeds: int, shapes: Shapes) -> None:

@@ -55,6 +55,35 @@ def running_sums(array: Array, axis: int) -> Array:
     return np.moveaxis(result, 0, axis)
 
 
+def recurrence(factors: Array, terms: Array, order: Sequence[int], result: Array) -> None:
+    """state := factor * state + term in double precision, with what each step lost beside it."""
+    state = np.zeros(terms.shape[1:])
+    lost = np.zeros_like(state)
+    for place in order:
+        factor, term = factors[place], terms[place]
+        product = factor * state
+        total = product + term
+        added = total - product
+        missed = (product - (total - added)) + (term - added) + _rounding(factor, state, product)
+        lost = factor * lost + missed
+        lost, state = np.where(np.isfinite(lost), lost, 0.0), total
+        result[place] = total + lost
+
+
+def _rounding(a: Array, b: Array, product: Array) -> Array:
+    """What a product lost, exactly where nothing overflows: its factors are cut in halves."""
+    (high, low), (top, rest) = _halves(a), _halves(b)
+    lost: Array = ((high * top - product) + high * rest + low * top) + low * rest
+    return lost
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    """A number as a sum of two with half as many digits."""
+    large = a * (2.0**27 + 1)
+    high = large - (large - a)
+    return high, a - high
+
+
 def scattered(base: Array, updates: Array, indices: Sequence[Array]) -> Array:
     """The base with updates added where indices along its first axes say, not yet rounded."""
     wide = summed_in(base.dtype)

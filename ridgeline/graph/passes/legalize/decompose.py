@@ -14,6 +14,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, Op
 from ridgeline.ops import attention_written, radix, random
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops.blocked_scan import blocked_scan
 from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.expansion import Expand
 from ridgeline.ops.gather import SCATTER, gather, ramps, scatter
@@ -23,6 +24,7 @@ from ridgeline.ops.radix import RADIX
 from ridgeline.ops.random import RANDOM_BITS
 from ridgeline.ops.reduce import kept_axes
 from ridgeline.ops.reinterpret import reinterpret
+from ridgeline.ops.scan import LINEAR_SCAN, SCAN
 from ridgeline.ops.sort import SORT
 from ridgeline.ops.special import SPLIT_EXPONENT
 from ridgeline.ops.summed_scatter import wide_scatter
@@ -66,7 +68,7 @@ _SEVERAL: dict[Op, Expand] = {
     ATTENTION_GRADIENT: attention_written.gradient,
 }
 WRITTEN = frozenset((RANDOM_BITS, *_SEVERAL))  # ops of which kernels never see one
-DECOMPOSED = WRITTEN | {SCATTER}  # of scatters, those that sum floats
+DECOMPOSED = WRITTEN | {SCATTER, SCAN, LINEAR_SCAN}  # of these, those that sum floats
 
 
 def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> Graph:
@@ -78,6 +80,8 @@ def spell(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> G
             return random.expand(current, *inputs)
         if current.op is SCATTER:
             return wide_scatter(current, inputs)
+        if current.op in (SCAN, LINEAR_SCAN):
+            return blocked_scan(current, inputs)
         if current.op is not PROJ or inputs[0].op not in _SEVERAL:
             return None
         source = inputs[0]
