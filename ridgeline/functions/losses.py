@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
-from ridgeline.functions.operands import broadcast_shapes, pair, require_float
+from ridgeline.functions.operands import broadcast_shapes, pair, require_float, require_real
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
 from ridgeline.functions.registry import public
@@ -216,6 +216,7 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Node:
     """The negative log-likelihood of class indices."""
+    require_real(input.dtype, "nll_loss")
     axis = _check_classes(input, target, "nll_loss")
     target = _labelled(input, target, axis, ignore_index, "nll_loss")
     return _nll(input, target, weight, ignore_index, reduction, axis, 0.0)

@@ -40,7 +40,7 @@ TAKEN = (
     ),
     Difference(
         "add sub mul div pow fmod remainder floor_divide copysign eq lt ge hypot atan2 clamp "
-        "linspace arange masked_fill index_fill lerp maximum minimum",
+        "linspace arange masked_fill index_fill lerp maximum minimum add_ sub_ mul_ div_",
         r"too big to convert|Overflow when unpacking",
         "an int beyond 64 bits is a float where the tensor is one",
     ),
@@ -54,12 +54,16 @@ TAKEN = (
     Difference("flip", r"missing 1 required", "NumPy's flip turns all axes round"),
     Difference("zeros ones rand new_zeros", r"missing 1 required", "no size is that of a scalar"),
     Difference(
-        "max min prod median mode cummax sum mean std var amax amin all any argmax argmin",
-        r"not NoneType|invalid combination.*(NoneType|list|tuple)|must be int, not (list|tuple)",
+        "max min prod median mode cummax sum mean std var amax amin all any argmax argmin "
+        "logsumexp",
+        r"not NoneType|invalid combination.*(NoneType|list|tuple)|must be int, not (list|tuple)"
+        r"|broadcast shape",
         "no axis, or none of a list, is all axes; several axes are as good as one",
     ),
     Difference("norm", r"keyword argument 'axis'", "axis is NumPy's name for dim, everywhere"),
     Difference("fft.fft fft.rfft", r"must be int, not list", "axis=[] is not given"),
+    Difference("fft.fft fft.rfft", r"number of data points \(-1\)", "-1 is all, as for a size"),
+    Difference("take", r"keyword argument 'dim'", "the Array API's take has an axis"),
     Difference("linalg.norm", r"must be of length 1 or 2", "an empty list is all axes"),
     Difference(
         "full randint new_full new_zeros zeros ones rand", r"not int$|invalid combination.*int\)",
@@ -77,7 +81,8 @@ TAKEN = (
         "types of Python and NumPy name element types",
     ),
     Difference(
-        "narrow select split chunk roll unfold topk kthvalue diagonal tril repeat size",
+        "narrow select split chunk roll unfold topk kthvalue diagonal tril repeat size fft.fft "
+        "fft.rfft",
         r"not bool|got \(.*bool", "True is the int 1, as it is in Python",
     ),
     # ---- element types
@@ -96,8 +101,9 @@ TAKEN = (
     Difference("layer_norm batch_norm", r"mixed dtype|expected scalar type",
                "weights and statistics are promoted, as in the formula written out"),
     Difference("binary_cross_entropy binary_cross_entropy_with_logits",
-               r"Found dtype|two bool tensors|expected scalar type",
+               r"Found dtype|two bool tensors|expected scalar type|not implemented for",
                "classes given as bools or ints are 0 and 1"),
+    Difference("trace", r"not implemented for 'Bool'", "the number of True, as in a sum"),
     Difference("multi_margin_loss", r"not implemented for", "scores are of any real type"),
     Difference("interpolate", r"not implemented for",
                "the nearest of ints and complex numbers, such as classes of pixels, is one"),
@@ -120,7 +126,8 @@ REFUSED = (
     Difference("Dropout nn.Dropout", r"not nan", "a chance of nan drops anything"),
     Difference("kl_div mse_loss", r"reduction", "a reduction is named, also where torch takes any"),
     Difference("softmax log_softmax", r"an element type or None", "torch never looks at it"),
-    Difference("normalize", r"unexpected keyword", "there is no `out=`"),
+    Difference("normalize rand zeros ones", r"unexpected keyword", "there is no `out=`"),
+    Difference("normalize", r"a number as its order", "True is no order of a norm"),
     Difference("searchsorted", r"one element type", "torch compares bits of unlike types"),
     Difference("cummax roll", r"does not exist in a tensor", "also of no elements an axis exists"),
     Difference("index_add", r"is outside axis", "also of no elements an index is in range"),
@@ -136,7 +143,9 @@ REFUSED = (
 OTHER_KIND = (
     Difference("index_select take kthvalue scatter cross_entropy avg_pool2d max_pool2d mv "
                "fft.fft fft.rfft", r"IndexError", "what is wrong is a shape"),
+    Difference("nn.Embedding", r"IndexError: only integers", "what is wrong is a value"),
     Difference("squeeze", r"IndexError", "what is wrong is a second argument"),
+    Difference("interpolate", r"NotImplementedError: Input Error", "what is wrong is a shape"),
     Difference("pad", r"NotImplementedError: Unrecognised", "an unknown name is a wrong value"),
 )  # fmt: skip
 

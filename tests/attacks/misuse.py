@@ -20,6 +20,7 @@ from tests.fuzz.faults import Fault
 
 _CALLS_A_TRIAL = 60
 _COMPILED = 12  # of so many calls one runs compiled too
+_NUMBERS = 5  # of so many calls one has wrong whole numbers
 _DTYPES = ("bool", "uint8", "int32", "int64", "float16", "float64", "complex64")
 _OBJECTS: tuple[Any, ...] = (
     None, "text", "", 1.5, -1, 0, 7, -9, 2**70, True, 1j, float("nan"), [], [1.5], [None], (9, 9),
@@ -69,6 +70,21 @@ def _argument(call: Call, draw: random.Random) -> Call:
     return Call(call.name, tuple(args), call.kwargs)
 
 
+def _number(call: Call, draw: random.Random) -> Call:
+    """Labels, indices, divisors: whole numbers that may be out of range, or zero."""
+    place = draw.choice([n for n, a in enumerate(call.args) if _is_whole(a)])
+    args = list(call.args)
+    args[place] = _other_values(args[place], draw)
+    return Call(call.name, tuple(args), call.kwargs)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Values) and value.dtype == "int64"
+
+
+_WITH_NUMBERS = [call for call in CALLS if any(map(_is_whole, call.args))]
+
+
 def _keyword(call: Call, draw: random.Random) -> Call:
     name = draw.choice(("foo", "dim", "axis", "dtype", "out", "keepdim", "p", "device", "size"))
     return Call(call.name, call.args, (*call.kwargs, (name, draw.choice(_OBJECTS))))
@@ -93,7 +109,10 @@ def trial(seed: int) -> None:
     """Some calls with one thing wrong: torch's verdict, in every way to run."""
     draw = random.Random(seed)
     for number in range(_CALLS_A_TRIAL):
-        call = draw.choice(_KINDS)(draw.choice(CALLS), draw)
+        if number % _NUMBERS == 0:
+            call = _number(draw.choice(_WITH_NUMBERS), draw)
+        else:
+            call = draw.choice(_KINDS)(draw.choice(CALLS), draw)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             agreed(call, compiled=number % _COMPILED == 0)
@@ -103,7 +122,7 @@ ATTACK = Attack(
     "misuse",
     "what torch refuses is refused, alike in every way to run",
     trial,
-    short=4,
+    short=6,
     faults=(
         Fault("labels are not checked", "ops.checked", "Label.wrong",
               "return outside", "return apply('and', outside, apply('ne', outside, outside))"),

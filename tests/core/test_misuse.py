@@ -71,6 +71,7 @@ TYPES: dict[str, tuple[list[Any], Function]] = {
         for kind, values in (("ints", INTS), ("bools", BOOLS))
     },
     "huber_loss of ints": (INTS, lambda L, x: L.nn.functional.huber_loss(x, x)),
+    "nll_loss of ints": ([[1]], lambda L, x: L.nn.functional.nll_loss(x, x[0] * 0)),
     "dropout of ints": (INTS, lambda L, x: L.nn.functional.dropout(x, 0.5)),
     "batch_norm of ints": ([[1]], lambda L, x: L.nn.functional.batch_norm(x, L.ones(1), L.ones(1))),
 }  # fmt: skip
