@@ -31,6 +31,7 @@ from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.elementwise import cast, constant, number_array
 from ridgeline.ops.movement import broadcast_scalar, broadcast_to
 from ridgeline.scalars import Array
+from ridgeline.tensors.modes import modes
 from ridgeline.tracing.guards import Lifted
 
 T = TypeVar("T")
@@ -219,7 +220,10 @@ class Number0d:
 def lift(value: float | Lifted, dtype: DType) -> Node:
     """A Python number as a leaf: its value is a run-time argument, not structure."""
     if isinstance(value, Lifted):
-        return value.node(dtype)
+        capture = modes.capture
+        if capture is not None:
+            return capture.lifted(value, dtype)
+        value = float(value.getter())
     if not isfinite(value):  # a mark, such as of a mask, and not a number that varies
         return constant(value, dtype)
     numbers = _lifted.nodes

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ridgeline.dtypes import DType
     from ridgeline.tensors.anomaly import Anomaly
     from ridgeline.tracing.capture import Capture
-    from ridgeline.tracing.reads.recorder import Recorder
+    from ridgeline.tracing.reads.calls import CallRecorder
 
 
 class Modes(threading.local):
@@ -28,7 +28,7 @@ class Modes(threading.local):
     eager: bool = False  # compute every op as soon as it is recorded
     on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
     capture: Capture | None = None  # the jit capture that this thread is inside of
-    recorder: Recorder | None = None  # told of what the function that jit traces reads
+    recorder: CallRecorder | None = None  # told of what the function that jit traces reads
     anomaly: Anomaly | None = None  # looks for the op that makes a NaN
     autocast: tuple[tuple[str, DType], ...] = ()  # narrow types by kind of device, see autocast.py
 

@@ -21,8 +21,7 @@ import numpy as np
 from ridgeline.tensors.modes import modes
 
 if TYPE_CHECKING:
-    from ridgeline.dtypes import DType
-    from ridgeline.graph.node import Node
+    pass
 
 
 SMALL_ARRAY = 4096  # arrays of at most so many bytes are compared by value
@@ -68,15 +67,6 @@ class Lifted:
         # what was computed from it and constants: the same expression is one input of a program
         self.derived: dict[tuple[Any, ...], Lifted] = {}
         self.asked: set[tuple[int, str]] = set()  # what captures (by id) have written down
-
-    def node(self, dtype: DType) -> Node:
-        """The leaf through which a capture reads this number."""
-        capture = modes.capture
-        if capture is None:
-            from ridgeline.functions.operands import lift
-
-            return lift(float(self.getter()), dtype)
-        return capture.lifted(self, dtype)
 
     def _answer(self, question: Callable[[float], Any], text: str) -> Any:
         """What holds of the number now; the capture is valid while the answer is the same."""

@@ -27,9 +27,9 @@ from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.kept_state import Stores, adopt
 from ridgeline.tracing.moving_views import touched
+from ridgeline.tracing.reads.calls import CallRecorder
 from ridgeline.tracing.reads.holds import Guards
 from ridgeline.tracing.reads.observing import observe
-from ridgeline.tracing.reads.recorder import Recorder
 from ridgeline.tracing.side_effects import (
     Effects,
     Fresh,
@@ -152,7 +152,7 @@ class _Recorded:
     def _run_python(self) -> tuple[Any, Stores, Guards, str]:
         """The result, what was stored in objects, what was read, and why that is not comparable."""
         capture = self.capture
-        recorder = Recorder(capture.watch, described_parts((self.args, self.kwargs)), capture)
+        recorder = CallRecorder(capture.watch, described_parts((self.args, self.kwargs)), capture)
         recorder.found(self.function)
         recorder.found(getattr(self.function, "__self__", None))
         for place, leaf in enumerate(self.leaves):

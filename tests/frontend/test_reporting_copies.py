@@ -19,16 +19,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from ridgeline.tensors.modes import modes
-from ridgeline.tracing.reads.calls import call
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.calls import CallRecorder, call
 
 BASE = 10
 TABLE = {"a": 1, "b": [1, 2, 3]}
 
 
-def reported(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Recorder]:
+def reported(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, CallRecorder]:
     """What a reporting copy returns, and what it reported."""
-    recorder = Recorder(lambda watched: None)
+    recorder = CallRecorder(lambda watched: None)
     modes.recorder = recorder
     try:
         result = call(function)(*args, **kwargs)
@@ -443,7 +442,7 @@ def test_what_was_born_inside_is_not_guarded() -> None:
         rows[0].append(3)
         return box.k + sum(map(len, rows))
 
-    recorder = Recorder(lambda watched: None)
+    recorder = CallRecorder(lambda watched: None)
     modes.recorder = recorder
     try:
         call(build)()

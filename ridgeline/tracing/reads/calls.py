@@ -19,7 +19,7 @@ from typing import Any
 from ridgeline.atomic import Switch
 from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads import attributes, copies, natives
+from ridgeline.tracing.reads import attributes, copies, hooks, natives
 from ridgeline.tracing.reads.containers import item
 from ridgeline.tracing.reads.handlers import handed, pure
 from ridgeline.tracing.reads.hooks import Hooks
@@ -43,6 +43,23 @@ _NATIVES = (
 _CYTHON = "cython_function_or_method"  # there is one such type in every module of Cython's
 _CACHED = type(functools.lru_cache(lambda: None))
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
+
+
+class CallRecorder(Recorder):
+    """A recorder that also gives this package the form in which it calls code of the user's."""
+
+    def called(self, function: Any) -> Any:
+        """A callable in the form in which it is called while this records."""
+        own = getattr(function, "__func__", function)
+        if type(own) is types.FunctionType and is_ours(own):
+            return function
+        return call(function)
+
+    def called_method(self, owner: Any, name: str) -> Any:
+        """A method in the form in which it is called while this records."""
+        if is_our_type(type(owner)) and name not in getattr(owner, "__dict__", ()):
+            return self.called(getattr(owner, name))
+        return call(attributes.attribute(self, call, owner, name))
 
 
 def call(function: Any) -> Callable[..., Any]:
@@ -271,3 +288,6 @@ def _initialise(made: Any, init: Any, args: Any, kwargs: Any) -> None:
         recorder = modes.recorder
         assert recorder is not None
         call(attributes.attribute(recorder, call, made, "__post_init__"))(*later)
+
+
+hooks.caller.call = call

@@ -25,10 +25,17 @@ from ridgeline.tracing.reads.recorder import Recorder
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
 
-def _call() -> Any:
-    from ridgeline.tracing.reads import calls  # which needs this module
+class _Caller:
+    """The form in which a callable is called, which `calls` says: it needs this module."""
 
-    return calls.call
+    call: Callable[[Any], Callable[..., Any]]
+
+
+caller = _Caller()
+
+
+def _call() -> Callable[[Any], Callable[..., Any]]:
+    return caller.call
 
 
 class Hooks:
@@ -43,10 +50,7 @@ class Hooks:
 
     def name(self, name: str) -> Any:
         """A global or built-in name."""
-        recorder = modes.recorder
-        if recorder is None:
-            recorder = _SILENT
-        return recorder.name(self._namespace, name)
+        return (modes.recorder or _SILENT).name(self._namespace, name)
 
     def rebinds(self, name: str) -> None:
         """A global name that the function assigns: what it was counts."""

@@ -23,7 +23,6 @@ from ridgeline.tracing.reads.kinds import (
     HEAP,
     is_library_type,
     is_our_type,
-    is_ours,
     is_watched,
     python_method,
 )
@@ -217,25 +216,6 @@ class Recorder:
             self.opens(f"{text}: {size} bytes are too many to compare before every call")
         else:
             self.note(owner, "memory", None, LOOKS["memory"](owner, None), text)
-
-    # ---- where this package calls code of the user's --------------------------------------------
-
-    def called(self, function: Any) -> Any:
-        """A callable in the form in which it is called while this records."""
-        from ridgeline.tracing.reads import calls  # which needs this module
-
-        own = getattr(function, "__func__", function)
-        if type(own) is FunctionType and is_ours(own):
-            return function
-        return calls.call(function)
-
-    def called_method(self, owner: Any, name: str) -> Any:
-        """A method in the form in which it is called while this records."""
-        from ridgeline.tracing.reads import attributes, calls
-
-        if is_our_type(type(owner)) and name not in getattr(owner, "__dict__", ()):
-            return self.called(getattr(owner, name))
-        return calls.call(attributes.attribute(self, calls.call, owner, name))
 
     # ---- when the function has returned ---------------------------------------------------------
 
