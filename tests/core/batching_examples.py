@@ -52,7 +52,7 @@ class Example:
 
 # leaves and outputs have no rule; the compiler puts what libraries compute in after all batching
 _WITHOUT_RULE = (
-    "leaf", "proj", "convolve", "biased", "attention_call", "attention_gradient_call",
+    "leaf", "proj", "convolve", "product", "attention_call", "attention_gradient_call",
 )  # fmt: skip
 
 
