@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import Simplifier
 from ridgeline.loops.build import (
-    add,
-    lt,
     map_children,
     map_expressions,
     minimum,
-    mod,
     replace_variables,
     sequence,
 )
@@ -114,7 +111,7 @@ def unpiped(statement: Stmt) -> Stmt:
     assert fill is not None and use is not None
     stages = ir.index(inner.stages)
     variable, ahead = Var.make(loop.name), ir.index(inner.stages - 1)
-    later = add(variable, ahead)
+    later = variable + ahead
     first = f"{loop.name}.first"
 
     def filling(iteration: Expr) -> Stmt:
@@ -122,7 +119,7 @@ def unpiped(statement: Stmt) -> Stmt:
 
     start = For(first, minimum(ahead, loop.extent), filling(Var.make(first)))
     body = sequence(
-        If(lt(later, loop.extent), filling(later)), _in_ring(use, buffers, stages, variable)
+        If(later < loop.extent, filling(later)), _in_ring(use, buffers, stages, variable)
     )
     result = sequence(start, replace(loop, body=body))
     for buffer in reversed(buffers):
@@ -133,5 +130,5 @@ def unpiped(statement: Stmt) -> Stmt:
 def _in_ring(statement: Stmt, buffers: list[Buffer], stages: Expr, iteration: Expr) -> Stmt:
     for buffer in buffers:
         ring = replace(buffer, shape=(stages, *buffer.shape))
-        statement = widened(statement, buffer, ring, mod(iteration, stages))
+        statement = widened(statement, buffer, ring, iteration % stages)
     return statement

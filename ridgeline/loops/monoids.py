@@ -18,7 +18,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, eq, logical_and, lt, maximum, minimum, mul, op, select, sub
+from ridgeline.loops.build import maximum, minimum, op, select
 from ridgeline.loops.ir import Const, Expr
 
 Exprs = tuple[Expr, ...]
@@ -85,13 +85,13 @@ def _arg_join(larger: bool, first: bool = True) -> Callable[[Exprs, Exprs], Expr
 
     def join(left: Exprs, right: Exprs) -> Exprs:
         (a, i), (b, j) = left, right
-        better = lt(a, b) if larger else lt(b, a)
-        tie = eq(a, b)
+        better = a < b if larger else b < a
+        tie = a.eq(b)
         if a.dtype.kind == "float":  # NaN beats every number, and several are equal
             a_nan, b_nan = op("isnan", a), op("isnan", b)
-            better = op("or", better, logical_and(b_nan, op("not", a_nan)))
-            tie = op("or", tie, logical_and(a_nan, b_nan))
-        take = op("or", better, logical_and(tie, lt(j, i) if first else lt(i, j)))
+            better = better | b_nan & ~a_nan
+            tie = tie | a_nan & b_nan
+        take = better | tie & (j < i if first else i < j)
         return select(take, b, a), select(take, j, i)
 
     return join
@@ -100,21 +100,21 @@ def _arg_join(larger: bool, first: bool = True) -> Callable[[Exprs, Exprs], Expr
 def _welford_join(left: Exprs, right: Exprs) -> Exprs:
     """Chan's pairwise update of (count, mean, sum of squared deviations)."""
     (n1, mean1, m1), (n2, mean2, m2) = left, right
-    count = op("add", n1, n2)
-    share = op("div", n2, maximum(count, ir.const(1, count.dtype)))  # 0 / 1 when both are empty
-    delta = sub(mean2, mean1)
-    mean = op("add", mean1, op("mul", delta, share))
-    spread = op("mul", op("mul", delta, delta), op("mul", n1, share))
-    return count, mean, op("add", op("add", m1, m2), spread)
+    count = n1 + n2
+    share = n2 / maximum(count, ir.const(1, count.dtype))  # 0 / 1 when both are empty
+    delta = mean2 - mean1
+    mean = mean1 + delta * share
+    spread = delta * delta * (n1 * share)
+    return count, mean, m1 + m2 + spread
 
 
 def _online_softmax_join(left: Exprs, right: Exprs) -> Exprs:
     """(running maximum, sum of exponentials relative to it)."""
     (a, p), (b, q) = left, right
     top = maximum(a, b)
-    empty = eq(top, ir.const(-math.inf, top.dtype))
+    empty = top.eq(-math.inf)
     shift = select(empty, ir.const(0, top.dtype), top)  # -inf - -inf would be NaN
-    scaled = (op("mul", s, op("exp", sub(m, shift))) for m, s in ((a, p), (b, q)))
+    scaled = (s * op("exp", m - shift) for m, s in ((a, p), (b, q)))
     return top, op("add", *scaled)
 
 
@@ -122,8 +122,8 @@ def _log_add(left: Exprs, right: Exprs) -> Exprs:
     """log(exp(a) + exp(b)) without overflow."""
     (a,), (b,) = left, right
     top, low = maximum(a, b), minimum(a, b)
-    total = add(top, op("log1p", op("exp", sub(low, top))))
-    infinite = eq(op("abs", top), ir.const(math.inf, top.dtype))
+    total = top + op("log1p", op("exp", low - top))
+    infinite = abs(top).eq(math.inf)
     return (select(infinite, top, total),)
 
 
@@ -133,15 +133,15 @@ def _compensated_join(left: Exprs, right: Exprs) -> Exprs:
     Where the sum is infinite, what was lost is NaN.
     """
     (a, p), (b, q) = left, right
-    total = add(a, b)
-    taken = sub(total, a)  # what of b arrived
-    missed = add(sub(a, sub(total, taken)), sub(b, taken))
-    return total, add(add(p, missed), q)
+    total = a + b
+    taken = total - a  # what of b arrived
+    missed = a - (total - taken) + (b - taken)
+    return total, p + missed + q
 
 
 def compensated_total(total: Expr, lost: Expr) -> Expr:
     """A sum with what its additions lost; nothing is lost of an infinite one."""
-    return select(eq(lost, lost), add(total, lost), total)
+    return select(lost.eq(lost), total + lost, total)
 
 
 def _affine_join(left: Exprs, right: Exprs) -> Exprs:
@@ -151,12 +151,12 @@ def _affine_join(left: Exprs, right: Exprs) -> Exprs:
     of zero stays zero under them.
     """
     (a, p), (b, q) = left, right
-    factor = mul(a, b)
+    factor = a * b
     if factor.dtype.kind == "float":
         most = float(np.finfo(factor.dtype.numpy).max)
         low, high = ir.const(-most, factor.dtype), ir.const(most, factor.dtype)
         factor = maximum(minimum(factor, high), low)
-    return factor, add(mul(b, p), q)
+    return factor, b * p + q
 
 
 MONOIDS: dict[str, Monoid] = {

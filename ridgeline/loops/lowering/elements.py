@@ -17,7 +17,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, bitcast, cast, lt, maximum, minimum, op, sub
+from ridgeline.loops.build import bitcast, cast, maximum, minimum, op
 from ridgeline.loops.ir import Buffer, Expr, Load
 from ridgeline.loops.lowering.iteration_space import (
     Index,
@@ -143,7 +143,7 @@ class Reading:
             place = self.memo[pointer]
             if not stays_below(pointer[0], source.shape[axis]):
                 # a wrong index is reported after the run, and must not touch foreign memory
-                last = sub(size_expr(source.shape[axis]), ir.index(1))
+                last = size_expr(source.shape[axis]) - 1
                 place = maximum(minimum(place, last), ir.index(0))
             places[axis] = place
         rest = iter(index[rank:])
@@ -160,9 +160,9 @@ class Reading:
         start: Expr = ir.index(0)
         pieces = []
         for part in node.inputs:
-            end = add(start, size_expr(part.shape[axis]))
-            place = (*index[:axis], sub(index[axis], start), *index[axis + 1 :])
-            pieces.append((part, place, lt(index[axis], end)))
+            end = start + size_expr(part.shape[axis])
+            place = (*index[:axis], index[axis] - start, *index[axis + 1 :])
+            pieces.append((part, place, index[axis] < end))
             start = end
         return pieces
 
@@ -221,7 +221,7 @@ def _piece(ends: Sequence[Expr], values: Sequence[Expr]) -> Expr:
 
 def _only_where_not(condition: Expr, value: Expr) -> Expr:
     """A later piece of a concatenation must not be read where an earlier one is."""
-    return op("guarded", op("not", condition), value, ir.const(0, value.dtype))
+    return op("guarded", ~condition, value, ir.const(0, value.dtype))
 
 
 _WIDER: dict[DType, tuple[DType, ...]] = {

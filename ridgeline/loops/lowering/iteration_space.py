@@ -14,20 +14,13 @@ from ridgeline.graph.sizes import Quasi, Size, Sym
 from ridgeline.graph.strides import axis_runs
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
-    eq,
     floordiv,
     free_vars,
-    le,
-    logical_and,
-    lt,
     map_buffers,
     maximum,
     minimum,
     mod,
-    mul,
     simplify,
-    sub,
 )
 from ridgeline.loops.ir import Buffer, Expr, For, Kernel, Stmt, Var
 from ridgeline.ops.contract import CONTRACT
@@ -50,8 +43,8 @@ def size_expr(size: Size) -> Expr:
     for monomial, coefficient in size.terms:
         term: Expr = ir.index(coefficient)
         for atom in monomial:
-            term = mul(term, _atom_expr(atom))
-        total = add(total, term)
+            term = term * _atom_expr(atom)
+        total = total + term
     return total
 
 
@@ -82,8 +75,7 @@ def through_slice(node: Node, index: Index) -> Index:
     """start + step * i along each axis."""
     attrs = node.attrs
     return tuple(
-        add(mul(i, ir.index(step)), size_expr(start))
-        for i, start, step in zip(index, attrs.starts, attrs.steps)
+        i * step + size_expr(start) for i, start, step in zip(index, attrs.starts, attrs.steps)
     )
 
 
@@ -93,18 +85,18 @@ def through_pad(node: Node, index: Index, ranges: Ranges) -> tuple[Index, Expr |
     places: list[Expr] = []
     condition: Expr | None = None
     for i, low, gap, size, padded in zip(index, attrs.low, attrs.interior, shape, node.shape):
-        place = sub(i, size_expr(low))
+        place = i - size_expr(low)
         tests: list[Expr] = []
         if low:
-            tests.append(le(ir.index(0), place))
+            tests.append(place >= 0)
         if gap:
-            tests.append(eq(mod(place, ir.index(gap + 1)), ir.index(0)))
-            place = floordiv(place, ir.index(gap + 1))
+            tests.append((place % (gap + 1)).eq(0))
+            place = place // (gap + 1)
         if padded != size + low:
-            tests.append(lt(place, size_expr(size)))
+            tests.append(place < size_expr(size))
         for test in tests:
             test = simplify(test, ranges)
-            condition = test if condition is None else logical_and(condition, test)
+            condition = test if condition is None else condition & test
         places.append(simplify(place, ranges))
     return tuple(places), condition
 
@@ -121,7 +113,7 @@ def through_reshape(
     for old_run, new_run in axis_runs(old, new):
         flat: Expr = ir.index(0)
         for axis in new_run:
-            flat = add(mul(flat, size_expr(new[axis])), index[axis])
+            flat = flat * size_expr(new[axis]) + index[axis]
         result.extend(_unflatten(flat, [old[axis] for axis in old_run], ranges))
     return tuple(result)
 
@@ -131,11 +123,11 @@ def _unflatten(flat: Expr, sizes: Sequence[Size], ranges: Ranges) -> list[Expr]:
     places: list[Expr] = [ir.index(0)] * len(sizes)
     stride: Expr = ir.index(1)
     for position in reversed(real):
-        place = flat if stride is ir.index(1) else floordiv(flat, stride)
+        place = flat if stride is ir.index(1) else flat // stride
         if position != real[0]:
-            place = mod(place, size_expr(sizes[position]))
+            place = place % size_expr(sizes[position])
         places[position] = simplify(place, ranges)
-        stride = mul(stride, size_expr(sizes[position]))
+        stride = stride * size_expr(sizes[position])
     return places
 
 
@@ -254,7 +246,7 @@ def across_rows(shape: tuple[Size, ...], rows: Sequence[Axis]) -> Index | None:
         covered = 1
         while left and covered != size:
             axis = left.pop(0)
-            place = add(mul(place, size_expr(axis.extent)), axis.var)
+            place = place * size_expr(axis.extent) + axis.var
             covered *= int(axis.extent)
         if covered != size:
             return None

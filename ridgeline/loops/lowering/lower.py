@@ -16,7 +16,7 @@ from ridgeline.dtypes import DType
 from ridgeline.graph.node import PROJ, Node, Op
 from ridgeline.graph.sizes import bounds, symbols
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, mul, sequence
+from ridgeline.loops.build import cast, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.elements import Reading, pads_inside, widens
 from ridgeline.loops.lowering.iteration_space import (
@@ -146,7 +146,7 @@ class GroupLowering(Reading):
                 index = tuple(mapped(m.terms, m.offset, space.iteration) for m in maps)
                 factors.append(self.read(operand, index, space))
             wide = accumulator_type(fold.dtype)
-            return (mul(cast(factors[0], wide), cast(factors[1], wide)),)
+            return (cast(factors[0], wide) * cast(factors[1], wide),)
         value = self.read(fold.inputs[0], space.full_index, space)
         if fold.op is ARG_REDUCE:
             return value, space.full_index[fold.attrs.axis]
@@ -265,5 +265,5 @@ def accumulator_type(dtype: DType) -> DType:
 def mapped(terms: Sequence[tuple[int, int]], offset: int, iteration: Index) -> Expr:
     total: Expr = ir.index(offset)
     for number, coefficient in terms:
-        total = add(total, mul(iteration[number], ir.index(coefficient)))
+        total = total + iteration[number] * coefficient
     return total

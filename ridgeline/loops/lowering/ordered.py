@@ -14,7 +14,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, maximum, minimum, op, sequence, sub
+from ridgeline.loops.build import cast, maximum, minimum, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.iteration_space import Axis, Lowered, Space, size_expr
 from ridgeline.loops.lowering.lower import GroupLowering
@@ -78,7 +78,7 @@ def _along(shape: tuple[Size, ...], axis: int, reverse: bool, lowering: GroupLow
     _register(lowering, *rows, inner)
     place: Expr = inner.var
     if reverse:
-        place = sub(sub(size_expr(inner.extent), ir.index(1)), place)
+        place = size_expr(inner.extent) - 1 - place
     where = dict(zip(kept, (r.var for r in rows))) | {axis: place}
     index = tuple(where[a] for a in range(len(shape)))
     return Space(rows, (inner,), tuple(r.extent for r in rows), shape, index)
@@ -115,8 +115,8 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     space = Space(rows, (each,), (), (), ())
     values = [lowering.read(i, (*at, each.var), space) for i in (keys, order)]
     shift, bits = node.attrs.shift, node.attrs.bits
-    moved = op("shr", values[0], ir.const(shift, keys.dtype))
-    digit = cast(op("and", moved, ir.const((1 << bits) - 1, keys.dtype)), dtypes.int64)
+    moved = values[0] >> shift
+    digit = cast(moved & (1 << bits) - 1, dtypes.int64)
     outputs = [
         (lowering.view(result, result.shape), values[number])
         for number, result in results(node, lowering.graph.outputs)
@@ -141,12 +141,11 @@ def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, RadixTile, Space]
 def _counts(node: Node, lowering: GroupLowering) -> Lowered:
     at, tile, space = _tile(node, lowering)
     attrs, out = node.attrs, lowering.view(node, node.shape)
-    kind = node.inputs[0].dtype
 
     def digit(place: Expr) -> Expr:
         own = lowering.read(node.inputs[0], (*at, place), space)
-        moved = op("shr", own, ir.const(attrs.shift, kind))
-        return cast(op("and", moved, ir.const((1 << attrs.bits) - 1, kind)), dtypes.int64)
+        moved = own >> attrs.shift
+        return cast(moved & (1 << attrs.bits) - 1, dtypes.int64)
 
     def store(d: Expr, count: Expr) -> Stmt:
         return Store(out, (*at, d, tile.number), count)
@@ -169,7 +168,7 @@ def _tiled(node: Node, lowering: GroupLowering) -> Lowered:
     def move(place: Expr, own: Sequence[Expr], digit: Expr, first: Expr) -> Stmt:
         for start in starts:
             begin = cast(lowering.read(start, (*at, digit, tile.number), space), dtypes.int64)
-            place = within(add(begin, sub(place, first)), tile.length)
+            place = within(begin + (place - first), tile.length)
         return sequence(*(Store(buffer, (*at, place), own[number]) for number, buffer in outputs))
 
     sorted_ = SortedTile(tile, keys.dtype, node.attrs.shift, node.attrs.bits)
@@ -296,7 +295,7 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
 def _clamped(place: Expr, index: Node, size: Size) -> Expr:
     if stays_below(index, size):
         return place
-    return maximum(minimum(place, sub(size_expr(size), ir.index(1))), ir.index(0))
+    return maximum(minimum(place, size_expr(size) - 1), ir.index(0))
 
 
 def _finished(node: Node, lowering: GroupLowering, body: Stmt, space: Space) -> Lowered:

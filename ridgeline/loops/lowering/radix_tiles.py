@@ -15,17 +15,10 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
     cast,
-    floordiv,
-    lt,
     maximum,
-    mod,
-    mul,
-    op,
     select,
     sequence,
-    sub,
 )
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
 
@@ -53,7 +46,7 @@ class RadixTile:
 
     def at(self, place: Expr) -> Expr:
         """The place in the row."""
-        return add(mul(self.number, ir.index(self.size)), place)
+        return self.number * self.size + place
 
     def each(
         self,
@@ -66,10 +59,10 @@ class RadixTile:
         something else first."""
         t, v = Var.make("t"), Var.make("v")
         threads, run = ir.index(self.threads), ir.index(RUN)
-        place = add(mul(v, threads), t) if across else add(mul(t, run), v)
+        place = v * threads + t if across else t * run + v
         inner = body(place)
         if self.length % self.size:
-            inner = If(lt(self.at(place), ir.index(self.length)), inner)
+            inner = If(self.at(place) < self.length, inner)
         axis: ir.AxisKind = "reduce" if kind == "reduce" else "spatial"
         return For("t", threads, sequence(*first, For("v", run, inner, kind)), axis)
 
@@ -134,16 +127,14 @@ class SortedTile:
         held = self.slots[len(passes) % 2]
 
         def slot(place: Expr) -> Expr:
-            return _wide(
-                Load.make(held, (mod(place, ir.index(RUN)), floordiv(place, ir.index(RUN))))
-            )
+            return _wide(Load.make(held, (place % RUN, place // RUN)))
 
         def digit(place: Expr) -> Expr:
             return self._digit(slot(place), self.shift, self.bits)
 
         def mark(place: Expr) -> Stmt:
-            before = digit(maximum(sub(place, ir.index(1)), ir.index(0)))
-            starts = op("or", op("eq", place, ir.index(0)), op("ne", before, digit(place)))
+            before = digit(maximum(place - 1, ir.index(0)))
+            starts = place.eq(0) | before.ne(digit(place))
             return If(starts, Store(self.first, (digit(place),), cast(place, dtypes.int32)))
 
         def moved(place: Expr) -> Stmt:
@@ -160,14 +151,14 @@ class SortedTile:
         return body
 
     def _digit(self, slot: Expr, shift: int, bits: int) -> Expr:
-        moved = op("shr", Load.make(self.keys, (slot,)), ir.const(shift, self.kind))
-        return _wide(op("and", moved, ir.const((1 << bits) - 1, self.kind)))
+        moved = Load.make(self.keys, (slot,)) >> shift
+        return _wide(moved & (1 << bits) - 1)
 
     def _sorted(self, number: int, low: int, bits: int) -> Stmt:
         """One pass over a few bits: from one of the two arrangements to the other."""
         t, v, z = Var.make("t"), Var.make("v"), Var.make("z")
         before, after = self.slots[number % 2], self.slots[(number + 1) % 2]
-        own = add(t, floordiv(t, ir.index(_VALUES)))
+        own = t + t // _VALUES
 
         def slot(place: Expr) -> Expr:
             return _padded(place) if number == 0 else _wide(Load.make(before, (v, t)))
@@ -180,17 +171,17 @@ class SortedTile:
             return Store(digits, (t, v), cast(digit, dtypes.int32))
 
         def count(place: Expr) -> Stmt:
-            return Store(self.counts, at, add(Load.make(self.counts, at), _ONE))
+            return Store(self.counts, at, Load.make(self.counts, at) + _ONE)
 
         def put(place: Expr) -> Stmt:
             here = Buffer("here", (), dtypes.int32, "reg")
             to = Load.make(here, ())
             run, turn = (ir.const(n, dtypes.int32) for n in (RUN - 1, RUN.bit_length() - 1))
-            spot = (_wide(op("and", to, run)), _wide(op("shr", to, turn)))
+            spot = (_wide(to & run), _wide(to >> turn))
             return Alloc(here, sequence(
                 Store(here, (), Load.make(self.counts, at)),
                 Store(after, spot, cast(slot(place), dtypes.uint16)),
-                Store(self.counts, at, add(to, _ONE)),
+                Store(self.counts, at, to + _ONE),
             ))  # fmt: skip
 
         clear = For("z", ir.index(_VALUES), Store(self.counts, (z, own), _NOTHING))
@@ -205,8 +196,8 @@ class SortedTile:
         """Counts become places: thread `t` joins a run of the counts of one value."""
         beside = self.tile.threads // _VALUES  # threads with one value
         t, w, z, h, i = (Var.make(n) for n in "twzhi")
-        value, place = floordiv(t, ir.index(beside)), mod(t, ir.index(beside))
-        at = (value, add(mul(place, ir.index(_VALUES + 1)), z))
+        value, place = t // beside, t % beside
+        at = (value, place * (_VALUES + 1) + z)
         total = Buffer("total", (), dtypes.int32, "reg")
         here = Buffer("here", (), dtypes.int32, "reg")
         threads, values = ir.index(self.tile.threads), ir.index(_VALUES)
@@ -215,10 +206,10 @@ class SortedTile:
             return For(name, size, Reduce((total,), (), "sum", (term,)), "reduce")
 
         start = Store(total, (), _NOTHING)
-        member = Load.make(self.parts, (add(mul(w, ir.index(beside)), i),))
-        lower = select(lt(h, value), Load.make(self.totals, (h,)), _NOTHING)
-        other = Load.make(self.parts, (add(mul(value, ir.index(beside)), i),))
-        near = select(lt(i, place), other, _NOTHING)
+        member = Load.make(self.parts, (w * beside + i,))
+        lower = select(h < value, Load.make(self.totals, (h,)), _NOTHING)
+        other = Load.make(self.parts, (value * beside + i,))
+        near = select(i < place, other, _NOTHING)
         walk = sequence(
             Store(here, (), Load.make(self.counts, at)),
             Store(self.counts, at, Load.make(total, ())),
@@ -242,4 +233,4 @@ class SortedTile:
 
 
 def _padded(place: Expr) -> Expr:
-    return add(place, floordiv(place, ir.index(RUN)))
+    return place + place // RUN

@@ -9,19 +9,13 @@ from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
     bitcast,
     cast,
-    eq,
-    le,
-    logical_and,
-    lt,
     maximum,
     minimum,
     op,
     select,
     sequence,
-    sub,
 )
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, If, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.lowering.iteration_space import size_expr
@@ -39,22 +33,22 @@ def key(value: Expr, descending: bool = False) -> Expr:
     source = value.dtype
     if source.kind == "float":
         zero, none = ir.const(0, source), ir.const(0, unsigned)
-        bits = bitcast(select(eq(value, zero), zero, value), unsigned)
+        bits = bitcast(select(value.eq(zero), zero, value), unsigned)
         top = ir.const(1 << (unsigned.bits - 1), unsigned)
-        negative = op("ne", op("and", bits, top), none)
-        ordered = select(negative, op("not", bits), op("or", bits, top))
-        result = select(op("isnan", value), op("not", none), ordered)
+        negative = (bits & top).ne(none)
+        ordered = select(negative, ~bits, bits | top)
+        result = select(op("isnan", value), ~none, ordered)
     elif source.kind == "int":
         top = ir.const(1 << (unsigned.bits - 1), unsigned)
-        result = op("xor", bitcast(value, unsigned), top)
+        result = bitcast(value, unsigned) ^ top
     else:
         result = cast(value, unsigned)
-    return op("not", result) if descending else result
+    return ~result if descending else result
 
 
 def within(place: Expr, size: Size) -> Expr:
     """A place that is surely inside an axis; for places that are so anyhow it changes nothing."""
-    return maximum(minimum(place, sub(size_expr(size), _ONE)), _NONE)
+    return maximum(minimum(place, size_expr(size) - _ONE), _NONE)
 
 
 def rank_body(out: Buffer, rows: Index, size: Size, keys: tuple[Expr, Expr]) -> Stmt:
@@ -65,7 +59,7 @@ def rank_body(out: Buffer, rows: Index, size: Size, keys: tuple[Expr, Expr]) -> 
     rank = Buffer("rank", (), dtypes.int32, "reg")
     own, other = keys
     i, j = (cast(Var.make(name), dtypes.int32) for name in "ij")  # as narrow as the counts
-    before = op("or", lt(other, own), logical_and(eq(other, own), lt(j, i)))
+    before = (other < own) | other.eq(own) & (j < i)
     count = Reduce((rank,), (), "sum", (cast(before, dtypes.int32),))
     place = within(cast(Load.make(rank, ()), dtypes.int64), size)
     each = sequence(
@@ -100,7 +94,7 @@ def radix_body(
     move = sequence(
         Store(here, (), Load.make(count, (digit,))),
         *(Store(buffer, place, value) for buffer, value in outputs),
-        Store(count, (digit,), add(Load.make(here, ()), one)),
+        Store(count, (digit,), Load.make(here, ()) + one),
     )
     body = sequence(
         For("d", digits, Store(count, (d,), nothing)),
@@ -137,13 +131,13 @@ def smallest_body(
         parts += _narrowed(tally, last, left, seen, size, own, high, min(bits, high))
     one = ir.const(1, dtypes.int32)
     threshold, more = Load.make(last, ()), Load.make(left, ())
-    equal = eq(own, threshold)
-    wanted = op("or", lt(own, threshold), logical_and(equal, lt(ir.const(0, dtypes.int32), more)))
+    equal = own.eq(threshold)
+    wanted = (own < threshold) | equal & (more > 0)
     spot = (*rows, within(Load.make(place, ()), count))
     take = sequence(
         *(Store(buffer, spot, value) for buffer, value in outputs),
-        Store(place, (), add(Load.make(place, ()), _ONE)),
-        Store(left, (), select(equal, sub(more, one), more)),
+        Store(place, (), Load.make(place, ()) + _ONE),
+        Store(left, (), select(equal, more - one, more)),
     )
     parts += [
         Store(place, (), _NONE),
@@ -164,21 +158,21 @@ def _narrowed(
     d = Var.make("d")
     nothing, one = ir.const(0, dtypes.int32), ir.const(1, dtypes.int32)
     mask = ir.const((1 << bits) - 1, kind)
-    digit = cast(op("and", op("shr", own, ir.const(low, kind)), mask), dtypes.int64)
+    digit = cast(own >> low & mask, dtypes.int64)
     known = Load.make(last, ())
     counted: Stmt = Reduce((tally,), (digit,), "sum", (one,))
     if high < kind.bits:  # only keys that agree in the digits found so far
         above = ir.const(high, kind)
-        counted = If(eq(op("shr", own, above), op("shr", known, above)), counted)
+        counted = If((own >> above).eq(known >> above), counted)
     before, here = Load.make(seen, ()), Load.make(tally, (d,))
     needed = Load.make(left, ())
-    after = add(before, here)
-    inside = logical_and(lt(nothing, needed), logical_and(lt(before, needed), le(needed, after)))
-    found = op("or", known, op("shl", cast(d, kind), ir.const(low, kind)))
+    after = before + here
+    inside = (nothing < needed) & ((before < needed) & (needed <= after))
+    found = known | cast(d, kind) << low
     # once the digit is found, what is left is counted from there: as a negative number until then
     choose = If(
         inside,
-        sequence(Store(last, (), found), Store(left, (), sub(before, needed))),
+        sequence(Store(last, (), found), Store(left, (), before - needed)),
     )
     advance = Store(seen, (), after)
     return [
@@ -186,7 +180,7 @@ def _narrowed(
         For("i", size_expr(size), counted, "carried"),
         Store(seen, (), nothing),
         For("d", ir.index(1 << bits), sequence(choose, advance), "carried"),
-        Store(left, (), op("neg", needed)),
+        Store(left, (), -needed),
     ]
 
 
@@ -200,11 +194,11 @@ def search_body(
     place = Buffer("place", (), dtypes.int64, "reg")
     held = Load.make(place, ())
     steps = max(bounds(size)[1].bit_length(), 1)
-    step = op("shr", ir.index(1 << (steps - 1)), Var.make("s"))
-    probe = add(held, step)
-    element = key(at(within(sub(probe, _ONE), size)))
-    before = le(element, value) if right else lt(element, value)
-    further = logical_and(le(probe, size_expr(size)), before)
+    step = ir.index(1 << steps - 1) >> Var.make("s")
+    probe = held + step
+    element = key(at(within(probe - _ONE, size)))
+    before = element <= value if right else element < value
+    further = (probe <= size_expr(size)) & before
     halve = Store(place, (), select(further, probe, held))
     body = sequence(
         Store(place, (), _NONE),

@@ -14,21 +14,13 @@ from ridgeline.loops.math.exponential import exp
 from ridgeline.loops.math.logarithm import log
 from ridgeline.loops.math.tables import bessel as table
 from ridgeline.loops.math.toolbox import (
-    add,
     clamp,
     const,
-    div,
-    eq,
     fma,
-    lt,
-    magnitude,
-    mul,
-    negative,
     op,
     quotient,
     select,
     series,
-    sub,
 )
 
 _NEAR = 16.0
@@ -36,101 +28,101 @@ _NEAR = 16.0
 
 def i0e(x: Expr) -> Expr:
     """exp(-|x|) I_0(x)."""
-    a = magnitude(x)
-    near = mul(exp(negative(a)), series(table.I0_64, _small_square(a)))
-    return select(lt(a, const(_NEAR, x)), near, _far(table.I0E_FAR64, a))
+    a = abs(x)
+    near = exp(-a) * series(table.I0_64, _small_square(a))
+    return select(a < _NEAR, near, _far(table.I0E_FAR64, a))
 
 
 def i1e(x: Expr) -> Expr:
     """exp(-|x|) I_1(x)."""
-    a = magnitude(x)
-    near = mul(mul(a, exp(negative(a))), series(table.I1_64, _small_square(a)))
-    return _odd(select(lt(a, const(_NEAR, x)), near, _far(table.I1E_FAR64, a)), x)
+    a = abs(x)
+    near = a * exp(-a) * series(table.I1_64, _small_square(a))
+    return _odd(select(a < _NEAR, near, _far(table.I1E_FAR64, a)), x)
 
 
 def i0(x: Expr) -> Expr:
     """The modified Bessel function of the first kind and order 0."""
-    a = magnitude(x)
+    a = abs(x)
     near = series(table.I0_64, _small_square(a))
-    return select(lt(a, const(_NEAR, x)), near, _grown(_far(table.I0E_FAR64, a), a))
+    return select(a < _NEAR, near, _grown(_far(table.I0E_FAR64, a), a))
 
 
 def i1(x: Expr) -> Expr:
     """The modified Bessel function of the first kind and order 1."""
-    a = magnitude(x)
-    near = mul(a, series(table.I1_64, _small_square(a)))
+    a = abs(x)
+    near = a * series(table.I1_64, _small_square(a))
     far = _grown(_far(table.I1E_FAR64, a), a)
-    return _odd(select(lt(a, const(_NEAR, x)), near, far), x)
+    return _odd(select(a < _NEAR, near, far), x)
 
 
 def _odd(value: Expr, x: Expr) -> Expr:
     """A value for |x| as one for x; at -0 it is 0, as in torch."""
-    return select(lt(x, const(0, x)), negative(value), value)
+    return select(x < 0, -value, value)
 
 
 def _small_square(a: Expr) -> Expr:
-    scaled = mul(clamp(a, None, _NEAR), const(1 / _NEAR, a))
-    return mul(scaled, scaled)
+    scaled = clamp(a, None, _NEAR) * (1 / _NEAR)
+    return scaled * scaled
 
 
 def _far(coefficients: Sequence[float], a: Expr) -> Expr:
     """exp(-a) times the function: a polynomial in 1/a over sqrt(a)."""
     held = clamp(a, _NEAR, None)
-    return div(series(coefficients, div(const(1, a), held)), op("sqrt", held))
+    return series(coefficients, 1 / held) / op("sqrt", held)
 
 
 def _grown(scaled: Expr, a: Expr) -> Expr:
     """A scaled value times e**a, in two factors of which neither overflows before the product."""
-    root = exp(mul(a, const(0.5, a)))
-    return mul(mul(scaled, root), root)
+    root = exp(a * 0.5)
+    return scaled * root * root
 
 
 def k0(x: Expr) -> Expr:
     """The modified Bessel function of the second kind and order 0."""
-    return _second(x, _k0_near(x), mul(_k_far(table.K0E_64, table.K0E_64_BELOW, x), _decay(x)))
+    return _second(x, _k0_near(x), _k_far(table.K0E_64, table.K0E_64_BELOW, x) * _decay(x))
 
 
 def k0e(x: Expr) -> Expr:
     """exp(x) K_0(x)."""
-    near = mul(_k0_near(x), exp(clamp(x, None, 1.0)))
+    near = _k0_near(x) * exp(clamp(x, None, 1.0))
     return _second(x, near, _k_far(table.K0E_64, table.K0E_64_BELOW, x))
 
 
 def k1(x: Expr) -> Expr:
     """The modified Bessel function of the second kind and order 1."""
-    return _second(x, _k1_near(x), mul(_k_far(table.K1E_64, table.K1E_64_BELOW, x), _decay(x)))
+    return _second(x, _k1_near(x), _k_far(table.K1E_64, table.K1E_64_BELOW, x) * _decay(x))
 
 
 def k1e(x: Expr) -> Expr:
     """exp(x) K_1(x)."""
-    near = mul(_k1_near(x), exp(clamp(x, None, 1.0)))
+    near = _k1_near(x) * exp(clamp(x, None, 1.0))
     return _second(x, near, _k_far(table.K1E_64, table.K1E_64_BELOW, x))
 
 
 def _second(x: Expr, near: Expr, far: Expr) -> Expr:
     """Infinite at 0, and NaN below, where the logarithm is."""
-    value = select(lt(const(1, x), x), far, near)
-    return select(eq(x, const(0, x)), const(math.inf, x), value)
+    value = select(x > 1, far, near)
+    return select(x.eq(0), const(math.inf, x), value)
 
 
 def _k0_near(x: Expr) -> Expr:
     held = clamp(x, None, 1.0)
-    z = mul(held, held)
-    return sub(series(table.K0_64, z), mul(log(held), series(table.I0_NEAR64, z)))
+    z = held * held
+    return series(table.K0_64, z) - log(held) * series(table.I0_NEAR64, z)
 
 
 def _k1_near(x: Expr) -> Expr:
     held = clamp(x, None, 1.0)
-    z = mul(held, held)
+    z = held * held
     smooth = fma(log(held), series(table.I1_NEAR64, z), series(table.K1_64, z))
-    return add(div(const(1, x), held), mul(held, smooth))
+    return 1 / held + held * smooth
 
 
 def _k_far(top: Sequence[float], below: Sequence[float], x: Expr) -> Expr:
     """exp(x) times the function, from 1 on."""
-    inverse = div(const(1, x), clamp(x, 1.0, None))
-    return mul(quotient(top, below, inverse), op("sqrt", inverse))
+    inverse = 1 / clamp(x, 1.0, None)
+    return quotient(top, below, inverse) * op("sqrt", inverse)
 
 
 def _decay(x: Expr) -> Expr:
-    return exp(negative(clamp(x, 1.0, None)))
+    return exp(-clamp(x, 1.0, None))

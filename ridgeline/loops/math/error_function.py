@@ -12,21 +12,12 @@ from ridgeline.loops.math.hyperbolic import with_sign
 from ridgeline.loops.math.logarithm import log, log1p
 from ridgeline.loops.math.tables import error_function as table
 from ridgeline.loops.math.toolbox import (
-    add,
     clamp,
     const,
-    div,
-    eq,
     fma,
-    le,
-    lt,
-    magnitude,
-    mul,
-    negative,
     op,
     select,
     series,
-    sub,
 )
 
 _LAST = {dtypes.float32: 3.95, dtypes.float64: 6.0}  # from here on erf rounds to 1
@@ -37,24 +28,24 @@ _CENTRE, _TAIL_START, _TAIL_END = 0.85, 1.6, 5.0  # of the inverse
 def erf(x: Expr) -> Expr:
     """The error function: a series in x below 1, and 1 - erfc above."""
     single = x.dtype is dtypes.float32
-    a = magnitude(x)
-    near = fma(a, series(table.ERF32 if single else table.ERF64, mul(x, x)), a)
+    a = abs(x)
+    near = fma(a, series(table.ERF32 if single else table.ERF64, x * x), a)
     held = clamp(a, None if single else 1.0, _LAST[x.dtype])
-    far = sub(const(1, x), _erfc64(held)) if not single else _one_less_erfc32(held)
-    return with_sign(select(lt(a, const(1, x)), near, far), x)
+    far = 1 - _erfc64(held) if not single else _one_less_erfc32(held)
+    return with_sign(select(a < 1, near, far), x)
 
 
 def _one_less_erfc32(x: Expr) -> Expr:
     """1 - p**4 with a polynomial p for the fourth root of erfc."""
     root = series(table.ERFC32, x)
-    square = mul(root, root)
-    return fma(negative(square), square, 1.0)
+    square = root * root
+    return fma(-square, square, 1.0)
 
 
 def _erfc64(x: Expr) -> Expr:
     """e**-g with a quotient g of polynomials for -log(erfc)."""
-    t = sub(x, const(1, x))
-    return exp(negative(div(series(table.ERFC64, t), series(table.ERFC64_BELOW, t))))
+    t = x - 1
+    return exp(-(series(table.ERFC64, t) / series(table.ERFC64_BELOW, t)))
 
 
 # ---- relatives, in float64 -----------------------------------------------------------------------
@@ -62,94 +53,94 @@ def _erfc64(x: Expr) -> Expr:
 
 def erfcx(x: Expr) -> Expr:
     """exp(x*x) * erfc(x): two such squares less the mirrored value, left of 0."""
-    a = magnitude(x)
+    a = abs(x)
     right = scaled_erfc(a)
     grown = _exp_of_square(clamp(a, None, 27.0), 1.0)
-    return select(lt(x, const(0, x)), sub(add(grown, grown), right), right)
+    return select(x < 0, grown + grown - right, right)
 
 
 def erfc(x: Expr) -> Expr:
     """1 - erf(x), accurate in the right tail."""
-    a = magnitude(x)
-    right = mul(scaled_erfc(a), _exp_of_square(clamp(a, None, 28.0), -1.0))
-    return select(lt(x, const(0, x)), sub(const(2, x), right), right)
+    a = abs(x)
+    right = scaled_erfc(a) * _exp_of_square(clamp(a, None, 28.0), -1.0)
+    return select(x < 0, 2 - right, right)
 
 
 def ndtr(x: Expr) -> Expr:
     """The normal distribution function."""
-    tail = mul(_scaled_tail(x), _exp_of_square(clamp(magnitude(x), None, 40.0), -0.5))
-    return select(lt(x, const(0, x)), tail, sub(const(1, x), tail))
+    tail = _scaled_tail(x) * _exp_of_square(clamp(abs(x), None, 40.0), -0.5)
+    return select(x < 0, tail, 1 - tail)
 
 
 def _scaled_tail(x: Expr) -> Expr:
     """The weight beyond |x| over exp(-x*x/2), whose exponent keeps what a root of 2 would lose."""
-    return mul(scaled_erfc(mul(magnitude(x), const(math.sqrt(0.5), x))), const(0.5, x))
+    return scaled_erfc(abs(x) * math.sqrt(0.5)) * 0.5
 
 
 def log_ndtr(x: Expr) -> Expr:
     """The logarithm of the normal distribution function."""
     half = _scaled_tail(x)
-    exponent = mul(mul(x, x), const(-0.5, x))
-    left = add(log(half), exponent)
-    tail = mul(half, _exp_of_square(clamp(magnitude(x), None, 40.0), -0.5))
-    right = log1p(select(lt(x, const(0, x)), sub(tail, const(1, x)), negative(tail)))
-    return select(lt(x, const(-1, x)), left, right)
+    exponent = x * x * -0.5
+    left = log(half) + exponent
+    tail = half * _exp_of_square(clamp(abs(x), None, 40.0), -0.5)
+    right = log1p(select(x < 0, tail - 1, -tail))
+    return select(x < -1, left, right)
 
 
 def erfinv(y: Expr) -> Expr:
     """The inverse of the error function."""
-    a = magnitude(y)
-    q = mul(sub(const(1, y), a), const(0.5, y))
-    tail = select(eq(q, const(0, y)), const(math.inf, y), _tail_quantile(q))
-    return select(le(a, const(_CENTRE, y)), _centre_quantile(y), with_sign(tail, y))
+    a = abs(y)
+    q = (1 - a) * 0.5
+    tail = select(q.eq(0), const(math.inf, y), _tail_quantile(q))
+    return select(a <= _CENTRE, _centre_quantile(y), with_sign(tail, y))
 
 
 def ndtri(p: Expr) -> Expr:
     """The inverse of the normal distribution function."""
     one, root2 = const(1, p), const(math.sqrt(2), p)
-    upper = lt(const(0.5, p), p)
-    q = select(upper, sub(one, p), p)
-    tail = select(eq(q, const(0, p)), const(math.inf, p), _tail_quantile(q))
-    tail = select(upper, tail, negative(tail))
-    y = sub(add(p, p), one)
-    return mul(root2, select(le(magnitude(y), const(_CENTRE, p)), _centre_quantile(y), tail))
+    upper = p > 0.5
+    q = select(upper, one - p, p)
+    tail = select(q.eq(0), const(math.inf, p), _tail_quantile(q))
+    tail = select(upper, tail, -tail)
+    y = p + p - one
+    return root2 * select(abs(y) <= _CENTRE, _centre_quantile(y), tail)
 
 
 def scaled_erfc(a: Expr) -> Expr:
     """exp(a*a) * erfc(a) for a >= 0: quotients of polynomials in a, and in 1/(a*a) far out."""
     near = _quotient(table.ERFCX64, table.ERFCX64_BELOW, clamp(a, None, _NEAR))
-    inverse = div(const(1, a), clamp(a, _NEAR, None))
-    z = mul(inverse, inverse)
-    far = mul(inverse, _quotient(table.ERFCX_FAR64, table.ERFCX_FAR64_BELOW, z))
-    return select(lt(a, const(_NEAR, a)), near, far)
+    inverse = 1 / clamp(a, _NEAR, None)
+    z = inverse * inverse
+    far = inverse * _quotient(table.ERFCX_FAR64, table.ERFCX_FAR64_BELOW, z)
+    return select(a < _NEAR, near, far)
 
 
 def _exp_of_square(a: Expr, factor: float) -> Expr:
     """exp(factor * a*a), with what the square lost; the factor is a power of two."""
-    square = mul(a, a)
-    lost = fma(a, a, negative(square))
-    power = exp(mul(square, const(factor, a)))
-    better = fma(power, mul(lost, const(factor, a)), power)
-    return select(lt(power, const(math.inf, a)), better, power)
+    square = a * a
+    lost = fma(a, a, -square)
+    power = exp(square * factor)
+    better = fma(power, lost * factor, power)
+    return select(power < math.inf, better, power)
 
 
 def _centre_quantile(y: Expr) -> Expr:
     held = clamp(y, -_CENTRE, _CENTRE)
-    below = fma(negative(held), held, _CENTRE * _CENTRE)
-    return mul(held, _quotient(table.ERFINV64, table.ERFINV64_BELOW, below))
+    below = fma(-held, held, _CENTRE * _CENTRE)
+    return held * _quotient(table.ERFINV64, table.ERFINV64_BELOW, below)
 
 
 def _tail_quantile(q: Expr) -> Expr:
     """The v with erfc(v) = 2q, as a function of sqrt(-log q)."""
-    r = op("sqrt", negative(log(q)))
-    near = sub(clamp(r, _TAIL_START, _TAIL_END), const(_TAIL_START, q))
-    far = sub(clamp(r, _TAIL_END, None), const(_TAIL_END, q))
+    r = op("sqrt", -log(q))
+    near = clamp(r, _TAIL_START, _TAIL_END) - _TAIL_START
+    far = clamp(r, _TAIL_END, None) - _TAIL_END
     return select(
-        lt(r, const(_TAIL_END, q)),
+        r < _TAIL_END,
         _quotient(table.ERFINV_TAIL64, table.ERFINV_TAIL64_BELOW, near),
         _quotient(table.ERFINV_FAR64, table.ERFINV_FAR64_BELOW, far),
     )
 
 
 def _quotient(top: Sequence[float], below: Sequence[float], x: Expr) -> Expr:
-    return div(series(top, x), series(below, x))
+    return series(top, x) / series(below, x)

@@ -16,17 +16,12 @@ from ridgeline.loops.ir import Expr
 from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
     clamp,
-    const,
-    eq,
     fma,
     format_of,
-    mul,
-    negative,
     power_of_two,
     round_by_adding,
     select,
     series,
-    sub,
 )
 
 _HALF_LOG2_E = 0.72134752044448170368
@@ -67,7 +62,7 @@ def exp(x: Expr) -> Expr:
     r, bits = reduced(clamped(x))
     rest: Sequence[float] = table.EXP32 if x.dtype is dtypes.float32 else table.EXP64
     scale = power_of_two(bits, form)
-    return mul(mul(series((1.0, 1.0, *rest), r), scale), scale)
+    return series((1.0, 1.0, *rest), r) * scale * scale
 
 
 def expm1(x: Expr) -> Expr:
@@ -75,11 +70,11 @@ def expm1(x: Expr) -> Expr:
     form = format_of(x)
     r, bits = reduced(clamped(x))
     rest: Sequence[float] = table.EXPM1_32 if x.dtype is dtypes.float32 else table.EXP64
-    change = fma(mul(r, r), series(rest, r), r)  # e**r - 1
+    change = fma(r * r, series(rest, r), r)  # e**r - 1
     scale = power_of_two(bits, form)
-    inverse = power_of_two(negative(bits), form)
-    result = mul(fma(scale, change, sub(scale, inverse)), scale)
-    return select(eq(x, const(0, x)), x, result)  # keeps the sign of zero
+    inverse = power_of_two(-bits, form)
+    result = fma(scale, change, scale - inverse) * scale
+    return select(x.eq(0), x, result)  # keeps the sign of zero
 
 
 def exp2(x: Expr) -> Expr:
@@ -90,5 +85,5 @@ def exp2(x: Expr) -> Expr:
     held = clamp(x, parts.least_binary, parts.most_binary)
     n, bits = round_by_adding(held, 1.0)
     _, half = round_by_adding(n, 0.5)
-    power = series(table.EXP2_32 if single else table.EXP2_64, sub(held, n))
-    return mul(mul(power, power_of_two(half, form)), power_of_two(sub(bits, half), form))
+    power = series(table.EXP2_32 if single else table.EXP2_64, held - n)
+    return power * power_of_two(half, form) * power_of_two(bits - half, form)

@@ -13,23 +13,15 @@ from ridgeline import dtypes
 from ridgeline.loops.ir import Expr
 from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
-    add,
     bitcast,
     cast,
     const,
-    div,
-    eq,
     fma,
     format_of,
-    lt,
-    magnitude,
-    mul,
-    negative,
     op,
     round_by_adding,
     select,
     series,
-    sub,
 )
 
 _TWO_OVER_PI = 0.63661977236758134308
@@ -55,38 +47,38 @@ def cos(x: Expr) -> Expr:
 def tan(x: Expr) -> Expr:
     """The tangent; of float32 by the polynomials of sin and cos, but without rounding them."""
     if x.dtype is not dtypes.float32:
-        return div(sin(x), cos(x))
-    turn = _turns(cast(magnitude(x), dtypes.float64))
+        return sin(x) / cos(x)
+    turn = _turns(cast(abs(x), dtypes.float64))
     quarters, bits = round_by_adding(turn, 4.0)
-    r = mul(fma(turn, 4.0, negative(quarters)), const(_HALF_PI, turn))
-    z = mul(r, r)
-    sine = fma(mul(r, z), series(table.SIN32, z), r)
+    r = fma(turn, 4.0, -quarters) * _HALF_PI
+    z = r * r
+    sine = fma(r * z, series(table.SIN32, z), r)
     cosine = fma(z, fma(z, series(table.COS32, z), -0.5), 1.0)
-    odd = op("ne", op("and", bits, const(1, bits)), const(0, bits))
-    top, bottom = select(odd, negative(cosine), sine), select(odd, sine, cosine)
-    value = cast(div(top, bottom), dtypes.float32)
-    return select(lt(x, const(0, x)), negative(value), select(eq(x, const(0, x)), x, value))
+    odd = (bits & 1).ne(0)
+    top, bottom = select(odd, -cosine, sine), select(odd, sine, cosine)
+    value = cast(top / bottom, dtypes.float32)
+    return select(x < 0, -value, select(x.eq(0), x, value))
 
 
 def sinc(x: Expr) -> Expr:
     """sin(pi x) / (pi x) of float64, 1 at 0: with x = n + r it is r * S(r*r) / x."""
     n = op("round", x)
-    r = sub(x, n)
-    z = mul(r, r)
-    wave = fma(mul(r, z), series(table.SINC64, z), r)  # sin(pi r) / pi
-    half = mul(n, const(0.5, n))
-    odd = op("ne", op("trunc", half), half)
-    value = div(select(odd, negative(wave), wave), x)
-    return select(eq(x, const(0, x)), const(1, x), value)
+    r = x - n
+    z = r * r
+    wave = fma(r * z, series(table.SINC64, z), r)  # sin(pi r) / pi
+    half = n * 0.5
+    odd = op("trunc", half).ne(half)
+    value = select(odd, -wave, wave) / x
+    return select(x.eq(0), const(1, x), value)
 
 
 def _single(x: Expr, cosine: bool) -> Expr:
-    turn = _turns(cast(magnitude(x), dtypes.float64))
+    turn = _turns(cast(abs(x), dtypes.float64))
     quarters, bits = round_by_adding(turn, 4.0)
-    angle = mul(fma(turn, 4.0, negative(quarters)), const(_HALF_PI, turn))
+    angle = fma(turn, 4.0, -quarters) * _HALF_PI
     r = cast(angle, dtypes.float32)
-    z = mul(r, r)
-    sine = fma(mul(r, z), series(table.SIN32, z), r)
+    z = r * r
+    sine = fma(r * z, series(table.SIN32, z), r)
     cosine_ = fma(z, fma(z, series(table.COS32, z), -0.5), 1.0)
     return _quadrant(x, cast(bits, dtypes.int32), sine, cosine_, cosine)
 
@@ -96,28 +88,28 @@ def _turns(x: Expr) -> Expr:
     high: Expr = const(table.TURNS_81[0], x)
     low: Expr = const(table.TURNS_81[1], x)
     for limit, parts in reversed(_CLASSES):
-        inside = lt(x, const(limit, x))
+        inside = x < limit
         high = select(inside, const(parts[0], x), high)
         low = select(inside, const(parts[1], x), low)
-    whole = op("round", mul(x, high))
-    return fma(x, low, fma(x, high, negative(whole)))
+    whole = op("round", x * high)
+    return fma(x, low, fma(x, high, -whole))
 
 
 def _double(x: Expr, cosine: bool) -> Expr:
-    a = magnitude(x)
+    a = abs(x)
     first, second, third, _ = table.HALF_PI_64
     n, bits = round_by_adding(a, _TWO_OVER_PI)
     partial = fma(n, -first, a)
     r = fma(n, -second, partial)
-    rest = fma(n, -third, fma(n, -second, sub(partial, r)))  # what r has lost
-    z = mul(r, r)
-    sine = add(r, fma(mul(r, z), series(table.SIN64, z), rest))
-    half = mul(z, const(0.5, z))
-    flat = sub(const(1, z), half)
-    bend = fma(mul(z, z), series(table.COS64, z), negative(mul(r, rest)))
-    cosine_ = add(flat, add(sub(sub(const(1, z), flat), half), bend))
+    rest = fma(n, -third, fma(n, -second, partial - r))  # what r has lost
+    z = r * r
+    sine = r + fma(r * z, series(table.SIN64, z), rest)
+    half = z * 0.5
+    flat = 1 - half
+    bend = fma(z * z, series(table.COS64, z), -(r * rest))
+    cosine_ = flat + (1 - flat - half + bend)
     near = _quadrant(x, bits, sine, cosine_, cosine)
-    far = lt(const(_FAR, x), a)
+    far = const(_FAR, x) < a
     return op("guarded", far, op("libm_cos" if cosine else "libm_sin", x), near)
 
 
@@ -125,11 +117,11 @@ def _quadrant(x: Expr, bits: Expr, sine: Expr, cosine: Expr, want_cosine: bool) 
     """The sine or cosine of |x|, from those of the angle left over after `bits` quarter turns."""
     form = format_of(x)
     if want_cosine:
-        bits = add(bits, const(1, bits))
-    odd = op("ne", op("and", bits, const(1, bits)), const(0, bits))
+        bits = bits + 1
+    odd = (bits & 1).ne(0)
     value = bitcast(select(odd, cosine, sine), form.integer)
-    flip = op("shl", op("and", bits, const(2, bits)), const(form.dtype.bits - 2, bits))
+    flip = (bits & 2) << form.dtype.bits - 2
     if not want_cosine:
         sign = const(-(1 << (form.dtype.bits - 1)), bits)
-        flip = op("xor", flip, op("and", bitcast(x, form.integer), sign))
-    return bitcast(op("xor", value, flip), form.dtype)
+        flip = flip ^ bitcast(x, form.integer) & sign
+    return bitcast(value ^ flip, form.dtype)

@@ -18,20 +18,13 @@ from ridgeline.loops.math.exponential import exp
 from ridgeline.loops.math.logarithm import split
 from ridgeline.loops.math.tables import elementary as table
 from ridgeline.loops.math.toolbox import (
-    add,
     clamp,
     const,
-    div,
-    eq,
     fma,
     format_of,
-    lt,
-    mul,
-    negative,
     op,
     select,
     series,
-    sub,
 )
 
 _TERMS = 8
@@ -48,75 +41,73 @@ _MACLAURIN = (
 def zeta(s: Expr, q: Expr) -> Expr:
     """Infinite at s = 1 and at the poles q = 0, -1, …; NaN where it is not real or s < 1."""
     zero, one, endless = const(0, q), const(1, q), const(math.inf, q)
-    below = lt(q, zero)
+    below = q < zero
     lower = op("floor", q)
     held = clamp(q, None, 1e308)
-    above = _sum(s, select(below, sub(q, lower), held))
+    above = _sum(s, select(below, q - lower, held))
     beneath = _beneath(s, q, lower)
-    half = mul(s, const(0.5, s))
-    odd = op("ne", op("floor", half), half)
-    mirrored = add(above, select(odd, negative(beneath), beneath))
-    whole = op("and", eq(op("floor", s), s), lt(s, endless))
+    half = s * 0.5
+    odd = op("floor", half).ne(half)
+    mirrored = above + select(odd, -beneath, beneath)
+    whole = op("floor", s).eq(s) & (s < endless)
     value = op("guarded", below, select(whole, mirrored, const(math.nan, q)), above)
-    limit = select(lt(one, q), zero, select(eq(q, one), one, endless))
-    value = select(op("and", eq(s, endless), lt(zero, q)), limit, value)
-    value = select(op("and", eq(q, endless), eq(s, s)), zero, value)
-    pole = op("and", op("le", q, zero), eq(lower, q))
-    value = select(op("and", pole, eq(s, s)), endless, value)
-    value = select(lt(s, one), const(math.nan, q), value)
-    return select(eq(s, one), endless, value)
+    limit = select(one < q, zero, select(q.eq(one), one, endless))
+    value = select(s.eq(endless) & (zero < q), limit, value)
+    value = select(q.eq(endless) & s.eq(s), zero, value)
+    pole = (q <= zero) & lower.eq(q)
+    value = select(pole & s.eq(s), endless, value)
+    value = select(s < one, const(math.nan, q), value)
+    return select(s.eq(one), endless, value)
 
 
 def _sum(s: Expr, q: Expr) -> Expr:
     """The whole sum for a q above 0, from the smallest term on."""
-    total = _rest(s, add(q, const(_TERMS, q)))
+    total = _rest(s, q + _TERMS)
     for k in reversed(range(_TERMS)):
-        total = add(total, _power(add(q, const(k, q)) if k else q, s))
+        total = total + _power(q + k if k else q, s)
     return total
 
 
 def _beneath(s: Expr, q: Expr, lower: Expr) -> Expr:
     """The sum of |q + k|**-s over the k for which q + k is below 0."""
-    first = sub(add(lower, const(1, q)), q)  # the distance of the last of them from 0, exact
-    first = select(lt(q, const(0, q)), first, const(1, q))
-    count = negative(lower)
-    end = sub(_rest(s, add(first, const(_TERMS, q))), _rest(s, add(first, count)))
-    total = select(lt(count, const(_TERMS, q)), const(0, q), end)
+    first = lower + 1 - q  # the distance of the last of them from 0, exact
+    first = select(q < 0, first, const(1, q))
+    count = -lower
+    end = _rest(s, first + _TERMS) - _rest(s, first + count)
+    total = select(count < _TERMS, const(0, q), end)
     for k in reversed(range(_TERMS)):
-        term = _power(add(first, const(k, q)), s)
-        total = select(lt(const(k, q), count), add(total, term), total)
+        term = _power(first + k, s)
+        total = select(const(k, q) < count, total + term, total)
     return total
 
 
 def _rest(s: Expr, a: Expr) -> Expr:
     """The sum from a on, by Euler and Maclaurin, for an a of 8 or more."""
     held = clamp(s, None, _LARGEST_REST)
-    step = div(const(1, a), a)
+    step = 1 / a
     total: Expr = const(_MACLAURIN[-1], a)
     for k in range(len(_MACLAURIN) - 1, 0, -1):
-        twice = mul(
-            mul(add(held, const(2 * k - 1, a)), step), mul(add(held, const(2 * k, a)), step)
-        )
+        twice = (held + (2 * k - 1)) * step * ((held + 2 * k) * step)
         total = fma(total, twice, _MACLAURIN[k - 1])
-    corrections = fma(mul(held, step), total, 0.5)
-    slope = sub(s, const(1, s))
-    return mul(_power(a, slope), fma(step, corrections, div(const(1, a), slope)))
+    corrections = fma(held * step, total, 0.5)
+    slope = s - 1
+    return _power(a, slope) * fma(step, corrections, 1 / slope)
 
 
 def _power(a: Expr, s: Expr) -> Expr:
     """a**-s for positive a and s."""
     if isinstance(s, Const) and 0 < s.value <= _LARGEST_PRODUCT and s.value == int(s.value):
-        return _product(div(const(1, a), a), int(s.value))
+        return _product(1 / a, int(s.value))
     return op("inverse_power", a, s)
 
 
 def inverse_power(a: Expr, s: Expr) -> Expr:
     """a**-s for positive a and s, within 4 ulp."""
     high, low = _logarithm(a)
-    exponent = mul(s, high)
-    rest = fma(s, high, negative(exponent))
+    exponent = s * high
+    rest = fma(s, high, -exponent)
     rest = clamp(fma(s, low, rest), -0.5, 0.5)  # where it is more the result is 0 or infinite
-    return mul(exp(negative(exponent)), sub(const(1, a), rest))
+    return exp(-exponent) * (1 - rest)
 
 
 def _product(x: Expr, count: int) -> Expr:
@@ -124,30 +115,30 @@ def _product(x: Expr, count: int) -> Expr:
     if count == 1:
         return x
     half = _product(x, count // 2)
-    square = mul(half, half)
-    return mul(square, x) if count % 2 else square
+    square = half * half
+    return square * x if count % 2 else square
 
 
 def _logarithm(a: Expr) -> tuple[Expr, Expr]:
     """log a in two parts, with about sixty good bits; a is positive."""
     form = format_of(a)
     lift = form.mantissa + 1
-    subnormal = lt(a, const(2.0 ** (1 - form.bias), a))
-    e, m, _ = split(select(subnormal, mul(a, const(2.0**lift, a)), a), form)
-    e = select(subnormal, sub(e, const(lift, e)), e)
+    subnormal = a < 2.0 ** (1 - form.bias)
+    e, m, _ = split(select(subnormal, a * 2.0**lift, a), form)
+    e = select(subnormal, e - lift, e)
     one = const(1, a)
-    f, below = sub(m, one), add(m, one)
-    inverse = div(one, below)
-    s = mul(f, inverse)
+    f, below = m - one, m + one
+    inverse = one / below
+    s = f * inverse
     # what the sum m + 1 and the quotient have lost
-    left = sub(fma(negative(s), below, f), mul(s, sub(m, sub(below, one))))
-    z = mul(s, s)
-    small = fma(mul(s, z), series(table.LOG64, z), mul(mul(left, inverse), const(2, a)))
+    left = fma(-s, below, f) - s * (m - (below - one))
+    z = s * s
+    small = fma(s * z, series(table.LOG64, z), left * inverse * 2)
     ln2, ln2_rest = table.LN2_64
-    whole = mul(e, const(ln2, e))
-    small = add(small, fma(e, ln2_rest, fma(e, ln2, negative(whole))))
-    twice = add(s, s)
-    sum_ = add(whole, twice)
-    small = add(small, sub(twice, sub(sum_, whole)))
-    high = add(sum_, small)
-    return high, sub(small, sub(high, sum_))
+    whole = e * ln2
+    small = small + fma(e, ln2_rest, fma(e, ln2, -whole))
+    twice = s + s
+    sum_ = whole + twice
+    small = small + (twice - (sum_ - whole))
+    high = sum_ + small
+    return high, small - (high - sum_)
