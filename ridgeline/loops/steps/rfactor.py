@@ -86,7 +86,8 @@ class Rfactor(Step):
         after: list[Stmt] = []
         result = nest
         allocated: list[Buffer] = []
-        for buffers in folds:
+        in_order = dict.fromkeys(r.buffers for r in reduces)  # a set would give any order
+        for buffers in (b for b in in_order if b in folds):
             example = next(r for r in reduces if r.buffers == buffers)
             inner = {s.name for s in ir.statements(nest) if isinstance(s, For)}
             if any(free_vars(i) & inner for i in example.index):
