@@ -215,7 +215,7 @@ ATTACK = Attack(
         Fault("blocks of a recurrence forget what came before", "ops.blocked_scan", "_recurrence",
               "_whole(add(came, inner)", "_whole(inner"),
         Fault("what an addition lost is forgotten", "loops.monoids", "_compensated_join",
-              "add(add(p, missed), q)", "add(p, q)"),
+              "p + missed + q", "p + q"),
         Fault("interpreted sums are rounded at every step", "ops.values.sums", "total",
               "dtype=wide))", "dtype=array.dtype))"),
         Fault("updates are added in their own type", "ops.summed_scatter", "wide_scatter",
