@@ -78,10 +78,11 @@ class Interpreted(Fresh):
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self._precise = precise_moments(graph)  # as recorded work is interpreted
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""
-        graph = self._graph
+        graph = self._precise
         given = {
             node: buffer.array(node.dtype, node.shape) for node, buffer in zip(graph.inputs, inputs)
         }

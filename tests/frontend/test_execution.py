@@ -85,7 +85,7 @@ def test_nothing_runs_before_it_is_read(monkeypatch):
 def counting(monkeypatch):
     runs = {}
 
-    def counted(roots, given=None):
+    def counted(roots, given=None, order=None):
         from ridgeline.graph.node import topological
 
         for node in topological(roots, lambda n: n.buffer is not None):
@@ -272,7 +272,7 @@ def test_settings_hold_for_what_was_computed_before(monkeypatch: pytest.MonkeyPa
     interpreted: list[object] = []
     evaluate = tiers.evaluate
     monkeypatch.setattr(
-        tiers, "evaluate", lambda graph: interpreted.append(graph) or evaluate(graph)
+        tiers, "evaluate", lambda graph, **order: interpreted.append(graph) or evaluate(graph)
     )
     for tier, times in (("compiled", 0), ("interpreter", 1), ("compiled", 1), ("interpreter", 2)):
         with rl.config.override(tier=tier):

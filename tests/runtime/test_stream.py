@@ -187,8 +187,11 @@ stream = default_stream()
 
 def run_script(body: str) -> subprocess.CompletedProcess[str]:
     script = PRELUDE + textwrap.dedent(body)
+    quiet = (
+        "-Wignore:This process:DeprecationWarning"  # newer Pythons warn of any fork with threads
+    )
     return subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+        [sys.executable, quiet, "-c", script], capture_output=True, text=True, timeout=60
     )
 
 
