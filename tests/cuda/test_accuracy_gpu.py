@@ -19,6 +19,8 @@ from tests.loops.accuracy import ulps
 
 pytestmark = pytest.mark.gpu
 COUNT = 150  # random arguments of a kind
+# What stands on CUDA's own exponentials, good to 1 ulp where ours on a CPU are good to half of one.
+ON_EXPONENTIALS = ("sigmoid", "nn.functional.celu alpha=3.0", "logaddexp")
 
 
 def on_device(name: str, *operands: Array) -> Array:
@@ -37,7 +39,8 @@ def on_device(name: str, *operands: Array) -> Array:
 def test_pointwise_functions(case: Case, dtype: dtypes.DType) -> None:
     points = accuracy.sample(case, dtype, COUNT)
     error, place = points.worst(accuracy.ours(case, points.operands, "compiled", "cuda"))
-    assert error <= case.allowed(dtype), f"{case.label}({place}): {error} ulp"
+    allowed = case.allowed(dtype) + 0.5 * (case.label in ON_EXPONENTIALS)
+    assert error <= allowed, f"{case.label}({place}): {error} ulp"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=[dtype.name for dtype in DTYPES])
