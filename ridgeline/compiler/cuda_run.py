@@ -12,6 +12,7 @@ from ridgeline.compiler.backend import LayoutExecutable
 from ridgeline.compiler.cuda_launches import Starting
 from ridgeline.compiler.libraries.numpy_call import NumpyCalls
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
+from ridgeline.devices import CPU
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import check_indices, index_inputs
@@ -37,7 +38,7 @@ class CudaExecutable(LayoutExecutable):
     def __init__(self, layout: Layout, calls: NumpyCalls, target: CudaBackend) -> None:
         super().__init__(layout, calls)
         self._target, self._graph = target, calls.graph
-        self._space = DeviceSpace(target.device.number)
+        self.space = DeviceSpace(target.device.number)
         own = [c.launch for c in layout.calls if isinstance(c, (KernelCall, JoinedCall))]
         workspace = max((launch.workspace for launch in own), default=0)
         slots = Slots(layout.inputs, layout.made, layout.arena, layout.arena_bytes, workspace)
@@ -77,7 +78,7 @@ class CudaExecutable(LayoutExecutable):
         self.note(inputs)
         results = [held[slot] for slot in self.results]
         for place, made in copies.items():
-            results[place] = self._space.copy(results[place], made)
+            results[place] = self.space.copy(results[place], made)
         return results
 
     def begin(self, inputs: list[Any], given: Collection[int]) -> CudaRun:
@@ -114,7 +115,7 @@ class CudaExecutable(LayoutExecutable):
         sizes = {
             place: inputs[s].nbytes if s < count else made[s - count] for place, s in slots.items()
         }
-        return {place: self._space.allocate(size) for place, size in sizes.items()}
+        return {place: self.space.allocate(size) for place, size in sizes.items()}
 
     def profile(self, inputs: Sequence[Any]) -> list[float]:
         """Run once; the seconds of every call, in order."""
@@ -130,7 +131,7 @@ class CudaExecutable(LayoutExecutable):
         self.calls.run(call, held, self._fill)
 
     def _fill(self, memory: Any, value: Array, kind: TensorType) -> None:
-        self._space.fill(memory, value)
+        self.space.fill(memory, value)
 
 
 class CudaRun:
@@ -153,7 +154,10 @@ class CudaRun:
         results = [self._held[slot] for slot in executable.layout.results]
         stream = executable.plan.device.stream
         for place, made in copies.items():
-            launches.append(copying(results[place], made, stream))
+            if results[place].device == CPU:  # a number, which the run does not overwrite
+                executable.space.copy(results[place], made)
+            else:
+                launches.append(copying(results[place], made, stream))
             results[place] = made
         return results, [partial(self._answers.extend, map(operator.call, launches))]
 

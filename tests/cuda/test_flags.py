@@ -101,3 +101,33 @@ def test_checked_values_are_checked_on_a_gpu_too(fake_code: FakeCode) -> None:
     assert hot(there(0, 2)).tolist() == [[1, 0, 0], [0, 0, 1]]
     with pytest.raises(IndexRangeError, match="label 3"):
         hot(there(0, 3)).tolist()
+
+
+def test_loops_and_branches_carry_flags_of_their_device(fake_code: FakeCode) -> None:
+    values = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+
+    def gradient(place: str) -> np.ndarray:
+        x = rl.tensor(values, device=place).requires_grad_()
+        rows = rl.scan(lambda c, r: (rl.sort((c + r) % 5, dim=0)[0], c - r), x[0] * 0, x)[1]
+        index = rl.tensor([2, 0], device=place)
+        picked = rl.cond(x.sum() > 0, lambda r: r.index_select(0, index), lambda r: r[:2], rows)
+        (picked * picked).sum().backward()
+        assert x.grad is not None
+        return x.grad.cpu().numpy()
+
+    np.testing.assert_allclose(gradient("cuda:0"), gradient("cpu"), rtol=1e-6)
+
+
+def test_a_number_is_the_result_of_a_step_that_overwrites(fake_code: FakeCode) -> None:
+    state = rl.ones(3, device="cuda:0")
+
+    @rl.jit
+    def step(x: Any) -> Any:
+        state.add_(x)
+        y = x[:1].softmax(0)
+        y[0] = 0.5
+        return y
+
+    for n in range(1, 4):
+        assert step(rl.ones(3, device="cuda:0")).tolist() == [0.5]
+        assert state.tolist() == [1.0 + n] * 3

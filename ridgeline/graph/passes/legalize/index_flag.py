@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ridgeline import dtypes
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import PROJ, Node, TensorType, leaf, node, proj
+from ridgeline.graph.node import PROJ, Node, leaf, node, proj
 from ridgeline.ops.checked import CHECKED
 from ridgeline.ops.control.branch import COND
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.control.repeat import WHILE
-from ridgeline.ops.elementwise import constant
+from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.gather import GATHER, SCATTER
 from ridgeline.ops.index_checks import index_flag
 
 FLAGGED = frozenset((GATHER, SCATTER, CHECKED, COND, LOOP, WHILE))  # ops that may need a flag
-_FLAG = TensorType((), dtypes.bool_)
 
 
 def with_index_flag(graph: Graph) -> Graph:
@@ -69,10 +67,12 @@ def _flagged(current: Node, operands: Sequence[Node]) -> tuple[Node, int] | None
     attrs = current.attrs
     if current.op is COND:
         sides = [_with_flag(b.graph) for b in (attrs.on_true, attrs.on_false)]
-        if all(flag is None for _, flag in sides):
+        known = next((flag for _, flag in sides if flag is not None), None)
+        if known is None:
             return None
+        unset = full_like(known, False)
         on_true, on_false = (
-            body(b.inputs, [*made.outputs, constant(False, dtypes.bool_) if flag is None else flag])
+            body(b.inputs, [*made.outputs, unset if flag is None else flag])
             for b, (made, flag) in zip((attrs.on_true, attrs.on_false), sides)
         )
         new = replace(attrs, on_true=on_true, on_false=on_false)
@@ -85,13 +85,13 @@ def _flagged(current: Node, operands: Sequence[Node]) -> tuple[Node, int] | None
     changes = {"body": step, "carried": count + 1}
     if hasattr(attrs, "test"):
         own = attrs.test.inputs
-        changes["test"] = body([*own[:count], leaf(_FLAG), *own[count:]], attrs.test.outputs)
-    start = [*operands[:count], constant(False, dtypes.bool_), *operands[count:]]
+        changes["test"] = body([*own[:count], leaf(flag.type), *own[count:]], attrs.test.outputs)
+    start = [*operands[:count], full_like(flag, False), *operands[count:]]
     return node(current.op, start, replace(attrs, **changes)), count
 
 
 def _carrying(step: Body, outputs: Sequence[Node], flag: Node, count: int) -> Body:
     """A body that joins its flag to the one that it carries."""
-    before = leaf(_FLAG)
+    before = leaf(flag.type)
     inputs = [*step.inputs[:count], before, *step.inputs[count:]]
     return body(inputs, [*outputs[:count], before | flag, *outputs[count:]])
