@@ -83,6 +83,7 @@ def test_what_is_needed_is_kept_until_done_and_then_released(stream: HostStream)
     watch = weakref.ref(kept)
     buffer = HostBuffer.allocate(512)
     np.asarray(buffer)[:] = 0
+    gc.collect()  # what earlier tests left in cycles
     in_use = pool.in_use
     stream.enqueue(pause(20), ())
     plan = increments()
