@@ -8,18 +8,20 @@ call is `apply` is as sure: nothing can be raised between the exception and that
 
 What is changed for a while, too, must come back. In a function, a plain store before a `try` and
 one that begins its `finally` are sure, since a store is no call. A `with` statement is sure where
-entering and leaving are calls of C code: a `Block`. An `__exit__` written in Python is a function
-that an interrupt can end where it begins.
+entering is a call of C code and leaving is one that begins a `sealed` function: a `Block`. Of plain
+functions an interrupt can end an `__exit__` where it begins.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dis import opmap
 from functools import lru_cache
 from itertools import chain, repeat, starmap
 from operator import attrgetter, call, itemgetter, methodcaller
-from typing import Any, ClassVar, TypeAlias
+from types import FunctionType
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 # New values of attributes: object, name, value. The object's class sets them by C code alone.
 Change: TypeAlias = tuple[Any, str, Any]
@@ -32,47 +34,51 @@ def steps(calls: Iterable[Callable[[], Any]], changes: Iterable[Change]) -> Iter
     return chain(map(call, calls), starmap(setattr, changes))
 
 
-class Call(map):  # type: ignore[type-arg]
-    """`Call(function, *arguments)`: the call of a C function that each `next` makes once more.
+F = TypeVar("F", bound=Callable[..., Any])
+_RESUME, _INSIDE_YIELD_FROM = opmap["RESUME"], 2
 
-    Its arguments are iterators: `repeat(value)`, or a `Call` for what is to be found out then.
+
+def sealed(function: F) -> F:
+    """The function itself, and no handler of a signal runs where a call of it begins.
+
+    The instruction that begins a function looks for signals, unless its argument says that this is
+    a generator that goes on inside `yield from`.
     """
-
-    __slots__ = ()
-    made = property(next)
-
-
-class Calls(zip):  # type: ignore[type-arg]
-    """Several calls, one after the other, that each `next` makes once more."""
-
-    __slots__ = ()
-    made = property(next)
+    assert isinstance(function, FunctionType)
+    code = bytearray(function.__code__.co_code)
+    code[2 * code[::2].index(_RESUME) + 1] = _INSIDE_YIELD_FROM
+    function.__code__ = function.__code__.replace(co_code=bytes(code))
+    return function
 
 
 class Block:
     """A context manager that an interrupt finds entered or left, never between.
 
-    It is entered by `next(entering)`, whose result `as` names, and left by `next(leaving)`.
+    It is entered by `next(entering)`, whose result `as` names, and left by `next(leaving)`: a `map`
+    is a call that each `next` makes once more, a `zip` several of them.
     """
 
     __slots__ = ("entering", "leaving")
 
-    def __init__(self, entering: Iterator[Any], leaving: Call | Calls) -> None:
+    def __init__(self, entering: Iterator[Any], leaving: Iterator[Any]) -> None:
         self.entering, self.leaving = entering, leaving
 
-    # C code throughout: the wrapper of `lru_cache` makes methods of functions. `str.format` takes
-    # what there is to know of an exception, and with the precision 0 its result is false.
+    # C code throughout, for a handler may run where a call returns, and nobody leaves what was not
+    # entered: the wrapper of `lru_cache` makes methods of functions
     __enter__: ClassVar[Callable[..., Any]] = lru_cache(maxsize=0)(methodcaller("_entered"))
-    __exit__: ClassVar[Callable[..., Any]] = lru_cache(maxsize=0)("{0.leaving.made!s:.0}".format)
     _entered = property(attrgetter("entering.__next__"))
 
+    @sealed
+    def __exit__(self, *raised: object) -> None:
+        next(self.leaving)
 
-def kept(target: Any, name: str) -> tuple[map[None], Call]:
+
+def kept(target: Any, name: str) -> tuple[map[None], map[None]]:
     """The calls that keep the value of an attribute, and that give it back."""
     before: list[Any] = []  # the last value that was kept is the first to come back
     targets, names = repeat(target), repeat(name)
     keep = map(before.append, map(getattr, targets, names))
-    return keep, Call(setattr, targets, names, map(list.pop, repeat(before)))
+    return keep, map(setattr, targets, names, map(list.pop, repeat(before)))
 
 
 class Switch(Block):
@@ -84,4 +90,4 @@ class Switch(Block):
         keep, back = zip(*[kept(target, name) for name in values])
         names, new = map(repeat, values), map(repeat, values.values())
         change = [map(setattr, repeat(target), n, v) for n, v in zip(names, new)]
-        super().__init__(Call(itemgetter(0), zip(*keep, *change)), Calls(*back))
+        super().__init__(map(itemgetter(0), zip(*keep, *change)), zip(*back))

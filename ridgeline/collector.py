@@ -11,7 +11,7 @@ import os
 from itertools import repeat
 from operator import call, getitem
 
-from ridgeline.atomic import Block, Call, Calls
+from ridgeline.atomic import Block
 
 # Whether collection was on when each block was entered. With blocks in several threads the first
 # one alone finds it on, and whoever leaves last turns it on again: it is the last to take one off.
@@ -30,6 +30,6 @@ os.register_at_fork(after_in_child=_forked)
 
 # `with paused:` no automatic collection in any thread
 paused = Block(
-    Calls(map(_was_on.append, map(call, repeat(gc.isenabled))), map(call, repeat(gc.disable))),
-    Call(call, map(getitem, repeat(_choices), map(list.pop, repeat(_was_on)))),
+    zip(map(_was_on.append, map(call, repeat(gc.isenabled))), map(call, repeat(gc.disable))),
+    map(call, map(getitem, repeat(_choices), map(list.pop, repeat(_was_on)))),
 )

@@ -15,7 +15,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Literal, get_args
 
-from ridgeline.atomic import Block, Call, Calls
+from ridgeline.atomic import Block
 from ridgeline.errors import RidgelineError
 
 Tier = Literal["auto", "interpreter", "compiled"]
@@ -89,8 +89,8 @@ class Config:
         change = map(dict.update, tables, repeat(settings))
         back = map(dict.update, tables, map(list.pop, repeat(before)))
         moved = map(dict.__setitem__, tables, repeat("epoch"), _EPOCHS)
-        entered = Call(itemgetter(-1), zip(keep, change, moved, repeat(self)))
-        return Block(entered, Calls(back, moved))
+        entered = map(itemgetter(-1), zip(keep, change, moved, repeat(self)))
+        return Block(entered, zip(back, moved))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Config:

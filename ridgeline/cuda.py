@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any
 
-from ridgeline.atomic import Block, Call, Calls, Switch
+from ridgeline.atomic import Block, Switch
 from ridgeline.devices import current as _current, device as _device
 from ridgeline.errors import DeviceError, OutOfMemoryError as OutOfMemoryError
 from ridgeline.runtime.cuda import arena, device as _devices, memory
@@ -180,8 +180,8 @@ def stream(chosen: _Stream) -> AbstractContextManager[_Stream]:
     from ridgeline.tensors.execute import Flushed
 
     current, streams = device(chosen.device.number), _devices.choosing(chosen)
-    entering = Call(itemgetter(-1), zip(current.entering, streams.entering, repeat(chosen)))
-    return Flushed(Block(entering, Calls(current.leaving, streams.leaving)))
+    entering = map(itemgetter(-1), zip(current.entering, streams.entering, repeat(chosen)))
+    return Flushed(Block(entering, zip(current.leaving, streams.leaving)))
 
 
 def manual_seed(seed: int) -> None:

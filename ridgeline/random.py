@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.atomic import Block, Call, Calls, kept
+from ridgeline.atomic import Block, kept
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, BadValueError, DTypeError, RidgelineError, ShapeError
 from ridgeline.functions.operands import (
@@ -179,7 +179,7 @@ def fork_rng(enabled: bool = True) -> AbstractContextManager[Any]:
             "a generator cannot be moved back inside jit", help="fork it around the jitted call"
         )
     keep, back = zip(*[kept(default_generator, name) for name in ("_seed", "_offset")])
-    return Block(Call(itemgetter(0), zip(*keep)), Calls(*back))
+    return Block(map(itemgetter(0), zip(*keep)), zip(*back))
 
 
 def draw(shape: tuple[Size, ...], generator: Generator | None) -> Node:

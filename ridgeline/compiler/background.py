@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from typing import Any
 
-from ridgeline.atomic import Block, Call
+from ridgeline.atomic import Block
 
 MOST_WAITING = 32  # jobs; more are not taken, since they would come too late to help
 _PAUSE = 0.02  # seconds between looks whether the compiler is free
@@ -78,7 +78,7 @@ class Background:
         if self.is_here():
             return nullcontext()
         needed = repeat(self._needed)
-        return Block(Call(list.append, needed, repeat(None)), Call(list.pop, needed))
+        return Block(map(list.append, needed, repeat(None)), map(list.pop, needed))
 
     def _before_fork(self) -> None:
         """Stop the job: a child would find its locks taken by a thread that it has not."""

@@ -13,7 +13,6 @@ from itertools import repeat
 from typing import Any
 
 from ridgeline import dtypes
-from ridgeline.atomic import Call
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, DTypeError
@@ -82,7 +81,7 @@ class autocast(Mode):
         self._enabled = enabled
         self._before: list[tuple[tuple[str, DType], ...]] = []
         popped = map(list.pop, repeat(self._before))
-        self.leaving = Call(setattr, repeat(modes), repeat("autocast"), popped)
+        self.leaving = map(setattr, repeat(modes), repeat("autocast"), popped)
 
     def __enter__(self) -> autocast:
         self._before.append(modes.autocast)

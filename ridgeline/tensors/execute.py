@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeline.atomic import Block, Calls, Change, apply, steps
+from ridgeline.atomic import Block, Change, apply, steps
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import DeviceError, RidgelineError
@@ -181,7 +181,7 @@ class Flushed(Block):
         self._handled: list[BaseException | None] = []  # what was being handled at each entry
         # first what was switched comes back, for the rest is not C code
         rest = map(self._compute, repeat(switch), map(list.pop, repeat(self._handled)))
-        self.leaving = Calls(switch.leaving, rest)
+        self.leaving = zip(switch.leaving, rest)
 
     def __enter__(self) -> Any:
         flush()

@@ -20,7 +20,7 @@ from time import perf_counter
 from types import CodeType, FrameType
 from typing import Literal, NamedTuple
 
-from ridgeline.atomic import Block, Call, Calls, Switch
+from ridgeline.atomic import Block, Switch
 from ridgeline.graph.origins import is_inside, line_of, short_path
 
 Program = Literal["interpreted", "new", "found"]
@@ -205,5 +205,5 @@ def record_flushes() -> AbstractContextManager[FlushLog]:
     log = FlushLog(began=perf_counter())
     block = Switch(_kept, logs=(*_kept.logs, log))
     ended = map(setattr, repeat(log), repeat("ended"), map(call, repeat(perf_counter)))
-    entering = Call(itemgetter(-1), zip(block.entering, repeat(log)))
-    return Block(entering, Calls(block.leaving, ended))
+    entering = map(itemgetter(-1), zip(block.entering, repeat(log)))
+    return Block(entering, zip(block.leaving, ended))

@@ -9,10 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import wraps
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.atomic import Block, Call, Switch
+from ridgeline.atomic import Block, Switch, sealed
 
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
@@ -86,19 +85,21 @@ class GradientMode(Mode):
 
     def __init__(self, enabled: bool) -> None:
         self._enabled = enabled
-        self._before: list[bool] = []  # what was before each block entered with this object
-        self.leaving = Call(setattr, _MODES, _GRADIENTS, map(list.pop, repeat(self._before)))
+        self._before: tuple[bool, Any] | None = None  # what was before each block entered with it
+
+    # there is no call in either: see atomic.py
 
     def __enter__(self) -> GradientMode:
-        self._before.append(modes.gradients)
-        modes.gradients = self._enabled  # after this there is no call: see atomic.py
+        self._before = modes.gradients, self._before
+        modes.gradients = self._enabled
         return self
+
+    @sealed
+    def __exit__(self, *raised: object) -> None:
+        modes.gradients, self._before = self._before  # type: ignore[misc]
 
     def _another(self) -> GradientMode:
         return GradientMode(self._enabled)
-
-
-_MODES, _GRADIENTS = repeat(modes), repeat("gradients")
 
 
 def no_grad(function: Callable[..., Any] | None = None) -> Any:

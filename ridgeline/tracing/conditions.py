@@ -47,6 +47,7 @@ class Conditions:
     ) -> None:
         """What a capture of some arguments found; where there is a reason, it is not comparable."""
         self.open, self.guards, self._symbolic = reason, reads, capture.symbolic
+        self._holds = reads.holds
         # what counts of the objects that are watched: not what calls leave there themselves
         self._look: Callable[..., Any] = stores.without
         self._watched = [
@@ -99,13 +100,14 @@ class Conditions:
             if reason is not None:
                 return reason
             self._epoch = guards.epoch.value
-        stand = list(map(_mode_of, self._tracks))
-        if stand != self._stood:
-            for mode, now in zip(self._standing, stand):
-                if now != mode and max(now, CUT) != mode:
-                    return "whether a tensor requires gradients changed"
-            self._stood = stand
-        if self.guards.holds is not None and not self.guards.holds():
+        if self._tracks:
+            stand = list(map(_mode_of, self._tracks))
+            if stand != self._stood:
+                for mode, now in zip(self._standing, stand):
+                    if now != mode and max(now, CUT) != mode:
+                        return "whether a tensor requires gradients changed"
+                self._stood = stand
+        if not self._holds():
             reason = self.guards.broken()
             if reason is not None:
                 return reason
@@ -115,9 +117,10 @@ class Conditions:
         reason = self.other_gradients(leaves) if self.gradients_read else None
         if reason is not None:
             return reason
-        for leaf in leaves:
-            if isinstance(leaf, Tensor) and leaf._cell in self._outside:
-                return "an argument is a tensor that the function also reads by itself"
+        if self._outside:
+            for leaf in leaves:
+                if isinstance(leaf, Tensor) and leaf._cell in self._outside:
+                    return "an argument is a tensor that the function also reads by itself"
         for place, cell in self.pinned:
             if leaves[place]._cell is not cell:
                 return "an argument was a tensor that the function also reads by itself"

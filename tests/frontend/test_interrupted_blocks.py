@@ -1,18 +1,21 @@
 """Blocks that change something for a while give it back wherever an interrupt comes.
 
-CPython raises what a signal's handler raises where a Python function begins and where a call
-returns (and where a loop turns): a profiler is told of both, so one that raises at the n-th event,
-for every n, tries all moments there are.
+CPython raises what a signal's handler raises where a Python function begins, unless it is sealed,
+and where a call returns (and where a loop turns): a profiler is told of both, so one that raises at
+the n-th event, for every n, tries all moments there are.
 """
 
 from __future__ import annotations
 
+import _thread
 import ast
+import dis
 import gc
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
+from operator import call
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn
+from ridgeline.atomic import sealed
 from ridgeline.collector import paused
 from ridgeline.compiler.background import background
 from ridgeline.graph.facts import Facts
@@ -40,13 +44,19 @@ class Interrupt(BaseException):
     """What a handler raises."""
 
 
+def _begins_sealed(frame: Any, event: str) -> bool:
+    """True where the first instruction of a function does not look for signals."""
+    begin = (i for i in dis.get_instructions(frame.f_code) if i.opname == "RESUME")
+    return event == "call" and next(begin).arg == 2
+
+
 def interrupted(action: Callable[[], object], moment: int) -> bool:
     """Run an action that an interrupt ends at its n-th moment; whether it came that far."""
     left = moment
 
     def profile(frame: Any, event: str, argument: Any) -> None:
         nonlocal left
-        if event in MOMENTS and argument is not sys.setprofile:
+        if event in MOMENTS and argument is not sys.setprofile and not _begins_sealed(frame, event):
             left -= 1
             if left < 0:
                 raise Interrupt
@@ -139,6 +149,22 @@ def test_the_moments_find_an_exit_in_python() -> None:
         _check_moments(action, lambda: block.entered == 0)
 
 
+def test_a_pending_signal_waits_until_a_sealed_function_has_begun() -> None:
+    done: list[str] = []
+
+    def plain() -> None:
+        done.append("plain")
+
+    @sealed
+    def whole() -> None:
+        done.append("sealed")
+
+    for function in (plain, whole):
+        with pytest.raises(KeyboardInterrupt):  # no handler runs inside the call of `list`
+            list(map(call, (_thread.interrupt_main, function)))
+    assert done == ["sealed"]
+
+
 def test_an_exception_inside_passes_and_blocks_nest() -> None:
     for name, (make, state) in BLOCKS.items():
         before = state()
@@ -164,7 +190,7 @@ def test_an_interrupted_module_leaves_no_path() -> None:
         assert running.module_path == ""
 
 
-def test_no_block_with_state_is_left_by_python_code() -> None:
+def test_no_block_with_state_is_left_by_a_function_that_is_not_sealed() -> None:
     """Files and what is thrown away with its owner apart."""
     allowed = {
         "cli/diagnose.py", "codegen/cuda/expressions.py", "codegen/cuda/statements.py",
@@ -178,6 +204,7 @@ def test_no_block_with_state_is_left_by_python_code() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 decorated = [ast.unparse(d) for d in node.decorator_list]
-                if node.name == "__exit__" or "contextmanager" in decorated:
+                plain = node.name == "__exit__" and "sealed" not in decorated
+                if plain or "contextmanager" in decorated:
                     found.add(path.relative_to(PACKAGE).as_posix())
     assert found == allowed

@@ -11,7 +11,7 @@ import copy
 from itertools import repeat
 from typing import Any, TypeVar
 
-from ridgeline.atomic import Block, Call
+from ridgeline.atomic import Block
 from ridgeline.errors import BadTypeError, BadValueError, ShapeError
 from ridgeline.nn.containers import ModuleDict, ModuleList
 from ridgeline.nn.module import Module
@@ -184,7 +184,7 @@ class cached(Block):
     def __init__(self) -> None:
         self._before: list[dict[tuple[int, str], Tensor] | None] = []
         popped = map(list.pop, repeat(self._before))
-        self.leaving = Call(setattr, repeat(_cache), repeat("kept"), popped)
+        self.leaving = map(setattr, repeat(_cache), repeat("kept"), popped)
 
     def __enter__(self) -> None:
         before = _cache.kept

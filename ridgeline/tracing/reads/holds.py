@@ -43,7 +43,7 @@ class Guards:
         )
         exec(compile(source, "<guards>", "exec"), self._names)
         # true while everything is the same; where it is not, `broken` looks closer
-        self.holds: Callable[[], bool] | None = self._names["holds"] if self._reads else None
+        self.holds: Callable[[], bool] = self._names["holds"]
 
     def __len__(self) -> int:
         return len(self._reads)
@@ -59,7 +59,7 @@ class Guards:
 
     def broken(self) -> str | None:
         """What changed, in words; None while everything is as it was."""
-        return None if self.holds is None or self.holds() else self._compared()
+        return None if self.holds() else self._compared()
 
     # ---- the generated expression ---------------------------------------------------------------
 
