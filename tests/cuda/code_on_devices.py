@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import ridgeline as rl
+from ridgeline import compiler
+from ridgeline.runtime.cuda import module
+from ridgeline.tensors import tiers
+from ridgeline.weak import Recent
+
+FEW = 4
+
+
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of a few programs; of backends made from now on, no code stays for its own sake."""
+    monkeypatch.setattr(compiler, "_programs", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(compiler, "_shown", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
+    monkeypatch.setattr(module, "MOST_CODE", 1)
+    monkeypatch.setattr(module, "MOST_DISCARDED", FEW)
 
 
 def ever_new_lengths(first: int, last: int) -> None:

@@ -8,27 +8,17 @@ import threading
 import pytest
 
 import ridgeline as rl
-from ridgeline import compiler
-from ridgeline.runtime.cuda import device as devices, module
-from ridgeline.tensors import tiers
-from ridgeline.weak import Recent
+from ridgeline.runtime.cuda import device as devices
 
-from .code_on_devices import ever_new_lengths, first_step
+from .code_on_devices import FEW, ever_new_lengths, first_step, small_tables
 from .fake_code import FakeCode
 from .fake_driver import INVALID_HANDLE, NOT_CAPTURED
-
-FEW = 4
 
 
 @pytest.fixture
 def little_room(fake_code: FakeCode, monkeypatch: pytest.MonkeyPatch) -> FakeCode:
-    """Tables of a few programs, and none of their code stays for its own sake."""
-    monkeypatch.setattr(compiler, "_programs", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(compiler, "_shown", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
-    monkeypatch.setattr(module, "MOST_CODE", 1)
-    monkeypatch.setattr(module, "MOST_DISCARDED", FEW)
+    """As `small_tables`, on GPUs that are not there."""
+    small_tables(monkeypatch)
     return fake_code
 
 

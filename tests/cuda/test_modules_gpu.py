@@ -10,9 +10,10 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
+from ridgeline.compiler.backend import backend
 from ridgeline.runtime.cuda import device as devices, module
 
-from .code_on_devices import ever_new_lengths, first_step
+from .code_on_devices import ever_new_lengths, first_step, small_tables
 
 pytestmark = pytest.mark.gpu
 
@@ -24,8 +25,9 @@ def compiled() -> Iterator[None]:
 
 
 def test_ever_new_programs_do_not_fill_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_DISCARDED", 8)
+    small_tables(monkeypatch)
     gpu = devices.device(0)
+    monkeypatch.setattr(backend("cuda:0"), "modules", module.Modules(gpu))
     unloaded: list[object] = []
     real = devices.function
 

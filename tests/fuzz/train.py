@@ -47,7 +47,7 @@ def find(seed: int, place: str = "cpu") -> str | None:
 
 def _find(seed: int, place: str) -> str | None:
     program = portable(seed, _refused)
-    wanted = run(program, torch)
+    wanted = truth(program)
     for way in ways_of(seed, place):
         manager, wrap = WAYS[way]
         chosen, expected = program, wanted
@@ -55,7 +55,7 @@ def _find(seed: int, place: str) -> str | None:
             if not program.traceable:
                 continue
             chosen = program.without_reads()
-            expected = run(chosen, torch)
+            expected = truth(chosen)
         try:
             with manager():
                 got = run(chosen, rl, wrap, place)
@@ -65,6 +65,19 @@ def _find(seed: int, place: str) -> str | None:
         if detail:
             return _said(chosen, way, detail)
     return None
+
+
+def truth(program: Training) -> Trace:
+    """What torch computes where it saves copies for its gradients.
+
+    Of itself torch saves the tensor, and after a write to its `data` takes what it holds by then.
+    """
+
+    def copied(saved: Any) -> Any:
+        return saved.detach().clone()
+
+    with torch.autograd.graph.saved_tensors_hooks(copied, lambda saved: saved):
+        return run(program, torch)
 
 
 def run(

@@ -20,9 +20,11 @@ _READS = (
     "float({t}[0])", "seen.append({t}.sum().item())", "str(float({t}.detach().max()))",
 )  # fmt: skip
 _CUTS = ("{t}.detach()", "{t}.data", "{t}.detach().clone()", "{t}.clone().detach()")
+# Not `stack(...).sum(0)`: torch 2.13 gives both operands one memory for their gradients, and what
+# is added to one later is added to the other.
 _BINARY = (
     "{a} * {b}", "{a} + {b}", "{a} - {b}", "{a} / (1 + {b} ** 2)", "lib.maximum({a}, {b})",
-    "lib.where({a} > {b}, {a}, {b})", "lib.stack([{a}, {b}]).sum(0)", "{a} * {b}.mean()",
+    "lib.where({a} > {b}, {a}, {b})", "lib.stack([{a}, {b}]).mean(0)", "{a} * {b}.mean()",
     "lib.cat([{a}[1:], {b}[:1]])",
 )  # fmt: skip
 _UNARY = (
@@ -248,19 +250,14 @@ def _backward(writer: _Writer) -> None:
 
 
 def _inside(writer: _Writer) -> None:
-    """A write to a tensor where it lies, seen by gradients or not.
-
-    None through `data`: torch does not notice that it had kept the value for a gradient, and takes
-    the changed one.
-    """
+    """A write to a tensor where it lies, seen by gradients or not."""
     rng, t = writer.rng, writer.rng.choice(writer.tensors[-3:])
     b = writer.operand()
     seen = (
         "{t}.mul_(2)", "{t}.add_({b})", "{t}[0] = 0.5", "{t}[1:] = {b}[1:]", "{t}.detach_()",
         "{t}.tanh_()", "{t}.copy_({b})", "{t}.requires_grad_(False)",
     )  # fmt: skip
-    unseen = [write for write in _UNSEEN if ".data" not in write]
-    writer.lines.append(rng.choice(unseen if rng.random() < 0.4 else seen).format(t=t, b=b))
+    writer.lines.append(rng.choice(_UNSEEN if rng.random() < 0.4 else seen).format(t=t, b=b))
 
 
 def _hook(writer: _Writer) -> None:

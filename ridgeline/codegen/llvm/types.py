@@ -149,12 +149,23 @@ def _by_instruction(emit: ScalarEmitter, x: Value, one: Words) -> Value:
     exponent = one.op("and", bits, one.word(_INFINITE))
     small = emit.apply("eq", dtypes.bool_, exponent, one.word(0))
     lifted = emit.choose(small, one.op("add", bits, one.word(_LEAST_NORMAL)), bits)
-    number = emit.apply("bitcast", dtypes.float32, lifted)
+    number = _opaque(emit, emit.apply("bitcast", dtypes.float32, lifted))
     half, whole = vector(memory_type(dtypes.bfloat16), x.lanes), vector("i16", x.lanes)
     rounded = emit.instruction(f"fptrunc {x.type} {number.name} to {half}", dtypes.uint16, number)
     near = emit.instruction(f"bitcast {half} {rounded.name} to {whole}", dtypes.uint16, rounded)
     step = emit.convert(one.word(_LEAST_NORMAL >> _HALF), dtypes.uint16)
     return emit.choose(small, emit.apply("sub", dtypes.uint16, near, step), near)
+
+
+def _opaque(emit: ScalarEmitter, x: Value) -> Value:
+    """The same numbers, of which LLVM takes none for a constant.
+
+    It folds constant parts of a vector into a vector of bfloat16, for which it then has no code and
+    ends the process (LLVM 22).
+    """
+    name = f"llvm.arithmetic.fence.{mangled('float', x.lanes)}"
+    emit.declarations.add(f"declare {x.type} @{name}({x.type})")
+    return emit.instruction(f"call {x.type} @{name}({x.type} {x.name})", dtypes.float32, x)
 
 
 def _rounded_bits(emit: ScalarEmitter, x: Value, one: Words) -> Value:
