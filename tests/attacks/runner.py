@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from tempfile import TemporaryDirectory
 
 from tests.attacks.attack import Attack
@@ -110,24 +110,26 @@ def campaign(
 ) -> tuple[int, list[Finding]]:
     """Batches of all attacks in turn until the trials or the time are spent."""
     done, found, lock = 0, list[Finding](), threading.Lock()
+    tasks = chain.from_iterable(_rounds(chosen, first, trials))
 
-    def batch(task: tuple[Attack, list[int]]) -> None:
-        nonlocal done
-        attack, seeds = task
-        if time.monotonic() >= deadline:
-            return
-        findings = run_apart(attack, seeds)
+    def following() -> tuple[Attack, list[int]] | None:
         with lock:
-            done += len(seeds)
-            found.extend(findings)
-            for finding in findings:
-                print(finding, flush=True)
+            return None if time.monotonic() >= deadline else next(tasks, None)
+
+    def work() -> None:
+        nonlocal done
+        while task := following():
+            attack, seeds = task
+            findings = run_apart(attack, seeds)
+            with lock:
+                done += len(seeds)
+                found.extend(findings)
+                for finding in findings:
+                    print(finding, flush=True)
 
     with ThreadPoolExecutor(jobs) as pool:
-        for round_of_all in _rounds(chosen, first, trials):
-            list(pool.map(batch, round_of_all))
-            if time.monotonic() >= deadline:
-                break
+        for worker in [pool.submit(work) for _ in range(jobs)]:
+            worker.result()
     return done, found
 
 
