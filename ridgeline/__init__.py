@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,10 @@ from ridgeline.errors import (
     OutOfMemoryError as OutOfMemoryError,
     RidgelineError as RidgelineError,
 )
+from ridgeline.execution.flush_log import (
+    explain_last as explain_last,
+    record_flushes as record_flushes,
+)
 from ridgeline.functions.creation import finfo as finfo, iinfo as iinfo
 from ridgeline.interop.arrays import asarray as asarray
 from ridgeline.interop.dlpack import from_dlpack as from_dlpack
@@ -56,23 +61,7 @@ from ridgeline.random import (
     seed as seed,
     set_rng_state as set_rng_state,
 )
-from ridgeline.tensors import dispatch as dispatch
-from ridgeline.tensors.autocast import (
-    autocast as autocast,
-    get_autocast_dtype as get_autocast_dtype,
-    is_autocast_enabled as is_autocast_enabled,
-)
-from ridgeline.tensors.creation import (
-    as_tensor as as_tensor,
-    from_numpy as from_numpy,
-    tensor as tensor,
-)
-from ridgeline.tensors.flush_log import (
-    explain_last as explain_last,
-    record_flushes as record_flushes,
-)
-from ridgeline.tensors.handle import Size as Size
-from ridgeline.tensors.modes import (
+from ridgeline.record.modes import (
     eager as eager,
     enable_grad as enable_grad,
     inference_mode as inference_mode,
@@ -80,13 +69,22 @@ from ridgeline.tensors.modes import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
+from ridgeline.record.upcalls import upcalls
+from ridgeline.tensors import dispatch as dispatch
+from ridgeline.tensors.autocast import (
+    autocast as autocast,
+    get_autocast_dtype as get_autocast_dtype,
+    is_autocast_enabled as is_autocast_enabled,
+)
+from ridgeline.tensors.creation import as_tensor as as_tensor, from_numpy as from_numpy
+from ridgeline.tensors.handle import Size as Size
 from ridgeline.tensors.namespace import (
     get_default_dtype as get_default_dtype,
     is_tensor as is_tensor,
     result_type as result_type,
     set_default_dtype as set_default_dtype,
 )
-from ridgeline.tensors.tensor import Tensor as Tensor
+from ridgeline.tensors.tensor import Tensor as Tensor, tensor as tensor
 from ridgeline.tracing.control_flow import (
     cond as cond,
     scan as scan,
@@ -119,6 +117,7 @@ _LAZY = {
     "save": "ridgeline.serialization",
 }
 globals().update(dispatch.FUNCTIONS)
+upcalls.array_namespace = partial(importlib.import_module, "ridgeline.array_api")
 
 
 class _LoopsModule(ModuleType):

@@ -12,14 +12,13 @@ from typing import Any
 from ridgeline.devices import device as _device
 from ridgeline.errors import ArgumentError, RidgelineError
 from ridgeline.optim import Optimizer
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.autocast import (
     autocast as autocast,
     get_autocast_dtype as get_autocast_dtype,
     is_autocast_enabled as is_autocast_enabled,
 )
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 __all__ = ["GradScaler", "autocast", "get_autocast_dtype", "is_autocast_enabled"]
 

@@ -11,6 +11,8 @@ from typing import Any
 from ridgeline.atomic import Block, Switch
 from ridgeline.devices import current as _current, device as _device
 from ridgeline.errors import DeviceError, OutOfMemoryError as OutOfMemoryError
+from ridgeline.random import manual_seed as _manual_seed
+from ridgeline.record.recorder import Flushed as _Flushed, flush as _flush
 from ridgeline.runtime.cuda import arena, device as _devices, memory
 from ridgeline.runtime.cuda.device import Device, Properties
 from ridgeline.runtime.cuda.driver import missing
@@ -83,9 +85,7 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 
 def synchronize(device: Any = None) -> None:
     """Wait until all work on a GPU is done, recorded work included; raises what failed."""
-    from ridgeline.tensors.execute import flush
-
-    flush()
+    _flush()
     chosen = _chosen(device)
     chosen.synchronize()
     for pool in memory.pools(chosen.number):
@@ -155,9 +155,7 @@ class Event(_Event):
 
     def record(self, stream: _Stream | None = None) -> None:
         """Put the event behind what a stream (the current one) has now, recorded work included."""
-        from ridgeline.tensors.execute import flush
-
-        flush()
+        _flush()
         super().record(stream or current_stream())
 
     def wait(self, stream: _Stream | None = None) -> None:
@@ -177,18 +175,14 @@ def default_stream(device: Any = None) -> _Stream:
 
 def stream(chosen: _Stream) -> AbstractContextManager[_Stream]:
     """Send this thread's work to a stream for a block, in which its GPU is the current one."""
-    from ridgeline.tensors.execute import Flushed
-
     current, streams = device(chosen.device.number), _devices.choosing(chosen)
     entering = map(itemgetter(-1), zip(current.entering, streams.entering, repeat(chosen)))
-    return Flushed(Block(entering, zip(current.leaving, streams.leaving)))
+    return _Flushed(Block(entering, zip(current.leaving, streams.leaving)))
 
 
 def manual_seed(seed: int) -> None:
     """Seed the default generator, which is one for all devices."""
-    from ridgeline.random import manual_seed as seed_all
-
-    seed_all(seed)
+    _manual_seed(seed)
 
 
 manual_seed_all = manual_seed

@@ -12,10 +12,9 @@ from ridgeline import dtypes
 from ridgeline.array_api.array import Array, SizeError, as_array, call, need_array
 from ridgeline.array_api.types import INTEGER, require, result_type
 from ridgeline.errors import ShapeError
-from ridgeline.functions import operands
 from ridgeline.interop.dlpack import ExchangeError
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.ops import movement
+from ridgeline.tensors.tensor import Tensor, tensor
 
 Axes = int | tuple[int, ...]
 
@@ -43,7 +42,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     if not shapes:
         return ()
     try:
-        return operands.broadcast_shapes(*map(tuple, shapes))  # type: ignore[return-value]
+        return movement.broadcast_shapes(*map(tuple, shapes))  # type: ignore[return-value]
     except ShapeError as error:
         raise SizeError(error.message, help=error.help) from None
 

@@ -27,11 +27,10 @@ from ridgeline.array_api.types import (
     require,
     result_type,
 )
+from ridgeline.record.values import read_array
 from ridgeline.scalars import Array as Values
-from ridgeline.tensors import execute
-from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 def _extreme(name: str, x: Tensor, axis: int | None, keepdims: bool) -> Array:
@@ -173,7 +172,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct values in order (each NaN is one of its own), and how they lie in the array."""
     if not isinstance(x, Tensor):
         raise KindError(f"unique_all needs an array, not {type(x).__name__}")
-    array = execute.read_array(x.detach(), "unique_all").reshape(-1)
+    array = read_array(x.detach(), "unique_all").reshape(-1)
     _, first, inverse, counts = np.unique(
         array, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )

@@ -1,6 +1,6 @@
 """PyTorch's face of differentiation: backward(), grad(), Function, no_grad and friends.
 
-Names load on first use: tensors are below this package, and all of it is above tensors.
+What only some programs use loads on first use.
 """
 
 from __future__ import annotations
@@ -8,17 +8,22 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ridgeline.autograd.engine import backward as backward, grad as grad
+from ridgeline.record.modes import (
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    is_grad_enabled as is_grad_enabled,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from ridgeline.tensors.differentiable import HookHandle as HookHandle
+
 if TYPE_CHECKING:
     from ridgeline.autograd import functional as functional
     from ridgeline.autograd.anomaly import (
         AnomalyError as AnomalyError,
         detect_anomaly as detect_anomaly,
         set_detect_anomaly as set_detect_anomaly,
-    )
-    from ridgeline.autograd.engine import (
-        HookHandle as HookHandle,
-        backward as backward,
-        grad as grad,
     )
     from ridgeline.autograd.function import (
         Function as Function,
@@ -28,32 +33,24 @@ if TYPE_CHECKING:
         gradcheck as gradcheck,
         gradgradcheck as gradgradcheck,
     )
-    from ridgeline.tensors.modes import (
-        enable_grad as enable_grad,
-        inference_mode as inference_mode,
-        is_grad_enabled as is_grad_enabled,
-        no_grad as no_grad,
-        set_grad_enabled as set_grad_enabled,
-    )
 
 _HOMES = {
-    "autograd.anomaly": ("AnomalyError", "detect_anomaly", "set_detect_anomaly"),
-    "autograd.engine": ("HookHandle", "backward", "grad"),
-    "autograd.function": ("Function", "FunctionContext"),
-    "autograd.gradchecks": ("gradcheck", "gradgradcheck"),
-    "tensors.modes": (
-        "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled",
-    ),
-}  # fmt: skip
+    "anomaly": ("AnomalyError", "detect_anomaly", "set_detect_anomaly"),
+    "function": ("Function", "FunctionContext"),
+    "gradchecks": ("gradcheck", "gradgradcheck"),
+}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = ["functional", *_HOME_OF]
+__all__ = [
+    "HookHandle", "backward", "enable_grad", "functional", "grad", "inference_mode",
+    "is_grad_enabled", "no_grad", "set_grad_enabled", *_HOME_OF,
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name == "functional":
         return importlib.import_module("ridgeline.autograd.functional")
     if name in _HOME_OF:
-        value = getattr(importlib.import_module(f"ridgeline.{_HOME_OF[name]}"), name)
+        value = getattr(importlib.import_module(f"ridgeline.autograd.{_HOME_OF[name]}"), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'ridgeline.autograd' has no attribute {name!r}")

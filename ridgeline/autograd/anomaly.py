@@ -7,9 +7,9 @@ slow, and meant for looking at a few steps.
 from __future__ import annotations
 
 from ridgeline.atomic import Switch
-from ridgeline.tensors.anomaly import Anomaly, AnomalyError
-from ridgeline.tensors.execute import Flushed
-from ridgeline.tensors.modes import modes
+from ridgeline.graph.anomaly import Anomaly, AnomalyError
+from ridgeline.record.modes import modes
+from ridgeline.record.recorder import Flushed
 
 __all__ = ["AnomalyError", "detect_anomaly", "set_detect_anomaly"]
 

@@ -17,12 +17,12 @@ from ridgeline.graph.passes.autodiff.vectorize import BatchingError
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul
 from ridgeline.ops.movement import broadcast_scalar
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import Cell, Track
+from ridgeline.record import memory, recorder
+from ridgeline.record.cells import Cell, Track
 from ridgeline.tracing.subtrace import Enclosure
 
 if TYPE_CHECKING:
-    from ridgeline.random import Generator
+    from ridgeline.functions.random import Generator
     from ridgeline.tensors.tensor import Tensor
 
 
@@ -93,7 +93,7 @@ class Frame(Enclosure):
         if self.outer is not None:
             self.outer.made.append(weakref.ref(cell))
         elif cell.node.buffer is None:
-            execute.record(cell)
+            recorder.record(cell)
 
     def _apply(self, written: dict[Track, Cell]) -> None:
         for outer, shadow in self.shadows.items():
@@ -101,7 +101,7 @@ class Frame(Enclosure):
             if outer in written:
                 assert isinstance(target, Cell)
                 target.set(shadow.node)  # type: ignore[attr-defined]
-                execute.written(target)
+                memory.written(target)
             if shadow.mode != self._starts[outer][1]:
                 target.mode = shadow.mode
 

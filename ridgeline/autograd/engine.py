@@ -5,12 +5,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
-from itertools import count
 from typing import Any, TypeVar
 
 from ridgeline.atomic import apply
 from ridgeline.errors import GradientError
-from ridgeline.functions.operands import stretch
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.autodiff.backward_pass import awaited, gradients
@@ -23,37 +21,27 @@ from ridgeline.graph.passes.autodiff.differentiate import (
 )
 from ridgeline.graph.passes.autodiff.saved_values import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import CUT, GRAPH, LEAF, Behind, LetGo, rare
-from ridgeline.tensors.differentiable import Extra, Watch, observed
-from ridgeline.tensors.modes import (
+from ridgeline.ops.movement import stretch
+from ridgeline.record import mutation, recorder
+from ridgeline.record.cells import CUT, GRAPH, LEAF, Behind, LetGo, rare
+from ridgeline.record.modes import (
     called,
     modes,
     no_grad,
 )
+from ridgeline.record.turns import claimed, in_turn
+from ridgeline.record.upcalls import upcalls
+from ridgeline.record.values import owned, read, write
+from ridgeline.tensors.differentiable import (
+    Extra,
+    HookHandle as HookHandle,  # pickles name it as a member of this module
+    Watch,
+    observed,
+)
 from ridgeline.tensors.snapshot import Snapshot
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.turns import claimed, in_turn
-from ridgeline.tensors.values import owned, read, write
-from ridgeline.tracing import guards
 
 T = TypeVar("T")
-
-
-class HookHandle:
-    """Takes a hook away again."""
-
-    _numbers = count()
-
-    def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
-        self._table, self._number = table, next(self._numbers)
-        guards.bump()
-        table[self._number] = hook
-
-    def remove(self) -> None:
-        """Take the hook away; a second call does nothing."""
-        guards.bump()
-        self._table.pop(self._number, None)
 
 
 class _Hooks:
@@ -125,7 +113,7 @@ def _spend(roots: Sequence[Tensor], passed: Set[Node], variables: Iterable[Tenso
         if node in observed:  # the same expression recorded again has nothing to do with old hooks
             node.watches = [watch for watch in node.watches if watch.owner() is not None]
     if modes.capture is None:
-        execute.spend(passed, lambda node: lets_go(node, passed, free), behind)
+        recorder.spend(passed, lambda node: lets_go(node, passed, free), behind)
 
 
 def _variables(order: Sequence[Node]) -> list[Tensor]:
@@ -191,7 +179,7 @@ def _look(tensors: Sequence[Tensor], phase: str) -> None:
     if modes.anomaly is None or modes.capture is not None:
         return
     modes.anomaly.phase = phase
-    execute.realize([tensor._resolved()[0] for tensor in tensors])
+    recorder.realize([tensor._resolved()[0] for tensor in tensors])
     modes.anomaly.phase = "forward"
 
 
@@ -221,7 +209,7 @@ def backward(
     owners = _leaves(order, wanted)
     active = leading_to(order, owners)
     if modes.capture is not None:
-        guards.watch(_Hooks(owners.values()))
+        mutation.watch(_Hooks(owners.values()))
         totals = _accumulate(order, active, outputs, cotangents, owners, create_graph)
     else:
         turns = claimed([owner._cell for owner in owners.values()])
@@ -230,6 +218,9 @@ def backward(
     _look([owner.grad for owner, _ in totals.values() if owner.grad is not None], "backward")
     if not (create_graph if retain_graph is None else retain_graph):
         _spend(roots, active, owners.values())
+
+
+upcalls.backward = backward
 
 
 def _whole(change: Callable[[], T], owners: Iterable[Tensor]) -> T:

@@ -15,10 +15,10 @@ from ridgeline.graph.node import Node, proj
 from ridgeline.graph.origins import here, stamp
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import custom
-from ridgeline.tensors.cells import CUT, GRAPH
-from ridgeline.tensors.modes import GradientMode, called_method, modes
+from ridgeline.record.cells import CUT, GRAPH
+from ridgeline.record.modes import GradientMode, called_method, modes
+from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor, alias, wrap
-from ridgeline.tensors.values import read
 
 
 class FunctionContext:

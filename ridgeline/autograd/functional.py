@@ -12,11 +12,11 @@ from ridgeline import autograd
 from ridgeline.autograd import jacobians, transforms
 from ridgeline.errors import GradientError
 from ridgeline.ops.elementwise import full_like
-from ridgeline.tensors.cells import PLAIN
-from ridgeline.tensors.modes import called
+from ridgeline.record.cells import PLAIN
+from ridgeline.record.modes import called
+from ridgeline.record.values import read
 from ridgeline.tensors.pytree import flatten, tree_map
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.values import read
 
 Function = Callable[..., Any]
 

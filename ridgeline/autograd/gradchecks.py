@@ -19,9 +19,8 @@ from ridgeline.autograd.transforms import jvp, vjp
 from ridgeline.autograd.vectorize import vmap
 from ridgeline.errors import GradientError
 from ridgeline.scalars import Array
-from ridgeline.tensors.creation import from_array
 from ridgeline.tensors.pytree import flatten
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, from_array
 
 Function = Callable[..., Any]
 

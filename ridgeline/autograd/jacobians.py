@@ -15,10 +15,9 @@ import numpy as np
 from ridgeline.autograd.transforms import linearize, vjp
 from ridgeline.autograd.vectorize import vmap
 from ridgeline.errors import GradientError
-from ridgeline.tensors.creation import from_array
-from ridgeline.tensors.modes import called
+from ridgeline.record.modes import called
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, from_array
 
 Function = Callable[..., Any]
 

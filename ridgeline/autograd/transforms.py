@@ -16,11 +16,11 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.passes.autodiff.differentiate import forward, ones_like, reverse
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import tag
-from ridgeline.tensors.cells import CUT, GRAPH, PLAIN
-from ridgeline.tensors.modes import GradientMode, called
+from ridgeline.record.cells import CUT, GRAPH, PLAIN
+from ridgeline.record.modes import GradientMode, called
+from ridgeline.record.values import read
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.values import read
 
 
 class _Inputs:

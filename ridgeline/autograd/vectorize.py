@@ -16,12 +16,12 @@ from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.passes.autodiff.vectorize import Batching, BatchingError
 from ridgeline.ops.batching import spread
 from ridgeline.ops.movement import permute
+from ridgeline.record.cells import CUT, GRAPH, LEAF
+from ridgeline.record.modes import called
+from ridgeline.record.values import read, write
 from ridgeline.tensors import dispatch
-from ridgeline.tensors.cells import CUT, GRAPH, LEAF
-from ridgeline.tensors.modes import called
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.values import read, write
 
 Dims = Any  # an int, None, or a structure of them that the values' structure begins with
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import BadTypeError, ShapeError
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 def collate_arrays(samples: Sequence[Any]) -> Any:

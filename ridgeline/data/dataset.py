@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError, ShapeError
-from ridgeline.tensors.execute import read_array
+from ridgeline.record.values import read_array
 from ridgeline.tensors.tensor import Tensor
 
 Sample = TypeVar("Sample", covariant=True)

@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ridgeline.data.dataset import as_array
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 _HEAD = struct.Struct("<cqQ")  # kind, number, bytes in the file
 _COUNT = struct.Struct("<Q")

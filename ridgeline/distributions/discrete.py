@@ -16,9 +16,9 @@ from ridgeline.errors import ArgumentError
 from ridgeline.functions.creation import finfo
 from ridgeline.nn.functional import one_hot, softplus
 from ridgeline.nn.functional.choose import choose
+from ridgeline.record.modes import modes, no_grad
 from ridgeline.special import xlog1py, xlogy
 from ridgeline.tensors.handle import Size
-from ridgeline.tensors.modes import modes, no_grad
 from ridgeline.tensors.public import (
     arange,
     broadcast_tensors,

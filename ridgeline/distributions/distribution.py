@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Self, TypeAlias
 from ridgeline.distributions.constraints import Constraint
 from ridgeline.errors import ArgumentError
 from ridgeline.functions.operands import defaults
-from ridgeline.tensors.creation import tensor
+from ridgeline.record.modes import modes, no_grad
 from ridgeline.tensors.handle import Size
-from ridgeline.tensors.modes import modes, no_grad
 from ridgeline.tensors.public import broadcast_tensors
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 Constraints: TypeAlias = Mapping[str, Constraint]
 

@@ -16,8 +16,8 @@ from ridgeline.distributions.continuous import Normal
 from ridgeline.distributions.distribution import Constraints, Distribution, together
 from ridgeline.nn.functional import one_hot
 from ridgeline.nn.functional.choose import choose
+from ridgeline.record.modes import no_grad
 from ridgeline.special import gammainc, gammaincc, xlogy
-from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import _standard_gamma, full_like, stack
 from ridgeline.tensors.tensor import Tensor
 

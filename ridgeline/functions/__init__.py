@@ -31,6 +31,8 @@ from ridgeline.functions import (  # noqa: F401
     pooling,
     products,
     quantiles,
+    random,
+    random_sampling,
     reductions,
     sampling,
     scanning,

@@ -17,7 +17,7 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
 from ridgeline.ops.reduce import arg_reduce, expand_back, sum_
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 Bounds = list[tuple[int, int]]
 

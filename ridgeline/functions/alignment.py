@@ -23,8 +23,8 @@ from ridgeline.ops.elementwise import full_like, select, stop_gradient
 from ridgeline.ops.math import exp, log
 from ridgeline.ops.movement import broadcast, concat, reshape
 from ridgeline.ops.reduce import reduce, sum_
+from ridgeline.record.cells import known
 from ridgeline.scalars import Array
-from ridgeline.tensors.cells import known
 
 _NEVER = -1e30  # the logarithm of an alignment that does not exist; finite, so gradients are too
 

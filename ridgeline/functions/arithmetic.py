@@ -17,7 +17,6 @@ from ridgeline.functions.operands import (
     kind_of_number,
     pair,
     result_type,
-    stretch,
 )
 from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node, node
@@ -25,6 +24,7 @@ from ridgeline.ops import elementwise
 from ridgeline.ops.checked import divisor
 from ridgeline.ops.elementwise import ROWS, apply, cast, select
 from ridgeline.ops.math import reciprocal, sqrt, trunc
+from ridgeline.ops.movement import stretch
 
 _ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
 
@@ -388,7 +388,7 @@ def choose(condition: Node, input: Operand, other: Operand) -> Node:
 
 
 def _spread_three(test: Node, yes: Node, no: Node) -> tuple[Node, Node, Node]:
-    from ridgeline.functions.operands import broadcast_shapes
+    from ridgeline.ops.movement import broadcast_shapes
 
     shape = broadcast_shapes(test.shape, yes.shape)
     return stretch(test, shape), stretch(yes, shape), stretch(no, shape)

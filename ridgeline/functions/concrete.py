@@ -10,31 +10,30 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import describe, user_line
 from ridgeline.graph.placement import movable
+from ridgeline.record.captures import CaptureError
+from ridgeline.record.cells import filled_leaf
+from ridgeline.record.memory import adopt
+from ridgeline.record.modes import modes
+from ridgeline.record.recorder import flush, match
 from ridgeline.scalars import Array
-from ridgeline.tensors.modes import modes
 
 
 def concrete(node: Node, what: str, remedy: str = "") -> Array:
     """The value of a node, computed if need be; not to be written to."""
-    from ridgeline.tensors import execute
-    from ridgeline.tensors.tiers import compute
-
     capture = modes.capture
     if capture is not None:
         if capture.depends(node):
             raise _unknown(node, what, remedy, capture.name)
         return evaluate([node])[0]
     if node.buffer is None:
-        execute.flush()
+        flush()
     if node.buffer is None:
-        compute([node], [])
+        match([node]).run()
     array: Array = node.buffer.array(node.dtype, node.shape)
     return array
 
 
 def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
-    from ridgeline.tensors.execute import CaptureError
-
     line = user_line()
     lines = [f"at {line}"] if line else []
     place = describe(node)
@@ -49,10 +48,7 @@ def _unknown(node: Node, what: str, remedy: str, tracer: str) -> Exception:
 
 def given(array: Array, type: TensorType) -> Node:
     """An array as a node that has its value; only the element type of `type` counts."""
-    from ridgeline.tensors import execute
-    from ridgeline.tensors.cells import filled_leaf
-
     found = TensorType(array.shape, type.dtype, type.device)
-    made = filled_leaf(found, execute.adopt(array.astype(type.dtype.numpy), type.device))
+    made = filled_leaf(found, adopt(array.astype(type.dtype.numpy), type.device))
     movable.add(made)
     return made

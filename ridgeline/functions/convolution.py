@@ -16,7 +16,7 @@ from ridgeline.ops.movement import (
     pad,
     reshape,
 )
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 Sizes = int | Sequence[int]
 

@@ -17,24 +17,17 @@ from ridgeline.functions.arithmetic import truth
 from ridgeline.functions.concrete import concrete, given
 from ridgeline.functions.gathering import index_select
 from ridgeline.functions.index_checks import as_index, flat, lined, number, ramp
-from ridgeline.functions.operands import (
-    Operand,
-    as_node,
-    axis_of,
-    broadcast_shapes,
-    promote_types,
-    result_type,
-    stretch,
-)
+from ridgeline.functions.operands import Operand, as_node, axis_of, promote_types, result_type
 from ridgeline.functions.reductions import any as any_of
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import apply, cast
+from ridgeline.ops.movement import broadcast_shapes, stretch
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.scan import scan
+from ridgeline.record.cells import known
 from ridgeline.scalars import Array
-from ridgeline.tensors.cells import known
 
 _PLACES = TensorType((), dtypes.int64)
 

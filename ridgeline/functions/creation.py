@@ -20,14 +20,13 @@ from ridgeline.functions.operands import (
     dtype_of_number,
     fitting,
     sizes_from,
-    stretch,
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota
 from ridgeline.ops.math import trunc
-from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.ops.movement import broadcast_scalar, stretch
 
 
 def finfo(dtype: DType) -> Any:

@@ -14,7 +14,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast, full_like, select
-from ridgeline.tensors.cells import known, steps_between, write_steps
+from ridgeline.record.cells import known, steps_between, write_steps
 
 
 @public(view=True)

@@ -9,21 +9,15 @@ from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, neg, sub
 from ridgeline.functions.movement import cat, cut
-from ridgeline.functions.operands import (
-    Operand,
-    as_node,
-    axis_of,
-    floating,
-    step_count,
-    stretch,
-)
+from ridgeline.functions.operands import Operand, as_node, axis_of, floating, step_count
 from ridgeline.functions.reductions import sum as total
 from ridgeline.functions.registry import grown, public
 from ridgeline.functions.scanning import cumsum
 from ridgeline.graph.node import Node
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast
-from ridgeline.tensors.cells import known
+from ridgeline.ops.movement import stretch
+from ridgeline.record.cells import known
 
 
 @public()

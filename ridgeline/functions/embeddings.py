@@ -18,7 +18,7 @@ from ridgeline.ops.checked import labels
 from ridgeline.ops.elementwise import cast, full_like, select, stop_gradient
 from ridgeline.ops.math import minimum
 from ridgeline.ops.reduce import sum_
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 @public(method=False, name="_embedding")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
+from ridgeline.functions.operands import Operand, as_node
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
@@ -15,7 +15,7 @@ from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import apply, cast, full_like, stop_gradient
 from ridgeline.ops.linalg import adjoint, transposed
 from ridgeline.ops.math import log
-from ridgeline.ops.movement import broadcast_scalar, reshape
+from ridgeline.ops.movement import broadcast_scalar, broadcast_shapes, reshape, stretch
 
 
 class InverseInfo(NamedTuple):

@@ -16,7 +16,7 @@ from ridgeline.ops.complex import complex_of, conj
 from ridgeline.ops.elementwise import apply, cast, full_like, iota, scale
 from ridgeline.ops.fft import complex_transform, half_transform, real_transform
 from ridgeline.ops.movement import pad
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 Dims = int | Sequence[int] | None
 Sizes = Sequence[int] | None

@@ -14,12 +14,13 @@ from ridgeline.functions.index_checks import (
     to_axis,
     wrapped,
 )
-from ridgeline.functions.operands import axis_of, broadcast_shapes, sizes_from, stretch
+from ridgeline.functions.operands import axis_of, sizes_from
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import full_like
+from ridgeline.ops.movement import broadcast_shapes, stretch
 
 
 def check_fits(index: Node, target: Node, free: int | None, what: str, name: str) -> None:

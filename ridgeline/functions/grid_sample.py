@@ -20,7 +20,7 @@ from ridgeline.functions.scanning import cumprod
 from ridgeline.graph.node import Node
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import cast, full_like, select
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 @public(method=False)

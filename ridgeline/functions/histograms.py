@@ -13,16 +13,17 @@ from ridgeline.functions.arithmetic import add, div, mul, sub
 from ridgeline.functions.differences import diff
 from ridgeline.functions.index_checks import flat, number
 from ridgeline.functions.movement import cut, drop
-from ridgeline.functions.operands import as_node, stretch
+from ridgeline.functions.operands import as_node
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import cast, full_like, iota, select
 from ridgeline.ops.math import floor, minimum
+from ridgeline.ops.movement import stretch
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.search import search
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 class Histogram(NamedTuple):

@@ -17,12 +17,13 @@ from ridgeline.errors import AxisError, BadValueError, DTypeError, ShapeError
 from ridgeline.functions.counting import places_of
 from ridgeline.functions.index_checks import as_index, from_axis, harmless, to_axis, wrapped
 from ridgeline.functions.movement import checked_index
-from ridgeline.functions.operands import Operand, as_node, broadcast_shapes, stretch
+from ridgeline.functions.operands import Operand, as_node
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.ops import gather as rows, movement
-from ridgeline.tensors.cells import known
+from ridgeline.ops.movement import broadcast_shapes, stretch
+from ridgeline.record.cells import known
 
 _MASKS = (dtypes.bool_, dtypes.uint8)  # torch still reads uint8 as a mask
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul
-from ridgeline.functions.operands import Operand, broadcast_shapes, promote_types, stretch
+from ridgeline.functions.operands import Operand, promote_types
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import cast, full_like, iota, select
-from ridgeline.ops.movement import permute, reshape
+from ridgeline.ops.movement import broadcast_shapes, permute, reshape, stretch
 from ridgeline.ops.reduce import sum_
 
 

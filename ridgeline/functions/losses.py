@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
-from ridgeline.functions.operands import broadcast_shapes, pair, require_float, require_real
+from ridgeline.functions.operands import pair, require_float, require_real
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
 from ridgeline.functions.registry import public
@@ -16,9 +16,9 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.checked import labels, within
 from ridgeline.ops.elementwise import cast, full_like, iota, select
 from ridgeline.ops.math import log, reciprocal, sqrt
-from ridgeline.ops.movement import broadcast, reshape
+from ridgeline.ops.movement import broadcast, broadcast_shapes, reshape
 from ridgeline.ops.reduce import expand_back, sum_
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 @public(method=False, wide=True)

@@ -16,7 +16,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions import reductions, scanning, trigonometry
 from ridgeline.functions.arithmetic import clamp_min, div, mul, sub, truth
 from ridgeline.functions.index_checks import number
-from ridgeline.functions.operands import axes_of, floating, stretch
+from ridgeline.functions.operands import axes_of, floating
 from ridgeline.functions.reductions import Dims
 from ridgeline.functions.registry import public
 from ridgeline.functions.sorting import nanmedian
@@ -24,7 +24,7 @@ from ridgeline.graph.node import Node
 from ridgeline.ops.complex import conj, real, real_of
 from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.ops.math import maximum
-from ridgeline.ops.movement import reshape
+from ridgeline.ops.movement import reshape, stretch
 
 
 def _spread(input: Node, mask: Node) -> Node:

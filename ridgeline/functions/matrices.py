@@ -14,7 +14,7 @@ from ridgeline.functions.creation import finfo
 from ridgeline.functions.factorisations import tolerance
 from ridgeline.functions.linear import matmul
 from ridgeline.functions.movement import movedim
-from ridgeline.functions.operands import Operand, axes_of, axis_of, broadcast_shapes, stretch
+from ridgeline.functions.operands import Operand, axes_of, axis_of
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import keep, sum
 from ridgeline.functions.registry import public
@@ -23,9 +23,9 @@ from ridgeline.ops import decompositions, linalg as ops, spectra, symmetric
 from ridgeline.ops.complex import conj, real, real_of
 from ridgeline.ops.elementwise import cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.math import isnan, sign, sqrt
-from ridgeline.ops.movement import broadcast_scalar, reshape
+from ridgeline.ops.movement import broadcast_scalar, broadcast_shapes, reshape, stretch
 from ridgeline.ops.reduce import expand_back, reduce
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 Dims = int | Sequence[int] | None
 Order = float | int | str | None

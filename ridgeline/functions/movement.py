@@ -17,20 +17,19 @@ from ridgeline.functions.operands import (
     Operand,
     as_node,
     axis_of,
-    broadcast_shapes,
     check_fits,
     fitting,
     promote_types,
     sizes_from,
-    stretch,
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast, iota, select
+from ridgeline.ops.movement import broadcast_shapes, stretch
 from ridgeline.ops.reinterpret import reinterpret
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 def resolve_shape(old: tuple[Size, ...], wanted: Sequence[Size]) -> tuple[Size, ...]:

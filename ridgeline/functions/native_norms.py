@@ -17,7 +17,7 @@ from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast, constant
 from ridgeline.ops.movement import broadcast, broadcast_scalar, reshape
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 class Normalized(NamedTuple):

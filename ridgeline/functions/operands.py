@@ -7,8 +7,6 @@ from step to step never changes the graph's structure; ints and bools are part o
 
 from __future__ import annotations
 
-import threading
-from cmath import isfinite
 from collections.abc import Iterable, Mapping, Sequence
 from operator import index
 from typing import Any, TypeAlias, TypeVar
@@ -23,16 +21,13 @@ from ridgeline.errors import (
     AxisKindError,
     BadValueError,
     DTypeError,
-    ShapeError,
     SizeKindError,
 )
-from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr
-from ridgeline.ops.elementwise import cast, constant, number_array
-from ridgeline.ops.movement import broadcast_scalar, broadcast_to
-from ridgeline.scalars import Array
-from ridgeline.tensors.modes import modes
-from ridgeline.tracing.guards import Lifted
+from ridgeline.ops.elementwise import cast, constant
+from ridgeline.ops.movement import broadcast_shapes, stretch
+from ridgeline.record.numbers import Lifted, lift
 
 T = TypeVar("T")
 Number: TypeAlias = bool | int | float | complex
@@ -161,86 +156,6 @@ def floating(dtype: DType) -> DType:
     return dtype if dtype.is_differentiable else defaults.dtype
 
 
-_SCALAR_TYPES: dict[DType, TensorType] = {}
-_MOST_LIFTED = 8192
-
-
-class _Lifted(threading.local):
-    """Numbers lifted since this thread's last flush, by identity.
-
-    One learning rate is one input for all parameters, while two numbers that happen to be equal
-    stay two, or the structure would depend on their values. It would also depend on when numbers
-    are forgotten, were that not at the flush: every step must record what the one before did.
-    """
-
-    def __init__(self) -> None:
-        self.nodes: dict[int, Node] = {}
-
-
-_lifted = _Lifted()
-
-
-def forget_lifted() -> None:
-    """What was recorded is computed: numbers that come now are new inputs."""
-    _lifted.nodes.clear()
-
-
-class Number0d:
-    """The buffer of a lifted number; memory is made only when compiled code asks for it."""
-
-    __slots__ = ("__weakref__", "_address", "_memory", "dtype", "value")
-    borrowed = True
-    writeable = False
-    device = "cpu"
-
-    def __init__(self, value: complex, dtype: DType) -> None:
-        self.value, self.dtype = value, dtype
-        self._memory: Array | None = None
-        self._address = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the number."""
-        return self.dtype.itemsize
-
-    @property
-    def address(self) -> int:
-        """Where the number lies in memory."""
-        if not self._address:
-            self._address = self.array(self.dtype, ()).__array_interface__["data"][0]
-        return self._address
-
-    def array(self, dtype: DType, shape: Sequence[int]) -> Array:
-        """The number as a 0-d array."""
-        if self._memory is None:
-            self._memory = number_array(self.value, self.dtype)
-        return self._memory
-
-
-def lift(value: float | Lifted, dtype: DType) -> Node:
-    """A Python number as a leaf: its value is a run-time argument, not structure."""
-    if isinstance(value, Lifted):
-        capture = modes.capture
-        if capture is not None:
-            return capture.lifted(value, dtype)
-        value = float(value.getter())
-    if not isfinite(value):  # a mark, such as of a mask, and not a number that varies
-        return constant(value, dtype)
-    numbers = _lifted.nodes
-    known = numbers.get(id(value))
-    if known is not None and known.buffer.value is value and known.buffer.dtype is dtype:
-        return known
-    kind = _SCALAR_TYPES.get(dtype)
-    if kind is None:
-        kind = _SCALAR_TYPES[dtype] = TensorType((), dtype)
-    made = leaf(kind)
-    made.buffer = Number0d(value, dtype)
-    if len(numbers) >= _MOST_LIFTED:
-        numbers.clear()
-    numbers[id(value)] = made
-    return made
-
-
 def as_node(operand: Operand, dtype: DType) -> Node:
     """An operand in the given element type; numbers become 0-d nodes."""
     if isinstance(operand, Node):
@@ -282,40 +197,6 @@ def literal(value: Number | SizeExpr, dtype: DType) -> Node:
         negative = dtype.kind == "int" and whole >> (dtype.bits - 1)
         return constant(whole - (1 << dtype.bits) if negative else whole, dtype)
     return constant(value, dtype)
-
-
-def broadcast_shapes(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """The common shape, by torch's rules: axes align from the right, size 1 stretches."""
-    first = shapes[0]
-    if all(len(shape) == len(first) and shape == first for shape in shapes[1:]):
-        return first
-    rank = max(map(len, shapes))
-    result: list[Size] = [1] * rank
-    for shape in shapes:
-        for axis, size in enumerate(shape, rank - len(shape)):
-            if size == 1 or size == result[axis]:
-                continue
-            if result[axis] != 1:
-                raise _misfit(shapes, axis - rank, result[axis], size)
-            result[axis] = size
-    return tuple(result)
-
-
-def _misfit(shapes: Sequence[tuple[Size, ...]], axis: int, left: Size, right: Size) -> ShapeError:
-    listed = " and ".join(str(list(shape)) for shape in shapes)
-    return ShapeError(
-        f"shapes {listed} cannot be broadcast together: axis {axis} is {left} in one and {right} "
-        "in the other",
-        help="sizes must be equal, or one of them 1; unsqueeze() adds an axis of size 1",
-    )
-
-
-def stretch(node: Node, shape: tuple[Size, ...]) -> Node:
-    """A node repeated to a shape that it broadcasts to."""
-    own = node.types[0].shape
-    if len(own) == len(shape) and own == shape:
-        return node
-    return broadcast_to(node, shape) if own else broadcast_scalar(node, shape)
 
 
 def align(*operands: Operand, dtype: DType | None = None) -> list[Node]:

@@ -8,7 +8,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.movement import cut, flip
 from ridgeline.graph.node import Node
 from ridgeline.ops.movement import broadcast, concat
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 MODES = ("reflect", "replicate", "circular")
 

@@ -8,13 +8,13 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, div, mul, pow, sub
-from ridgeline.functions.operands import Operand, as_node, floating, number, require_real, stretch
+from ridgeline.functions.operands import Operand, as_node, floating, number, require_real
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select
 from ridgeline.ops.math import minimum
-from ridgeline.ops.movement import broadcast_scalar
+from ridgeline.ops.movement import broadcast_scalar, stretch
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 

@@ -26,7 +26,7 @@ from ridgeline.ops.movement import (
     slice_,
 )
 from ridgeline.ops.reduce import arg_reduce, sum_
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 Sizes = int | Sequence[int]
 _BYTE = 255

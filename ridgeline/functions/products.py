@@ -11,24 +11,16 @@ from ridgeline.functions.arithmetic import div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus, same_type
 from ridgeline.functions.matrices import vector_norm
 from ridgeline.functions.movement import cut, roll
-from ridgeline.functions.operands import (
-    Operand,
-    axis_of,
-    broadcast_shapes,
-    pair,
-    result_type,
-    step_count,
-    stretch,
-)
+from ridgeline.functions.operands import Operand, axis_of, pair, result_type, step_count
 from ridgeline.functions.reductions import mean, sum
 from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.linalg import transposed
-from ridgeline.ops.movement import concat, reshape
+from ridgeline.ops.movement import broadcast_shapes, concat, reshape, stretch
 from ridgeline.ops.reduce import reduce
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 @public(inplace=True, wide=True)

@@ -16,7 +16,7 @@ from ridgeline.ops.gather import gather_along
 from ridgeline.ops.math import ceil, floor, isnan, maximum, round
 from ridgeline.ops.search import search
 from ridgeline.ops.sort import sort as ordered
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 _INTERPOLATIONS = ("linear", "lower", "higher", "nearest", "midpoint")
 

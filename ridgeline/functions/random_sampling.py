@@ -17,15 +17,22 @@ from ridgeline.functions.creation import finfo
 from ridgeline.functions.operands import (
     Operand,
     as_node,
-    broadcast_shapes,
     defaults,
     require_float,
     result_type,
     sizes_from,
     step_count,
-    stretch,
 )
 from ridgeline.functions.quantiles import searchsorted
+from ridgeline.functions.random import (
+    Generator,
+    integers,
+    joined_bits,
+    not_negative,
+    standard_normal,
+    unit,
+    wide,
+)
 from ridgeline.functions.registry import public
 from ridgeline.functions.scanning import cumsum
 from ridgeline.functions.sorting import argsort, topk
@@ -39,18 +46,9 @@ from ridgeline.ops.elementwise import (
     stop_gradient,
 )
 from ridgeline.ops.math import cos, exp, floor, log, maximum, sin, sqrt
-from ridgeline.ops.movement import broadcast, slice_
+from ridgeline.ops.movement import broadcast, broadcast_shapes, slice_, stretch
 from ridgeline.ops.reduce import reduce
 from ridgeline.ops.special import special
-from ridgeline.random import (
-    Generator,
-    integers,
-    joined_bits,
-    not_negative,
-    standard_normal,
-    unit,
-    wide,
-)
 
 _GAMMA_PROPOSALS = 8  # each is taken with a probability of at least 0.95
 _POISSON_PROPOSALS = 16  # each is taken with a probability of at least 0.8

@@ -19,7 +19,6 @@ from ridgeline.functions.operands import (
     pair,
     require_float,
     require_real,
-    stretch,
 )
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.registry import grown, public
@@ -28,7 +27,7 @@ from ridgeline.graph.sizes import Size, SizeExpr, product
 from ridgeline.ops.complex import imag, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.math import exp, log, sqrt
-from ridgeline.ops.movement import broadcast_scalar, reshape
+from ridgeline.ops.movement import broadcast_scalar, reshape, stretch
 from ridgeline.ops.reduce import arg_reduce, expand_back, reduce
 
 Dims = int | Sequence[int] | None

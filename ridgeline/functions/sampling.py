@@ -24,7 +24,7 @@ from ridgeline.ops.elementwise import (
 from ridgeline.ops.linalg import transposed
 from ridgeline.ops.math import floor, fmod, maximum, minimum, round
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _BORDERS = ("zeros", "border", "reflection")

@@ -22,17 +22,12 @@ from ridgeline.functions.index_checks import (
     number,
     wrapped,
 )
-from ridgeline.functions.operands import (
-    Operand,
-    axis_of,
-    broadcast_shapes,
-    fitting,
-    stretch,
-)
+from ridgeline.functions.operands import Operand, axis_of, fitting
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import cast, full_like, select
+from ridgeline.ops.movement import broadcast_shapes, stretch
 from ridgeline.ops.scan import scan
 
 _MODES = {"sum": "add", "prod": "prod", "amax": "max", "amin": "min"}

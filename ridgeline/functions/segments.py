@@ -14,15 +14,16 @@ from ridgeline.functions.counting import indices as given_places
 from ridgeline.functions.index_checks import as_index, number, resized
 from ridgeline.functions.indexing import index_put, pick
 from ridgeline.functions.movement import cat
-from ridgeline.functions.operands import Operand, as_node, axis_of, stretch
+from ridgeline.functions.operands import Operand, as_node, axis_of
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import gather as rows, movement
 from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.ops.math import maximum, minimum
+from ridgeline.ops.movement import stretch
+from ridgeline.record.cells import known
 from ridgeline.scalars import Array
-from ridgeline.tensors.cells import known
 
 _START = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
 _MODES = {"sum": "add", "mean": "add", "prod": "prod", "max": "max", "min": "min"}

@@ -19,7 +19,7 @@ from ridgeline.ops.gather import gather_along
 from ridgeline.ops.math import isnan, maximum
 from ridgeline.ops.scan import extreme_scan
 from ridgeline.ops.sort import sort as ordered
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 @public()

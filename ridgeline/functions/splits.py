@@ -17,7 +17,7 @@ from ridgeline.functions.registry import TABLE, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
 from ridgeline.ops import movement
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 @public(view=True)

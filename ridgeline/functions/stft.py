@@ -18,8 +18,8 @@ from ridgeline.ops.complex import real_of
 from ridgeline.ops.elementwise import constant, full_like, iota
 from ridgeline.ops.gather import scatter
 from ridgeline.ops.movement import broadcast, broadcast_scalar, pad, permute
-from ridgeline.tensors.cells import known
-from ridgeline.tensors.modes import modes
+from ridgeline.record.cells import known
+from ridgeline.record.modes import modes
 
 _NO_WINDOW = 1e-11  # an envelope this small cannot be divided by
 

@@ -17,12 +17,10 @@ from ridgeline.functions.operands import (
     as_node,
     axes_of,
     axis_of,
-    broadcast_shapes,
     defaults,
     dtype_of_number,
     fitting,
     pair,
-    stretch,
 )
 from ridgeline.functions.pointwise import abs, isfinite, isnan
 from ridgeline.functions.reductions import Dims, amax, amin, keep, sum
@@ -30,10 +28,17 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, product
 from ridgeline.ops.elementwise import cast, full_like, select
-from ridgeline.ops.movement import broadcast_scalar, pad, permute, reshape
+from ridgeline.ops.movement import (
+    broadcast_scalar,
+    broadcast_shapes,
+    pad,
+    permute,
+    reshape,
+    stretch,
+)
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.reinterpret import reinterpret
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 def _without_nan(input: Node) -> Node:

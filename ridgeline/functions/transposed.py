@@ -9,7 +9,7 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.contract import operand_gradient
 from ridgeline.ops.movement import broadcast, reshape
-from ridgeline.tensors.cells import known
+from ridgeline.record.cells import known
 
 
 def _transposed(

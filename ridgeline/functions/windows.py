@@ -21,8 +21,8 @@ from ridgeline.ops import movement
 from ridgeline.ops.elementwise import cast
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import RESHAPE, ReshapeAttrs
-from ridgeline.tensors.cells import Step, apply_steps, known
-from ridgeline.tensors.strided import Strided, Windows
+from ridgeline.record.cells import Step, apply_steps, known
+from ridgeline.record.strided import Strided, Windows
 
 
 def _unfolded(input: Node, dimension: int, size: int, step: int) -> tuple[Step, ...]:

@@ -9,8 +9,8 @@ import numpy as np
 from ridgeline.dtypes import DType, from_numpy as row_of, wanted
 from ridgeline.interop.dlpack import ExchangeError, from_dlpack
 from ridgeline.scalars import Array
-from ridgeline.tensors.creation import from_numpy, tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.creation import from_numpy
+from ridgeline.tensors.tensor import Tensor, tensor
 
 # what has no memory to share; a scalar of NumPy's has some, but nobody may write to it
 _COPIED = (bool, int, float, complex, list, tuple, np.generic)

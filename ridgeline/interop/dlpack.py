@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import RidgelineError
-from ridgeline.tensors import execute
-
-if TYPE_CHECKING:
-    from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.upcalls import upcalls
+from ridgeline.record.values import shared_array
+from ridgeline.tensors.creation import from_numpy
+from ridgeline.tensors.tensor import Tensor, tensor
 
 CPU = (1, 0)  # kDLCPU, the first device of that type
 NEWEST = (1, 0)  # what we ask producers for
@@ -123,7 +123,7 @@ def export(
             f"memory of the host cannot be exported to device {wanted}",
             help="only (1, 0), the CPU, exists here",
         )
-    array = execute.shared_array(source)
+    array = shared_array(source)
     small = source.dtype in _SMALL_CODES
     if small:
         array = array.view(_carrier(source.dtype))
@@ -134,6 +134,9 @@ def export(
         assert field is not None, "NumPy packs known capsules"
         field.code = _SMALL_CODES[source.dtype]
     return capsule
+
+
+upcalls.to_dlpack = export
 
 
 # ---- in ------------------------------------------------------------------------------------------
@@ -200,8 +203,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     `copy=True` gives memory of its own, `copy=False` refuses to copy. Read-only memory is
     respected: writing to such a tensor raises.
     """
-    from ridgeline.tensors.creation import from_numpy, tensor
-
     check_producer(x)
     producer = _Relabelled(x)
     array = np.from_dlpack(producer)

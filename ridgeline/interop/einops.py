@@ -13,8 +13,7 @@ from einops._backends import AbstractBackend
 
 import ridgeline as rl
 from ridgeline.scalars import Array
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 _REDUCTIONS = {"max": "amax", "min": "amin"}  # over several axes, without indices
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.origins import user_line
-from ridgeline.tensors.execute import CaptureError
-from ridgeline.tensors.modes import modes
+from ridgeline.record.captures import CaptureError
+from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.side_effects import settled
 

@@ -12,14 +12,14 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, shows_constant, topological
 from ridgeline.kernel.arguments import LoopsError, check_not_traced, memory_of
 from ridgeline.kernel.scheduled import Loops
-from ridgeline.tensors.cells import PLAIN
+from ridgeline.record.cells import PLAIN
+from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.values import read
 from ridgeline.tracing.bodies import BodyFrame
 
 if TYPE_CHECKING:
+    from ridgeline.functions.random import Generator
     from ridgeline.graph.sizes import Size
-    from ridgeline.random import Generator
 
 
 def _is_given(node: Node) -> bool:

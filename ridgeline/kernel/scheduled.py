@@ -27,10 +27,10 @@ from ridgeline.loops.ir import For, Kernel, statements
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step, from_json, replay, to_json
 from ridgeline.loops.text.printer import named, print_kernel
-from ridgeline.tensors.cells import PLAIN, filled_leaf
-from ridgeline.tensors.modes import is_grad_enabled
+from ridgeline.record.cells import PLAIN, filled_leaf
+from ridgeline.record.modes import is_grad_enabled
+from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.values import read
 
 
 @dataclass(frozen=True, eq=False)

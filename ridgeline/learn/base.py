@@ -9,8 +9,8 @@ import numpy as np
 
 from ridgeline import dtypes, unique
 from ridgeline.errors import BadValueError, DTypeError, RidgelineError, ShapeError
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.creation import as_tensor
-from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 
 E = TypeVar("E", bound="Estimator")

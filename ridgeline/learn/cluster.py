@@ -13,9 +13,8 @@ from ridgeline.data.randomness import RandomStream
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.learn.base import Estimator, matrix, squared_distances
 from ridgeline.nn.functional import one_hot
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing.jit import jit
 
 

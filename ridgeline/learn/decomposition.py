@@ -11,7 +11,7 @@ from ridgeline import eye, linalg, sign
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import BadValueError
 from ridgeline.learn.base import Estimator, matrix
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 
 

@@ -16,7 +16,7 @@ from ridgeline.learn.base import (
 )
 from ridgeline.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from ridgeline.optim import LBFGS
-from ridgeline.tensors.modes import enable_grad, no_grad
+from ridgeline.record.modes import enable_grad, no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit
 

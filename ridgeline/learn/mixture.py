@@ -11,9 +11,8 @@ from ridgeline.errors import BadValueError
 from ridgeline.learn.base import Estimator, matrix
 from ridgeline.learn.cluster import KMeans
 from ridgeline.nn.functional import one_hot
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing.jit import jit
 
 LOG_2PI = math.log(2 * math.pi)

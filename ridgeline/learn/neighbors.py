@@ -16,7 +16,7 @@ from ridgeline.learn.base import (
     squared_distances,
 )
 from ridgeline.nn.functional import one_hot
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 
 BLOCK = 1 << 22  # distances computed at a time

@@ -15,9 +15,9 @@ from ridgeline.errors import ArgumentError, ShapeError
 from ridgeline.models.language import LanguageModel
 from ridgeline.nn.utils.rnn import pad_sequence
 from ridgeline.random import Generator
-from ridgeline.tensors.creation import as_tensor, tensor
+from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.public import argmax, cat, multinomial, softmax, sort, where
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 _SMALLEST = 16  # positions for which programs are made at least
 

@@ -7,7 +7,7 @@ from ridgeline.errors import ShapeError
 from ridgeline.models.pretrained import Pretrained
 from ridgeline.models.transformer import Cache, Pass, Past, Rotation, cached_pass
 from ridgeline.nn.functional import linear
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import arange, zeros
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit

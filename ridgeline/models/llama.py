@@ -23,8 +23,7 @@ from ridgeline.models.transformer import (
     rotary_frequencies,
     rotation,
 )
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 # How Llama 3.1 stretches its positions to 128k: slow turns are slowed down by the factor.
 LLAMA_31_SCALING = {

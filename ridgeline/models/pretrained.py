@@ -23,7 +23,7 @@ from ridgeline.errors import InputFileError, MissingFileError, RidgelineError, u
 from ridgeline.interop.safetensors import Arrays, map_tensors, write_atomic, write_tensors
 from ridgeline.nn.describe import count_parameters
 from ridgeline.nn.state import fault
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARD_BYTES = 5_000_000_000

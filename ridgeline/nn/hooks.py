@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.autograd.function import Function
-from ridgeline.tensors.modes import called
+from ridgeline.record import mutation
+from ridgeline.record.modes import called
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing import guards
 
 if TYPE_CHECKING:
     from ridgeline.nn.module import Module
@@ -32,7 +32,7 @@ class RemovableHandle:
 
     def remove(self) -> None:
         """Take the hook out; a second call does nothing. Jitted functions notice."""
-        guards.bump()
+        mutation.bump()
         self._table.pop(self._number, None)
 
     def __enter__(self) -> RemovableHandle:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ridgeline import linalg
 from ridgeline.errors import BadValueError, ShapeError
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.creation import as_tensor
-from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import rand
 from ridgeline.tensors.tensor import Tensor
 

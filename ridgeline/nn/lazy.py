@@ -30,7 +30,7 @@ from ridgeline.nn.normalization import (
     InstanceNorm3d,
 )
 from ridgeline.nn.state_hooks import STATE_HOOKS
-from ridgeline.tensors.modes import modes
+from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor
 
 

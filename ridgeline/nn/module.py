@@ -18,8 +18,9 @@ from ridgeline.nn.hooks import BackwardPass, RemovableHandle
 from ridgeline.nn.parameter import Parameter, trained
 from ridgeline.nn.state_hooks import STATE_HOOKS, StateHooks
 from ridgeline.nn.tree import Tree
+from ridgeline.record import mutation
+from ridgeline.record.modes import called, called_method
 from ridgeline.tensors.conversions import conversion
-from ridgeline.tensors.modes import called, called_method
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 
@@ -38,7 +39,7 @@ class Module(Tree, StateHooks):
         put = super().__setattr__
         put("training", True)
         for table in _TABLES:
-            put(table, guards.Table())
+            put(table, mutation.Table())
         put("_transient", set())
         put("_name", "")
         put("_forward_hooks", {})
@@ -53,7 +54,7 @@ class Module(Tree, StateHooks):
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        guards.watch(self)
+        mutation.watch(self)
         above, own = running.module_path, self._name
         running.module_path = f"{above}.{own}" if above and own else (above or own)
         try:
@@ -80,7 +81,7 @@ class Module(Tree, StateHooks):
     # Attributes: parameters, buffers and modules live in tables of their own.
 
     def __setattr__(self, name: str, value: Any) -> None:
-        guards.bump()
+        mutation.bump()
         if "_modules" not in self.__dict__:
             if isinstance(value, Module | Tensor):
                 raise AttributeError(
@@ -114,7 +115,7 @@ class Module(Tree, StateHooks):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __delattr__(self, name: str) -> None:
-        guards.bump()
+        mutation.bump()
         for table in _TABLES:
             if name in self.__dict__[table]:
                 del self.__dict__[table][name]
@@ -140,7 +141,7 @@ class Module(Tree, StateHooks):
         for other in _TABLES:
             if other != table:
                 self.__dict__[other].pop(name, None)
-        guards.bump()
+        mutation.bump()
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Put a parameter under `name`; None keeps the name for later."""
@@ -219,7 +220,7 @@ class Module(Tree, StateHooks):
             for name, buffer in module._buffers.items():
                 if buffer is not None:
                     module._buffers[name] = change(buffer)
-        guards.bump()
+        mutation.bump()
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
@@ -292,7 +293,7 @@ class Module(Tree, StateHooks):
 
         With `with_kwargs` it is `hook(module, args, kwargs)` and gives both back.
         """
-        guards.bump()
+        mutation.bump()
         return RemovableHandle(self._forward_pre_hooks, (hook, with_kwargs), prepend)
 
     def register_forward_hook(
@@ -302,17 +303,17 @@ class Module(Tree, StateHooks):
 
         With `with_kwargs` it is `hook(module, args, kwargs, output)`.
         """
-        guards.bump()
+        mutation.bump()
         return RemovableHandle(self._forward_hooks, (hook, with_kwargs), prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, grad_output)` sees the gradients of the outputs and may replace them."""
-        guards.bump()
+        mutation.bump()
         return RemovableHandle(self._backward_pre_hooks, hook)
 
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, grad_input, grad_output)` may replace the gradients of the inputs."""
-        guards.bump()
+        mutation.bump()
         return RemovableHandle(self._backward_hooks, hook)
 
     def extra_repr(self) -> str:

@@ -14,9 +14,8 @@ from ridgeline.nn import functional, init
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
-from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.public import arange, pad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class LayerNorm(Module):

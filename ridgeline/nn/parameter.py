@@ -10,11 +10,11 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.atomic import Block, Switch
 from ridgeline.functions.operands import defaults
-from ridgeline.tensors.creation import as_tensor, tensor
-from ridgeline.tensors.modes import modes
+from ridgeline.record import mutation
+from ridgeline.record.modes import modes
+from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.public import zeros
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing import guards
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class Parameter(Tensor):
@@ -28,7 +28,7 @@ class Parameter(Tensor):
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Let the parameter take part in gradients, or not; jitted functions notice."""
-        guards.bump()
+        mutation.bump()
         return super().requires_grad_(requires_grad)
 
     def __repr__(self) -> str:

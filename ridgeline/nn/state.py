@@ -19,9 +19,8 @@ from ridgeline.nn.state_hooks import (
     before_loading,
     before_saving,
 )
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 
 if TYPE_CHECKING:
     from ridgeline.nn.module import Module

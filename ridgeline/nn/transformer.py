@@ -15,7 +15,7 @@ from ridgeline.nn.dropout import Dropout
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.nn.normalization import LayerNorm
-from ridgeline.tensors.modes import called
+from ridgeline.record.modes import called
 from ridgeline.tensors.public import full, triu
 from ridgeline.tensors.tensor import Tensor
 

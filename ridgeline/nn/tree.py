@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensors.modes import called
+from ridgeline.record.modes import called
 from ridgeline.tensors.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -111,6 +111,40 @@ def broadcast_to(a: Node, shape: tuple[Size, ...]) -> Node:
     return broadcast(a, shape, tuple(range(shift, len(shape))))
 
 
+def broadcast_shapes(*shapes: tuple[Size, ...]) -> tuple[Size, ...]:
+    """The common shape, by torch's rules: axes align from the right, size 1 stretches."""
+    first = shapes[0]
+    if all(len(shape) == len(first) and shape == first for shape in shapes[1:]):
+        return first
+    rank = max(map(len, shapes))
+    result: list[Size] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size == 1 or size == result[axis]:
+                continue
+            if result[axis] != 1:
+                raise _misfit(shapes, axis - rank, result[axis], size)
+            result[axis] = size
+    return tuple(result)
+
+
+def _misfit(shapes: Sequence[tuple[Size, ...]], axis: int, left: Size, right: Size) -> ShapeError:
+    listed = " and ".join(str(list(shape)) for shape in shapes)
+    return ShapeError(
+        f"shapes {listed} cannot be broadcast together: axis {axis} is {left} in one and {right} "
+        "in the other",
+        help="sizes must be equal, or one of them 1; unsqueeze() adds an axis of size 1",
+    )
+
+
+def stretch(node: Node, shape: tuple[Size, ...]) -> Node:
+    """A node repeated to a shape that it broadcasts to."""
+    own = node.types[0].shape
+    if len(own) == len(shape) and own == shape:
+        return node
+    return broadcast_to(node, shape) if own else broadcast_scalar(node, shape)
+
+
 def slice_(
     a: Node, starts: tuple[Size, ...], sizes: tuple[Size, ...], steps: tuple[int, ...]
 ) -> Node:

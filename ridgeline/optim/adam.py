@@ -11,8 +11,8 @@ from typing import Any, Unpack
 from ridgeline import dtypes
 from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, pair, zeros
+from ridgeline.record.mutation import ParamGroup
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import ParamGroup
 
 
 class TwoMoments(Optimizer):

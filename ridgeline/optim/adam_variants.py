@@ -9,9 +9,9 @@ from ridgeline.nn.functional.choose import choose
 from ridgeline.optim.adam import TwoMoments
 from ridgeline.optim.adaptive import decayed
 from ridgeline.optim.optimizer import Hints, Optimizer, State, pair, scalar, zeros
+from ridgeline.record.mutation import ParamGroup
 from ridgeline.tensors.public import clamp
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import ParamGroup
 
 
 class Adamax(TwoMoments):

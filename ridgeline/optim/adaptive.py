@@ -6,8 +6,8 @@ from typing import Any, Unpack
 
 from ridgeline import dtypes
 from ridgeline.optim.optimizer import Hints, Optimizer, State, counter, zeros
+from ridgeline.record.mutation import ParamGroup
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import ParamGroup
 
 
 def decayed(parameter: Tensor, gradient: Tensor, group: ParamGroup) -> Tensor:

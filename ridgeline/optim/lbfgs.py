@@ -14,11 +14,10 @@ import numpy as np
 
 from ridgeline.optim.line_search import Point, Vector, strong_wolfe
 from ridgeline.optim.optimizer import Optimizer, OptimizerError
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.execute import read_array
-from ridgeline.tensors.modes import called, enable_grad, no_grad
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import ParamGroup
+from ridgeline.record.modes import called, enable_grad, no_grad
+from ridgeline.record.mutation import ParamGroup
+from ridgeline.record.values import read_array
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class LBFGS(Optimizer):

@@ -19,14 +19,14 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn.hooks import RemovableHandle
 from ridgeline.nn.parameter import trained
 from ridgeline.optim.update_program import UpdateProgram
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.execute import flush
-from ridgeline.tensors.modes import called, called_method, enable_grad, modes, no_grad
+from ridgeline.record import mutation
+from ridgeline.record.modes import called, called_method, enable_grad, modes, no_grad
+from ridgeline.record.mutation import ParamGroup
+from ridgeline.record.numbers import member
+from ridgeline.record.recorder import flush
+from ridgeline.record.turns import claimed, in_turn
 from ridgeline.tensors.snapshot import Snapshot
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tensors.turns import claimed, in_turn
-from ridgeline.tracing import guards
-from ridgeline.tracing.guards import ParamGroup
+from ridgeline.tensors.tensor import Tensor, tensor
 
 T = TypeVar("T")
 State = dict[str, Any]
@@ -56,13 +56,13 @@ class Group(ParamGroup):
         super().__setitem__(key, _plain_number(value) if floating else value)
 
 
-class StateTable(guards.Table):
+class StateTable(mutation.Table):
     """State by parameter; that of each is a table whose changes are noticed, too."""
 
     __slots__ = ()
 
     def __setitem__(self, key: Tensor, value: State) -> None:
-        super().__setitem__(key, guards.Table(value) if type(value) is dict else value)
+        super().__setitem__(key, mutation.Table(value) if type(value) is dict else value)
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """Take the state of several parameters at once."""
@@ -83,7 +83,7 @@ class Optimizer:
                 raise OptimizerError("an optimizer's step cannot be differentiated")
         # whole numbers too are read lifted, so that lr=1 and lr=0.5 are one captured step
         self.defaults = {k: _plain_number(v) for k, v in defaults.items()}
-        self.param_groups: list[ParamGroup] = guards.Row()
+        self.param_groups: list[ParamGroup] = mutation.Row()
         self.state: dict[Tensor, State] = StateTable()
         self._step_hooks: tuple[dict[int, StepHook], dict[int, StepHook]] = ({}, {})
         self._program = UpdateProgram()
@@ -98,9 +98,9 @@ class Optimizer:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "param_groups":  # whoever puts other ones in place changes them later, too
-            value = guards.Row(g if isinstance(g, Group) else Group(g) for g in value)
+            value = mutation.Row(g if isinstance(g, Group) else Group(g) for g in value)
         if name in ("param_groups", "state"):
-            guards.bump()
+            mutation.bump()
         object.__setattr__(self, name, value)
 
     def add_param_group(self, param_group: Mapping[str, Any]) -> None:
@@ -124,7 +124,7 @@ class Optimizer:
         for parameter in members:
             if parameter.requires_grad:
                 self.state[parameter] = self._start(parameter, group)
-        guards.bump()
+        mutation.bump()
 
     def _check(self, group: ParamGroup) -> None:
         """Raise for impossible settings; rules extend it."""
@@ -152,10 +152,10 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; a closure computes the loss again first."""
-        guards.watch(self)
-        if self._followed != guards.epoch.value:  # nothing moves without a change of the epoch
+        mutation.watch(self)
+        if self._followed != mutation.epoch.value:  # nothing moves without a change of the epoch
             self.follow()
-            self._followed = guards.epoch.value
+            self._followed = mutation.epoch.value
         before, after = self._step_hooks
         for hook in tuple(before.values()):
             called(hook)(self, (closure,), {})
@@ -212,12 +212,12 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: StepHook) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` runs before every step."""
-        guards.bump()
+        mutation.bump()
         return RemovableHandle(self._step_hooks[0], hook)
 
     def register_step_post_hook(self, hook: StepHook) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` runs after every step."""
-        guards.bump()
+        mutation.bump()
         return RemovableHandle(self._step_hooks[1], hook)
 
     def follow(self) -> None:
@@ -236,7 +236,7 @@ class Optimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, or fill them with zeros."""
-        guards.watch(self)
+        mutation.watch(self)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if set_to_none:  # without looking, so that a jitted step does not depend on it
@@ -291,7 +291,7 @@ class Optimizer:
         for group, saved in zip(self.param_groups, groups):
             group.update({key: value for key, value in saved.items() if key != "params"})
         self.state.update(fresh)
-        guards.bump()
+        mutation.bump()
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -321,7 +321,7 @@ def zeros(parameter: Tensor, value: float = 0.0) -> Tensor:
 def pair(group: ParamGroup, key: str) -> tuple[float, ...]:
     """The numbers of a tuple such as `betas`, each read lifted inside a capture."""
     values: tuple[float, ...] = dict.__getitem__(group, key)
-    return tuple(guards.member(group, key, place, value) for place, value in enumerate(values))
+    return tuple(member(group, key, place, value) for place, value in enumerate(values))
 
 
 def _plain_number(value: Any) -> Any:

@@ -20,10 +20,9 @@ from ridgeline.optim.optimizer import (
     scalar,
     zeros,
 )
-from ridgeline.tensors.creation import tensor
+from ridgeline.record.mutation import ParamGroup
 from ridgeline.tensors.public import clamp, matmul
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import ParamGroup
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class ASGD(Optimizer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ridgeline.optim.optimizer import Hints, Optimizer, OptimizerError, State, zeros
+from ridgeline.record.mutation import ParamGroup
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import ParamGroup
 
 
 class SGD(Optimizer):

@@ -13,9 +13,8 @@ from ridgeline.nn import Module
 from ridgeline.nn.normalization import _BatchNorm
 from ridgeline.optim.lr_scheduler import LRScheduler
 from ridgeline.optim.optimizer import Optimizer
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import called, no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import called, no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 
 # From averages and new values, and how many came before, the next averages in place.
 MultiAverage = Callable[[Sequence[Tensor], Sequence[Tensor], Any], None]

@@ -23,16 +23,16 @@ from ridgeline.atomic import apply
 from ridgeline.compiler.background import background
 from ridgeline.config import config
 from ridgeline.errors import RidgelineError
-from ridgeline.tensors import flush_log
-from ridgeline.tensors.cells import Step
-from ridgeline.tensors.execute import flush
-from ridgeline.tensors.modes import enable_grad, modes
+from ridgeline.execution import flush_log
+from ridgeline.execution.tiers import program_for
+from ridgeline.record.cells import Step
+from ridgeline.record.modes import enable_grad, modes
+from ridgeline.record.mutation import Table
+from ridgeline.record.recorder import flush
+from ridgeline.record.turns import AGAIN
 from ridgeline.tensors.snapshot import Snapshot
-from ridgeline.tensors.tiers import program_for
-from ridgeline.tensors.turns import AGAIN
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.executable import Executable
-from ridgeline.tracing.guards import Table
 from ridgeline.tracing.recording import Recording, record
 from ridgeline.tracing.trace import Trace
 

@@ -18,8 +18,8 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
 from ridgeline.nn.parameter import Buffer, Parameter
 from ridgeline.scalars import Array
-from ridgeline.tensors.creation import from_array, from_numpy
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.creation import from_numpy
+from ridgeline.tensors.tensor import Tensor, from_array
 
 MapLocation: TypeAlias = str | device | Mapping[str, str] | Callable[["Storage", str], Any] | None
 Bytes = Callable[[], Array]  # reads a storage's bytes

@@ -16,9 +16,9 @@ from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError
 from ridgeline.nn.parameter import Parameter
+from ridgeline.record.values import memory_and_view
 from ridgeline.scalars import Array
 from ridgeline.serialization.names import STORAGE_NAMES
-from ridgeline.tensors.execute import memory_and_view
 from ridgeline.tensors.handle import Size
 from ridgeline.tensors.tensor import Tensor
 

@@ -18,9 +18,10 @@ import numpy as np
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
 from ridgeline.graph.node import Node
+from ridgeline.graph.origins import describe, running
 from ridgeline.graph.sizes import SizeExpr
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.guards import Lifted
+from ridgeline.record.numbers import Lifted
+from ridgeline.record.values import Handle
 
 # what a body written for other arguments may fail with
 SLIPS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
@@ -38,7 +39,7 @@ _SHOWN = {
 }  # fmt: skip
 _KINDS: dict[str, tuple[type, ...]] = {
     "Node": (Node,),
-    "Tensor": (Tensor,),
+    "Tensor": (Handle,),
     "int": (int, np.integer),
     "float": (int, float, np.integer, np.floating, Lifted),
     "complex": (int, float, complex, np.number, Lifted),
@@ -88,6 +89,19 @@ def blamed(
         return found if not isinstance(error, TypeError) else error
     except TypeError:  # too few or unknown arguments
         pass
+    return error
+
+
+def annotated(error: RidgelineError, name: str, tensors: Sequence[Handle]) -> RidgelineError:
+    """The error with what is known of the operands: types and where they were made."""
+    lines = [error.note] if error.note else []
+    if running.module_path:
+        lines.append(f"in module {running.module_path}")
+    for number, operand in enumerate(tensors):
+        place = describe(operand._cell.node)
+        made = f", made at {place}" if place else ""
+        lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
+    error.note = "\n".join(lines)
     return error
 
 
@@ -230,7 +244,7 @@ def _described(declared: str) -> str:
 def _named(value: Any) -> str:
     if isinstance(value, Node):
         return f"a tensor {value.types[0]}"
-    if isinstance(value, Tensor):
+    if isinstance(value, Handle):
         return f"a tensor {value._type}"
     return (
         f"{type(value).__name__} {value!r:.40}"

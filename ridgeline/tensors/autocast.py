@@ -19,7 +19,8 @@ from ridgeline.errors import ArgumentError, DTypeError
 from ridgeline.functions.operands import promote_types
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast
-from ridgeline.tensors.modes import Mode, called, modes
+from ridgeline.record.modes import Mode, called, modes
+from ridgeline.tensors.tensor import Tensor
 
 _PRODUCTS = frozenset((
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
@@ -115,8 +116,6 @@ def autocasting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if not modes.autocast:
             return called(function)(*args, **kwargs)
-        from ridgeline.tensors.tensor import Tensor
-
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
         place = next((t.device for t in tensors if t.device != CPU), CPU)
         narrow = dict(modes.autocast).get(place.type)

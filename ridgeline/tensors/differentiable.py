@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ridgeline.errors import BadTypeError, GradientError
 from ridgeline.graph.node import Node
-from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
-from ridgeline.tensors.handle import Handle
-from ridgeline.tensors.modes import modes
-from ridgeline.tensors.values import read
+from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Track, rare
+from ridgeline.record.modes import modes
+from ridgeline.record.mutation import bump
+from ridgeline.record.upcalls import upcalls
+from ridgeline.record.values import Handle, read
+from ridgeline.tensors.handle import Described
 from ridgeline.weak import WeakSet
 
 if TYPE_CHECKING:
-    from ridgeline.autograd.engine import HookHandle
     from ridgeline.tensors.tensor import Tensor
+
+
+class HookHandle:
+    """Takes a hook away again."""
+
+    _numbers = count()
+
+    def __init__(self, table: dict[int, Any], hook: Callable[..., Any]) -> None:
+        self._table, self._number = table, next(self._numbers)
+        bump()
+        table[self._number] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; a second call does nothing."""
+        bump()
+        self._table.pop(self._number, None)
 
 
 class Extra:
@@ -45,10 +63,12 @@ class Watch:
 observed: WeakSet[Node] = WeakSet()
 
 
-class Differentiable(Handle):
+class Differentiable(Described):
     """Base of Tensor: what concerns gradients."""
 
     __slots__ = ()
+
+    _extra: Extra | None
 
     @property
     def _tensor(self) -> Tensor:
@@ -108,7 +128,8 @@ class Differentiable(Handle):
     def grad(self) -> Tensor | None:
         """The gradient that backward() left, or None."""
         if modes.capture is not None:
-            return modes.capture.read_grad(self._tensor)
+            traced: Tensor | None = modes.capture.read_grad(self._tensor)
+            return traced
         return self._extra.grad if self._extra is not None else None
 
     @grad.setter
@@ -146,8 +167,6 @@ class Differentiable(Handle):
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
         """Call `hook(gradient)` in every backward pass; what it returns replaces the gradient."""
-        from ridgeline.autograd.engine import HookHandle
-
         if not self.requires_grad:
             raise GradientError("a hook needs a tensor that requires gradients")
         if not self.is_leaf:
@@ -156,8 +175,6 @@ class Differentiable(Handle):
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> HookHandle:
         """Call `hook(tensor)` whenever a backward pass has added to the `.grad` of this leaf."""
-        from ridgeline.autograd.engine import HookHandle
-
         if not (self.is_leaf and self.requires_grad):
             raise GradientError("this hook needs a leaf that requires gradients")
         return HookHandle(self._details().after, hook)
@@ -170,9 +187,7 @@ class Differentiable(Handle):
         inputs: Any = None,
     ) -> None:
         """Add the gradients of this tensor to the `.grad` of the leaves it depends on."""
-        from ridgeline.autograd.engine import backward
-
-        backward(self._tensor, gradient, retain_graph, create_graph, inputs=inputs)
+        upcalls.backward(self._tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def observe(source: Differentiable) -> None:

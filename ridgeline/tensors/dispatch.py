@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline import (  # noqa: F401  (some fill the table)
+from ridgeline import (
     dtypes,
-    functions,
-    random,
+    functions,  # noqa: F401  (fills the table)
 )
 from ridgeline.devices import CPU
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, DTypeError, RidgelineError, ShapeError
-from ridgeline.functions import random_sampling  # noqa: F401  (fills the table)
 from ridgeline.functions.operands import promote_types
 from ridgeline.functions.registry import (
     AUGMENTED,
@@ -32,16 +30,22 @@ from ridgeline.functions.registry import (
     Entry,
 )
 from ridgeline.graph.node import PROJ, Node, node, proj
-from ridgeline.graph.origins import Mark, describe, here, running, stamp
+from ridgeline.graph.origins import Mark, here, stamp
 from ridgeline.graph.placement import placed
 from ridgeline.graph.sizes import SizeExpr
 from ridgeline.ops.elementwise import cast, stop_gradient
 from ridgeline.ops.movement import RESHAPE, permute
 from ridgeline.ops.tracking import tag
+from ridgeline.record import recorder
+from ridgeline.record.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
+from ridgeline.record.modes import modes
+from ridgeline.record.numbers import Lifted
+from ridgeline.record.values import owned, read, write
 from ridgeline.runtime.memory_spaces import check_device
-from ridgeline.tensors import execute
+from ridgeline.tensors import subscripts
 from ridgeline.tensors.arguments import (
     SLIPS,
+    annotated,
     blamed,
     check_sizes,
     check_strict,
@@ -49,11 +53,7 @@ from ridgeline.tensors.arguments import (
     strict_parameters,
 )
 from ridgeline.tensors.autocast import narrowed
-from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between, strides_of
-from ridgeline.tensors.modes import modes
-from ridgeline.tensors.tensor import Tensor, as_view, seen_through, wrap
-from ridgeline.tensors.values import owned, read, write
-from ridgeline.tracing.guards import Lifted
+from ridgeline.tensors.tensor import Tensor, as_view, seen_through, tensor, wrap
 
 _NUMBERS = (bool, int, float, complex, Lifted, SizeExpr)
 _SIMPLE = frozenset((bool, int, float, str, type(None)))  # surely no tensors, and holding none
@@ -128,26 +128,13 @@ def on_device(result: Any, place: str) -> Any:
     return [on_device(part, place) for part in result] if isinstance(result, list) else result
 
 
-def annotated(error: RidgelineError, name: str, tensors: Sequence[Tensor]) -> RidgelineError:
-    """The error with what is known of the operands: types and where they were made."""
-    lines = [error.note] if error.note else []
-    if running.module_path:
-        lines.append(f"in module {running.module_path}")
-    for number, operand in enumerate(tensors):
-        place = describe(operand._cell.node)
-        made = f", made at {place}" if place else ""
-        lines.append(f"operand {number + 1} of {name}: {operand._type}{made}")
-    error.note = "\n".join(lines)
-    return error
-
-
 def finish(
     result: Any, mode: int, mark: Mark | None, values: Sequence[Any] = (), at_once: bool = False
 ) -> Any:
     """Nodes as tensors, inside tuples and lists too; `values` are the body's arguments."""
     made = _finish(result, mode, mark, values)
     if at_once and modes.capture is None:  # foreign memory may change before the next flush
-        execute.flush()
+        recorder.flush()
     return made
 
 
@@ -349,7 +336,7 @@ def make_inplace(entry: Entry) -> Callable[..., Any]:
             result = fitted(result, self, name)
             write(self, result, operands.mode, name)
             if operands.shared and modes.capture is None:
-                execute.flush()
+                recorder.flush()
             return self
         except RidgelineError as error:
             raise annotated(error, name, operands.tensors) from None
@@ -449,13 +436,9 @@ def _ordinary(first: Tensor, second: Any) -> tuple[Any, Any, int]:
 
 
 def _from_array(value: Any) -> Any:
-    import numpy as np
-
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        from ridgeline.tensors.creation import tensor
-
         return tensor(value)
     return NotImplemented
 
@@ -554,6 +537,8 @@ def install() -> None:
             setattr(Tensor, operator, make_operator(entry, swapped))
     for name, dtype in CASTS.items():
         setattr(Tensor, name, _cast_method(name, dtype))
+    for name, method in subscripts.METHODS.items():
+        setattr(Tensor, name, method)
     Tensor.T = property(_all_axes_reversed)  # type: ignore[assignment]
     Tensor.mT = property(_matrix_transpose)  # type: ignore[assignment]
     Tensor.mH = property(_adjoint)  # type: ignore[assignment]

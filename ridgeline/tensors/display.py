@@ -14,8 +14,9 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.functions.operands import default_complex, defaults
-from ridgeline.tensors import execute
-from ridgeline.tensors.modes import modes
+from ridgeline.record.captures import tracer
+from ridgeline.record.modes import modes
+from ridgeline.record.values import read_array
 
 if TYPE_CHECKING:
     from ridgeline.scalars import Array
@@ -36,15 +37,15 @@ class Texts:
 def describe_tensor(source: Tensor) -> str:
     """The printed form."""
     if source._cell.capture not in (None, modes.capture):
-        tracer = execute.tracer(source._cell, source._track)
-        return f"tensor({source._type}, left over from a trace by {tracer})"
+        left_by = tracer(source._cell, source._track)
+        return f"tensor({source._type}, left over from a trace by {left_by})"
     notes = _notes(source)
     if modes.capture is not None:
-        if modes.recorder is not None and not modes.recorder.prints:
-            execute.read_array(source.detach(), "the text of a tensor")  # refused, on its line
+        if modes.call_recorder is not None and not modes.call_recorder.prints:
+            read_array(source.detach(), "the text of a tensor")  # refused, on its line
         notes = [f"{source._type}", f"traced by {modes.capture.name}", *notes]
         return f"tensor({', '.join(notes)})"
-    values = execute.read_array(source.detach(), "repr()")
+    values = read_array(source.detach(), "repr()")
     head = "tensor("
     body = format_array(values, len(head))
     return _with_notes(head + body, notes, len(head)) + ")"

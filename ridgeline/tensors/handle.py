@@ -1,30 +1,14 @@
-"""Handle: what a tensor is before it can do anything, and what is known without computing.
-
-A handle is a cell (the memory and the node that stands for its value), a chain of view steps, and
-a track (how the value stands to differentiation).
-"""
+"""What is known of a tensor without computing: its shape, element type, place and strides."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import axis_of
-from ridgeline.graph.node import Node, TensorType
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import (
-    Cell,
-    Step,
-    Track,
-    apply_steps,
-    contiguous_strides,
-    strides_of,
-)
-from ridgeline.tensors.modes import modes
-
-if TYPE_CHECKING:
-    from ridgeline.tensors.differentiable import Extra
+from ridgeline.record.cells import contiguous_strides, strides_of
+from ridgeline.record.values import Handle
 
 
 class Size(tuple[int, ...]):
@@ -43,38 +27,10 @@ class Size(tuple[int, ...]):
         return f"ridgeline.Size({list(self)})"
 
 
-class Handle:
-    """Base of Tensor: a view of a cell, with its shape, element type and place."""
+class Described(Handle):
+    """Base of Tensor: its shape, element type and place."""
 
-    __slots__ = ("__weakref__", "_cell", "_extra", "_seen", "_steps", "_track")
-    _cell: Cell
-    _track: Track  # the cell itself, unless the handle was detached
-    _steps: tuple[Step, ...]
-    _seen: tuple[Node, Node] | None  # the last base a view was applied to, and the result
-    _extra: Extra | None
-
-    @property
-    def _base(self) -> Node:
-        """The node whose type all of the memory has; symbolic sizes are those of the trace."""
-        cell, capture = self._cell, modes.capture
-        if capture is None or cell.capture is capture or not capture.symbolic:
-            return cell.node
-        return capture.cell(cell).node
-
-    def _resolved(self) -> tuple[Cell, Track]:
-        """The cell and the track; inside a capture, what stands for them there."""
-        cell, track, capture = self._cell, self._track, modes.capture
-        if cell.capture is capture and track.capture is capture:
-            return cell, track
-        return execute.foreign(cell, track, capture)
-
-    @property
-    def _type(self) -> TensorType:
-        base = self._base
-        if not self._steps:
-            return base.types[0]
-        seen = self._seen if base is self._cell.node else None
-        return seen[1].types[0] if seen is not None else apply_steps(base, self._steps).types[0]
+    __slots__ = ()
 
     @property
     def shape(self) -> Size:

@@ -8,8 +8,8 @@ from ridgeline.dtypes import DType, as_dtype
 from ridgeline.errors import DTypeError
 from ridgeline.functions import operands
 from ridgeline.functions.operands import defaults
+from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tensors.values import read
 
 
 def get_default_dtype() -> DType:

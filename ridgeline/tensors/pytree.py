@@ -12,7 +12,7 @@ from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.sizes import SizeExpr
-from ridgeline.tensors.modes import called
+from ridgeline.record.modes import called
 
 LEAVES = (DType, SizeExpr)  # dataclasses that are values
 

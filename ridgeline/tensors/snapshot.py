@@ -14,7 +14,7 @@ from operator import call
 from typing import Any
 
 from ridgeline.atomic import Change
-from ridgeline.tensors.cells import Cell
+from ridgeline.record.cells import Cell
 from ridgeline.tensors.differentiable import Differentiable
 
 

@@ -1,37 +1,63 @@
-"""Subscripts with tensors: `x[idx]`, `x[mask]`, `x[0, :, idx] = v`, by torch's rules.
+"""Subscripts: `x[1:3]`, `x[idx]`, `x[mask]`, `x[0, :, idx] = v`, by torch's rules.
 
-A subscript is split in two: a basic part (ints, slices, None, ...), which is a view, and index
-tensors for the axes of that view. Reading gathers from the view, assigning writes through it.
+One of ints, slices, None and ... alone is a view. With tensors in it, a subscript is split in two:
+that basic part, and index tensors for the axes of its view. Reading gathers from the view,
+assigning writes through it.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.devices import CPU, device
-from ridgeline.errors import AxisError, IndexKindError
-from ridgeline.functions.indexing import fill_ellipsis
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import modes
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.errors import AxisError, IndexKindError, RidgelineError
+from ridgeline.functions.indexing import fill_ellipsis, getitem, is_basic
+from ridgeline.record.modes import modes
+from ridgeline.record.values import read
+from ridgeline.tensors.arguments import annotated
+from ridgeline.tensors.tensor import Tensor, as_view, tensor
 
 Picks = list[Tensor | None]
 
 
-def pick(source: Tensor, index: Any) -> Tensor:
-    """`source[index]`."""
+def get(self: Tensor, index: Any) -> Tensor:
+    """`self[index]`."""
+    if not is_basic(index):
+        return _pick(self, index)
+    source = read(self)
+    try:
+        picked = getitem(source, index)
+    except RidgelineError as error:
+        raise annotated(error, "indexing", (self,)) from None
+    return as_view(self, source, picked)
+
+
+def set(self: Tensor, index: Any, value: Any) -> None:
+    """`self[index] = value`."""
+    if not is_basic(index):
+        _assign(self, index, value)
+        return
+    view = self[index]
+    if isinstance(value, Tensor) and value.dim() > view.dim():
+        value = value.squeeze(tuple(range(value.dim() - view.dim())))
+    view.copy_(value)
+
+
+def _pick(source: Tensor, index: Any) -> Tensor:
+    """A subscript with tensors in it."""
     basic, picks = _parsed(source, index)
     view = source[basic]
     found: Tensor = view._pick(picks) if any(p is not None for p in picks) else view
     return found
 
 
-def assign(target: Tensor, index: Any, value: Any) -> None:
-    """`target[index] = value`."""
+def _assign(target: Tensor, index: Any, value: Any) -> None:
+    """A value for a subscript with tensors in it."""
     basic, picks = _parsed(target, index)
     view = target[basic]
     if not isinstance(value, Tensor):
@@ -119,3 +145,6 @@ def _plain(part: Any, place: device) -> Any:
     if part.dim() == 0 and not _is_mask(part) and modes.capture is None:
         return int(part)
     return part.to(place) if part.device == CPU else part
+
+
+METHODS: dict[str, Callable[..., Any]] = {"__getitem__": get, "__setitem__": set}

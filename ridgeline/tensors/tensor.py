@@ -14,21 +14,17 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.devices import device
+from ridgeline.devices import CPU, device
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadTypeError, DTypeError, GradientError, RidgelineError, ShapeError
-from ridgeline.functions.indexing import getitem, is_basic
-from ridgeline.functions.operands import as_node, fitting
+from ridgeline.functions.operands import as_node, defaults, fitting
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.placement import transfer
-from ridgeline.interop.exchange import Exchange
 from ridgeline.ops.elementwise import cast
 from ridgeline.ops.tracking import narrowed, tag
-from ridgeline.runtime.memory_spaces import check_device
-from ridgeline.scalars import Array
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import (
+from ridgeline.record import mutation, recorder
+from ridgeline.record.cells import (
     CUT,
     GRAPH,
     LEAF,
@@ -41,12 +37,18 @@ from ridgeline.tensors.cells import (
     rare,
     steps_between,
 )
+from ridgeline.record.memory import adopt
+from ridgeline.record.modes import modes
+from ridgeline.record.numbers import Lifted, lift
+from ridgeline.record.values import owned, read, read_array, result_mode, shared_array, write
+from ridgeline.runtime.memory_spaces import check_device
+from ridgeline.scalars import Array
+from ridgeline.tensors.arguments import annotated
 from ridgeline.tensors.conversions import conversion
 from ridgeline.tensors.differentiable import Differentiable
+from ridgeline.tensors.exchange import Exchange
 from ridgeline.tensors.methods import TensorMethods
-from ridgeline.tensors.modes import modes
-from ridgeline.tensors.values import owned, read, result_mode, write
-from ridgeline.tracing import guards
+from ridgeline.tensors.python_data import array_from, python_values
 
 T = TypeVar("T", bound="Tensor")
 
@@ -63,8 +65,6 @@ class Tensor(Differentiable, TensorMethods, Exchange):
 
     def __new__(cls: type[T], *data: Any, **options: Any) -> T:
         """`Tensor(values)`, or `Tensor(2, 3)` for uninitialised memory; prefer `tensor()`."""
-        from ridgeline.tensors.creation import tensor
-
         if data and all(isinstance(size, int) for size in data):
             values: Any = np.zeros(data)
         else:
@@ -112,8 +112,8 @@ class Tensor(Differentiable, TensorMethods, Exchange):
             raise GradientError(
                 f"a tensor that requires gradients cannot show memory of {value.dtype.name}"
             )
-        guards.bump()
-        rare(self._cell).left = guards.epoch.value  # compiled code that reads the old memory ends
+        mutation.bump()
+        rare(self._cell).left = mutation.epoch.value  # compiled code that reads the old memory ends
         self._cell, self._steps, self._seen = value._cell, value._steps, None
         self._track = Track(CUT if mode != LEAF else LEAF, None)
         if mode == LEAF and owned is not None:
@@ -129,10 +129,10 @@ class Tensor(Differentiable, TensorMethods, Exchange):
                 "a tensor that requires gradients has no NumPy form",
                 help="use x.detach().numpy()",
             )
-        return execute.shared_array(self)
+        return shared_array(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = execute.shared_array(self.detach())
+        array = shared_array(self.detach())
         if dtype is not None and array.dtype != dtype:
             if copy is False:  # NumPy's protocol asks for this kind of error
                 raise ValueError(f"{self.dtype.name} as {np.dtype(dtype)} needs a copy")
@@ -146,11 +146,11 @@ class Tensor(Differentiable, TensorMethods, Exchange):
                 f"item() needs exactly one element, got shape {list(self.shape)}",
                 help="use tolist() for more",
             )
-        return python_values(execute.read_array(self, "item()").reshape(()), self.dtype)
+        return python_values(read_array(self, "item()").reshape(()), self.dtype)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
-        return python_values(execute.read_array(self, "tolist()"), self.dtype)
+        return python_values(read_array(self, "tolist()"), self.dtype)
 
     def __bool__(self) -> bool:
         if self.numel() != 1:
@@ -158,7 +158,7 @@ class Tensor(Differentiable, TensorMethods, Exchange):
                 f"the truth of a tensor with {self.numel()} elements is not defined",
                 help="use any() or all()",
             )
-        return bool(execute.read_array(self, "bool()").reshape(()) != 0)
+        return bool(read_array(self, "bool()").reshape(()) != 0)
 
     def __float__(self) -> float:
         return float(self.item())
@@ -205,44 +205,19 @@ class Tensor(Differentiable, TensorMethods, Exchange):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if self.dim() == 0 and spec else repr(self)
 
-    # ---- indexing and writing -------------------------------------------------------------------
-
-    def __getitem__(self, index: Any) -> Tensor:
-        if not is_basic(index):
-            from ridgeline.tensors.subscripts import pick
-
-            return pick(self, index)
-        source = read(self)
-        try:
-            picked = getitem(source, index)
-        except RidgelineError as error:
-            raise _annotated(error, "indexing", self) from None
-        return as_view(self, source, picked)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        if is_basic(index):
-            view = self[index]
-            if isinstance(value, Tensor) and value.dim() > view.dim():
-                value = value.squeeze(tuple(range(value.dim() - view.dim())))
-            view.copy_(value)
-        else:
-            from ridgeline.tensors.subscripts import assign
-
-            assign(self, index, value)
+    # ---- writing --------------------------------------------------------------------------------
 
     def copy_(self: T, src: Any, non_blocking: bool = False) -> T:
         """Write other values, broadcast and converted, into this memory."""
         if not isinstance(non_blocking, bool):
             raise BadTypeError(f"copy_: non_blocking is True or False, not {non_blocking!r:.40}")
         if not isinstance(src, Tensor):
-            from ridgeline.tensors.creation import tensor
-
             src = tensor(src, dtype=None if isinstance(src, np.ndarray) else self.dtype)
         value = cast(read(src), self.dtype)
         try:
             return write(self, value, src._resolved()[1].mode, "copy_")
         except RidgelineError as error:
-            raise _annotated(error, "copy_", self, src) from None
+            raise annotated(error, "copy_", (self, src)) from None
 
     def zero_(self: T) -> T:
         """Write zeros."""
@@ -316,21 +291,12 @@ class Tensor(Differentiable, TensorMethods, Exchange):
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         if not self.is_leaf:
             raise GradientError("only leaf tensors can be pickled", help="detach() it first")
-        from ridgeline.tensors.creation import unpickled
-
-        array = np.ascontiguousarray(execute.read_array(self.detach(), "pickle"))
+        array = np.ascontiguousarray(read_array(self.detach(), "pickle"))
         state = (
             type(self), array.tobytes(), self.dtype, tuple(self.shape), self.requires_grad,
             self.device,
         )  # fmt: skip
         return (unpickled, state)
-
-
-def python_values(array: Array, dtype: DType) -> Any:
-    """An array as Python numbers; NumPy has no `tolist` for the small floating types."""
-    if dtype.kind == "float" and dtype.itemsize < 4:
-        return array.astype(np.float32).tolist()
-    return array.tolist()
 
 
 # ---- new handles --------------------------------------------------------------------------------
@@ -347,7 +313,7 @@ def wrap(node: Node, mode: int) -> Tensor:
     if capture is not None:
         capture.made.append(weakref.ref(cell))
     elif node.buffer is None:
-        execute.record(cell)
+        recorder.record(cell)
     return made
 
 
@@ -410,7 +376,61 @@ def narrow_gradient(source: Tensor, dtype: DType) -> Tensor:
     return wrap(narrowed(read(source), dtype), result_mode(source._resolved()[1].mode))
 
 
-def _annotated(error: RidgelineError, name: str, *tensors: Tensor) -> RidgelineError:
-    from ridgeline.tensors.dispatch import annotated
+# ---- tensors from values ------------------------------------------------------------------------
 
-    return annotated(error, name, tensors)
+
+def from_array(array: Array, dtype: DType, place: str = CPU) -> Tensor:
+    """A tensor over an array that nobody else will write to."""
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    node = filled_leaf(TensorType(array.shape, dtype, place), adopt(contiguous, place))
+    stamp(node, here(2))
+    return wrap(node, PLAIN)
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor with a copy of `data`: numbers, nested lists, arrays or tensors."""
+    place = None if device is None else check_device(device)
+    dtype = dtypes.wanted(dtype)
+    if isinstance(data, Tensor):
+        wanted = data.detach().to(dtype=dtype, device=place)
+        made = wanted.clone() if wanted._cell is data._cell else wanted
+    elif isinstance(data, Lifted) and (dtype is None or dtype.kind == "float"):
+        made = wrap(lift(data, dtype or defaults.dtype), PLAIN).to(device=place)
+    else:
+        array, found = array_from(data, dtype)
+        traced = traced_array(data, found)
+        if traced is None:
+            made = from_array(array, found, place or CPU)
+        else:
+            made = traced if place is None else traced.to(place)
+    return made.requires_grad_() if requires_grad else made
+
+
+def traced_array(data: Any, dtype: DType) -> Tensor | None:
+    """Inside jit, a large array that later calls read again; None for all else."""
+    if modes.capture is None or not isinstance(data, np.ndarray):
+        return None
+    node = modes.capture.array(data, dtype)
+    if node is None:
+        return None
+    stamp(node, here(3))
+    return wrap(node, PLAIN)
+
+
+def unpickled(
+    cls: type[T],
+    values: bytes,
+    dtype: DType,
+    shape: tuple[int, ...],
+    requires_grad: bool,
+    place: str = CPU,
+) -> T:
+    """A tensor from what pickle stored of it."""
+    array = np.frombuffer(values, dtype.numpy).reshape(shape).copy()
+    return from_array(array, dtype, place).as_subclass(cls).requires_grad_(requires_grad)

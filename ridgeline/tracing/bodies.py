@@ -12,16 +12,16 @@ from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, full_like, iota, mul, stop_gradient, sub
 from ridgeline.ops.movement import broadcast_scalar
-from ridgeline.tensors.cells import CUT, GRAPH, PLAIN, Cell
+from ridgeline.record.cells import CUT, GRAPH, PLAIN, Cell
+from ridgeline.record.modes import called, modes
+from ridgeline.record.values import read
 from ridgeline.tensors.creation import as_tensor
-from ridgeline.tensors.modes import called, modes
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor, wrap
-from ridgeline.tensors.values import read
 from ridgeline.tracing.subtrace import Enclosure
 
 if TYPE_CHECKING:
-    from ridgeline.random import Generator
+    from ridgeline.functions.random import Generator
 
 
 class ControlFlowError(RidgelineError):

@@ -18,14 +18,14 @@ from ridgeline.atomic import Change
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
-from ridgeline.tensors.cells import Cell, Rare, Step, Track
-from ridgeline.tensors.execute import CaptureError, LeakError, check_held
+from ridgeline.record.captures import CaptureError, LeakError, check_held
+from ridgeline.record.cells import Cell, Rare, Step, Track
+from ridgeline.record.numbers import Lifted
 from ridgeline.tracing import guards
-from ridgeline.tracing.guards import Lifted
 
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
-    from ridgeline.random import Generator
+    from ridgeline.functions.random import Generator
     from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
     from ridgeline.tracing.kept_state import Held
@@ -241,7 +241,7 @@ class Capture:
 
     def check_backward(self, order: list[Node]) -> None:
         """Gradients cannot leave the traced function into graphs recorded outside."""
-        from ridgeline.tensors.cells import GRAPH
+        from ridgeline.record.cells import GRAPH
 
         outside = {
             shadow.node: cell

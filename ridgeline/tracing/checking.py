@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ridgeline.errors import RidgelineError
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import Cell
+from ridgeline.record import recorder
+from ridgeline.record.cells import Cell
+from ridgeline.record.values import read_array
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput
@@ -32,7 +33,7 @@ def checked_call(
     cells, effects = _cells(trace, leaves), trace.recording.effects
     for cell in cells:
         if cell.node.buffer is None:
-            execute.realize([cell])
+            recorder.realize([cell])
     before = [(cell, cell.node, cell.version, cell.mode) for cell in cells]
     owners = [g.owner if g.place is None else leaves[g.place] for g in effects.gradients]
     gradients = [(owner, owner.grad) for owner in owners]
@@ -79,14 +80,14 @@ def _values(result: Any, cells: Sequence[Cell], owners: Sequence[Tensor]) -> lis
     arrays: list[Array | None] = []
     for leaf in returned:
         if isinstance(leaf, Tensor):
-            arrays.append(np.array(execute.read_array(leaf.detach(), "check")))
+            arrays.append(np.array(read_array(leaf.detach(), "check")))
     for cell in cells:
-        execute.realize([cell])
+        recorder.realize([cell])
         arrays.append(np.array(cell.node.buffer.array(cell.node.dtype, cell.node.shape)))
     for owner in owners:
         gradient = owner.grad
         arrays.append(
-            None if gradient is None else np.array(execute.read_array(gradient.detach(), "check"))
+            None if gradient is None else np.array(read_array(gradient.detach(), "check"))
         )
     return arrays
 

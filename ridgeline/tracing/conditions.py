@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.config import config
 from ridgeline.devices import current as current_gpu
 from ridgeline.functions.operands import defaults
-from ridgeline.tensors.cells import CUT, Cell, Track
+from ridgeline.record import mutation
+from ridgeline.record.cells import CUT, Cell, Track
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
 from ridgeline.tracing.capture import Capture, CellInput
@@ -38,7 +39,7 @@ class Conditions:
     def __init__(self, call: threading.local | None) -> None:
         """What can be said before the function runs; `call` has the arguments of every thread."""
         self._call = call
-        self._epoch, self._config_epoch = guards.epoch.value, config.epoch
+        self._epoch, self._config_epoch = mutation.epoch.value, config.epoch
         self._settings, self._default_dtype = _settings(), defaults.dtype
         self._gpu = current_gpu.index
 
@@ -95,11 +96,11 @@ class Conditions:
             return "the default element type changed"
         if current_gpu.index != self._gpu:
             return "another GPU became the current one"
-        if guards.epoch.value != self._epoch:
+        if mutation.epoch.value != self._epoch:
             reason = self._changed_object()
             if reason is not None:
                 return reason
-            self._epoch = guards.epoch.value
+            self._epoch = mutation.epoch.value
         if self._tracks:
             stand = list(map(_mode_of, self._tracks))
             if stand != self._stood:

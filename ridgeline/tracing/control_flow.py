@@ -18,11 +18,11 @@ from ridgeline.ops.control.loop import loop
 from ridgeline.ops.control.loop_gradient import keeping
 from ridgeline.ops.control.repeat import while_loop as while_node
 from ridgeline.ops.movement import reshape
-from ridgeline.tensors.cells import GRAPH, Cell
+from ridgeline.record.cells import GRAPH, Cell
+from ridgeline.record.values import read
 from ridgeline.tensors.creation import as_tensor
 from ridgeline.tensors.pytree import unflatten
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tensors.values import read
 from ridgeline.tracing.bodies import (
     BodyFrame,
     ControlFlowError,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from ridgeline.atomic import Change
 from ridgeline.errors import ArgumentError
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.tensors.execute import Donated
+from ridgeline.record.captures import Donated
 from ridgeline.tensors.pytree import flatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.signatures import argument_value

@@ -11,18 +11,18 @@ from weakref import ref
 from ridgeline.atomic import Change, apply, steps
 from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
+from ridgeline.execution.tiers import is_library_call
 from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line
+from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, filled_leaf
+from ridgeline.record.memory import note_write
+from ridgeline.record.turns import AGAIN, Turn, in_turn
+from ridgeline.record.values import special
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.memory_spaces import space
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import GRAPH, LEAF, PLAIN, Cell, filled_leaf
 from ridgeline.tensors.pytree import unflatten
 from ridgeline.tensors.tensor import holding
-from ridgeline.tensors.tiers import is_library_call
-from ridgeline.tensors.turns import AGAIN, Turn, in_turn
-from ridgeline.tensors.values import special
 from ridgeline.tracing.capture import (
     ArgumentInput,
     CellInput,
@@ -384,7 +384,7 @@ class Executable:
                     changes.append((cell, "capture", None))
             node = nodes[output]
             if cell.rare is not None:
-                node = execute.note_write(cell, node, changes, calls)
+                node = note_write(cell, node, changes, calls)
             if node is not cell.node:
                 changes.append((cell, "node", node))
             changes.append((cell, "version", cell.version + 1))

@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 from weakref import ref
 
 from ridgeline.compiler.hoisting import elements
+from ridgeline.execution.tiers import program_for
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, topological
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.capture import CellInput, NumberInput
 from ridgeline.tracing.side_effects import live_buffer, settled
 

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from ridgeline.atomic import Change, apply
 from ridgeline.config import config
 from ridgeline.errors import ArgumentError, RidgelineError
+from ridgeline.execution.device_copies import Brought
+from ridgeline.execution.tiers import Interpreted
 from ridgeline.graph.origins import user_line
-from ridgeline.tensors.device_copies import Brought
-from ridgeline.tensors.execute import CaptureError
-from ridgeline.tensors.modes import called, modes
+from ridgeline.record.captures import CaptureError
+from ridgeline.record.modes import called, modes
+from ridgeline.record.turns import AGAIN
 from ridgeline.tensors.pytree import flatten, unflatten
-from ridgeline.tensors.tiers import Interpreted
-from ridgeline.tensors.turns import AGAIN
 from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.conditions import Conditions

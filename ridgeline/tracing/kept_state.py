@@ -16,7 +16,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.graph.node import TensorType
-from ridgeline.tensors.cells import CUT, LEAF, Cell
+from ridgeline.record.cells import CUT, LEAF, Cell
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.guards import snapshot

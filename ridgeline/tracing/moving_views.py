@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.graph.node import TensorType, leaf
-from ridgeline.tensors.cells import GRAPH, PLAIN, apply_steps
+from ridgeline.record.cells import GRAPH, PLAIN, apply_steps
+from ridgeline.record.values import read
 from ridgeline.tensors.tensor import Tensor, holding
-from ridgeline.tensors.values import read
 from ridgeline.tracing.capture import ArgumentInput, CellInput
 from ridgeline.tracing.signatures import Signature, TensorSpec
 

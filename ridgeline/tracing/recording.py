@@ -17,14 +17,14 @@ from ridgeline.atomic import apply
 from ridgeline.collector import paused
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
-from ridgeline.tensors.cells import GRAPH, LEAF, Cell
-from ridgeline.tensors.modes import modes
+from ridgeline.record.cells import GRAPH, LEAF, Cell
+from ridgeline.record.modes import modes
+from ridgeline.record.numbers import Lifted
 from ridgeline.tensors.pytree import flatten, unflatten
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import Capture, Source, StateInput
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.dynamic import Pattern
-from ridgeline.tracing.guards import Lifted
 from ridgeline.tracing.kept_state import Stores, adopt
 from ridgeline.tracing.moving_views import touched
 from ridgeline.tracing.reads.calls import CallRecorder
@@ -160,12 +160,12 @@ class _Recorded:
                 capture.argument(leaf._cell, place)
             else:
                 recorder.found(leaf)
-        modes.recorder = recorder
+        modes.call_recorder = recorder
         try:
             result = recorder.called(self.function)(*self.args, **self.kwargs)
             observe(recorder, result, instances=False)  # it is built anew from this
         finally:
-            modes.recorder = None
+            modes.call_recorder = None
         reads = recorder.reads()
         stores = Stores() if recorder.open else recorder.stores
         if stores.all:

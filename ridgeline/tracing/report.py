@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, cast
 
+from ridgeline.execution.device_copies import Brought
+from ridgeline.execution.tiers import Runnable
 from ridgeline.graph.origins import user_line
 from ridgeline.graph.printer import format_graph
-from ridgeline.tensors.device_copies import Brought
-from ridgeline.tensors.tiers import Runnable
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program

@@ -12,12 +12,14 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.graph.sizes import Size
+from ridgeline.record import memory
+from ridgeline.record.captures import foreign
+from ridgeline.record.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
+from ridgeline.record.memory import adopt
+from ridgeline.record.values import read
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.scalars import cast
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import CUT, GRAPH, LEAF, PLAIN, Cell, Track, filled_leaf, rare
 from ridgeline.tensors.tensor import Tensor, alias, holding
-from ridgeline.tensors.values import read
 from ridgeline.tracing.capture import (
     ArgumentInput,
     ArrayInput,
@@ -187,15 +189,15 @@ def live_buffer(source: Source, leaves: Sequence[Any]) -> HostBuffer:
 def settled(cell: Cell) -> HostBuffer:
     """The buffer of a cell's value, computed if need be."""
     if cell.capture is not None and cell.node.buffer is None:
-        execute.foreign(cell, cell, None)
-    found: HostBuffer = execute.settled(cell).buffer
+        foreign(cell, cell, None)
+    found: HostBuffer = memory.settled(cell).buffer
     return found
 
 
 def live_node(source: Source, leaves: Sequence[Any]) -> Node:
     """The node that stands for an input in this call."""
     if isinstance(source, ArrayInput):
-        buffer = execute.adopt(live_buffer(source, leaves).array(source.dtype, source.array.shape))
+        buffer = adopt(live_buffer(source, leaves).array(source.dtype, source.array.shape))
         return filled_leaf(TensorType(source.array.shape, source.dtype), buffer)
     if isinstance(source, NumberInput | RandomInput):
         kind = source.dtype if isinstance(source, NumberInput) else None

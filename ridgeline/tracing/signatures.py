@@ -12,8 +12,9 @@ from typing import Any
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError
 from ridgeline.graph.node import TensorType
-from ridgeline.tensors.cells import GRAPH, Cell, Step
-from ridgeline.tensors.modes import modes
+from ridgeline.record import mutation
+from ridgeline.record.cells import GRAPH, Cell, Step
+from ridgeline.record.modes import modes
 from ridgeline.tensors.pytree import LEAVES
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing import guards
@@ -84,7 +85,7 @@ def described_parts(tree: Any) -> Iterator[Any]:
     waiting = [tree]
     while waiting:
         current = waiting.pop()
-        if isinstance(current, dict) and not isinstance(current, guards.ParamGroup):
+        if isinstance(current, dict) and not isinstance(current, mutation.ParamGroup):
             yield current
             waiting += [*current.keys(), *dict.values(current)]
         elif isinstance(current, list | tuple | set | frozenset | deque):

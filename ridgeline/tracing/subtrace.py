@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from ridgeline.atomic import Block, Switch
 from ridgeline.errors import RidgelineError
-from ridgeline.functions.operands import lift
 from ridgeline.graph.node import Node, topological
 from ridgeline.graph.sizes import Size
-from ridgeline.tensors import execute
-from ridgeline.tensors.cells import Cell, Rare, Track
-from ridgeline.tensors.modes import modes
+from ridgeline.record.captures import LeakError, check_held
+from ridgeline.record.cells import Cell, Rare, Track
+from ridgeline.record.memory import refresh
+from ridgeline.record.modes import modes
+from ridgeline.record.numbers import Lifted, lift
 from ridgeline.tracing.capture import Capture
-from ridgeline.tracing.guards import Lifted
 
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
-    from ridgeline.random import Generator
+    from ridgeline.functions.random import Generator
     from ridgeline.scalars import Array
     from ridgeline.tensors.tensor import Tensor
 
@@ -65,7 +65,7 @@ class Enclosure(Capture):
         shadow = self.shadows.get(cell)
         if shadow is None:
             source = self._outside(cell)
-            shadow = Cell(execute.refresh(source), source.mode, self)
+            shadow = Cell(refresh(source), source.mode, self)
             shadow.version = source.version
             shadow.rare = _copied(source.rare)
             self._start(cell, shadow, source.version)
@@ -103,9 +103,9 @@ class Enclosure(Capture):
         return track
 
     def _check_outside(self, track: Track) -> None:
-        execute.check_held(track)
+        check_held(track)
         if track.capture is not None:
-            raise execute.LeakError(
+            raise LeakError(
                 f"this tensor was made while {track.capture.name} traced another function",
                 help="return it from that function",
             )
@@ -132,7 +132,8 @@ class Enclosure(Capture):
         if found is not None:
             return found[1]
         if self.outer is not None:
-            return self.outer.read_grad(owner)
+            outside: Tensor | None = self.outer.read_grad(owner)
+            return outside
         return owner._extra.grad if owner._extra is not None else None
 
     def check_backward(self, order: list[Node]) -> None:

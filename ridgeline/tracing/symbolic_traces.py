@@ -13,12 +13,12 @@ from typing import Any
 
 from ridgeline.config import config
 from ridgeline.errors import RidgelineError
+from ridgeline.execution.tiers import program_for
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.tensors.tensor import alias
-from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.dynamic import Pattern
 from ridgeline.tracing.executable import Executable

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from ridgeline.collector import paused
-from ridgeline.tensors.cells import Cell
-from ridgeline.tensors.modes import modes
+from ridgeline.execution.tiers import program_for
+from ridgeline.record.cells import Cell
+from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tensors.tiers import program_for
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.executable import Executable
 from ridgeline.tracing.recording import Recording, record

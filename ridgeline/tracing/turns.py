@@ -1,4 +1,4 @@
-"""The turns that calls of a trace take: see `tensors/turns.py`."""
+"""The turns that calls of a trace take: see `record/turns.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ref
 
-from ridgeline.tensors.cells import Cell
-from ridgeline.tensors.turns import Turn, claimed, in_order, turn_of
+from ridgeline.record.cells import Cell
+from ridgeline.record.turns import Turn, claimed, in_order, turn_of
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput
 from ridgeline.tracing.side_effects import Effects, live_cell
 

@@ -14,8 +14,7 @@ from typing import Any
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import InputFileError
 from ridgeline.interop.safetensors import Arrays, read_tensors, write_tensors
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 FORMAT = "ridgeline-checkpoint-1"
 _TENSOR = "$tensor"  # marks the place of a tensor in the JSON part

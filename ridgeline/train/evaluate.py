@@ -7,7 +7,7 @@ from typing import Any
 
 from ridgeline.errors import BadValueError
 from ridgeline.nn import Module
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tracing.jit import jit
 from ridgeline.train.objectives import Objective
 

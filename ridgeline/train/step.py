@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline import nn
 from ridgeline.errors import BadValueError
 from ridgeline.optim import Optimizer
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.jit import jit
 from ridgeline.train.objectives import Objective

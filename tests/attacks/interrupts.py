@@ -25,7 +25,7 @@ import numpy as np
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.config import config
-from ridgeline.tensors.modes import modes
+from ridgeline.record.modes import modes
 from tests.attacks.attack import Attack
 from tests.fuzz.faults import Fault
 

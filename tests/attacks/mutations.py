@@ -217,7 +217,7 @@ ATTACK = Attack(
     faults=(
         Fault("what was read is not compared", "tracing.reads.holds", "Guards.broken",
               "self.holds is None", "True"),
-        Fault("what cannot be guarded is replayed", "tracing.reads.recorder", "Recorder.opens",
+        Fault("what cannot be guarded is replayed", "tracing.reads.recorder", "ReadRecorder.opens",
               "if not self.open:", "if False:"),
         Fault("a refusal that was caught is forgotten", "tracing.capture", "Capture.refuse",
               "if self.refusal is None:", "if False:"),

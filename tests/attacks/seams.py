@@ -132,7 +132,7 @@ ATTACK = Attack(
     trial,
     short=12,
     faults=(
-        Fault("what lies on another device is not copied", "tensors.device_copies", "_reachable",
+        Fault("what lies on another device is not copied", "execution.device_copies", "_reachable",
               "return memory if from_host else on(memory, device)", "return memory"),
         Fault("programs of the host take any address", "runtime.cuda.memory",
               "DeviceBuffer.__init__", "self.nbytes = nbytes",

@@ -20,7 +20,8 @@ import numpy as np
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.config import config
-from ridgeline.tensors import execute, tiers
+from ridgeline.execution import tiers
+from ridgeline.record.upcalls import upcalls
 from ridgeline.tracing.executable import Executable
 from tests.attacks.attack import Attack
 from tests.fuzz.faults import Fault
@@ -37,7 +38,7 @@ def _restless(chosen: random.Random) -> Iterator[None]:
         (Executable, "live_buffers"),
         (Executable, "_step"),
         (tiers, "evaluate"),
-        (execute, "compute"),
+        (upcalls, "match"),
     ]
     before = sys.getswitchinterval()
     kept = [(owner, name, getattr(owner, name)) for owner, name in places]
@@ -307,7 +308,7 @@ ATTACK = Attack(
     trial=trial,
     short=3 * len(SCENES),
     faults=(
-        Fault("steps do not wait for their turn", "tensors.turns", "claimed",
+        Fault("steps do not wait for their turn", "record.turns", "claimed",
               "return in_order(turn for turn in found if turn is not None)", "return ()"),
     ),
 )  # fmt: skip

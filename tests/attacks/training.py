@@ -26,7 +26,7 @@ ATTACK = Attack(
     faults=(
         Fault("gradients go on through what was detached", "graph.passes.autodiff.differentiate",
               "flowing", "if not current.inputs or ends(current):", "if not current.inputs:"),
-        Fault("a write that no gradient sees is differentiated", "tensors.values", "write",
+        Fault("a write that no gradient sees is differentiated", "record.values", "write",
               "if not tracked and cell.mode == GRAPH:", "if False:"),
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",
               "if not (create_graph if retain_graph is None else retain_graph):", "if True:"),

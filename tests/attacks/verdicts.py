@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import ridgeline as rl
-from ridgeline.tensors.execute import CaptureError
+from ridgeline.record.captures import CaptureError
 from tests.attacks.calls import Call, Values
 from tests.attacks.differences import caught_alike, is_meant
 

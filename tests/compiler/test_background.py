@@ -16,7 +16,7 @@ import pytest
 import ridgeline as rl
 from ridgeline.compiler.background import MOST_WAITING, Background, GaveWay, background
 from ridgeline.config import config
-from ridgeline.tensors import tiers
+from ridgeline.execution import tiers
 
 
 @pytest.fixture(autouse=True)

@@ -222,9 +222,10 @@ def test_the_scheduled_chain_means_the_plain_loops() -> None:
 def _chain(given: list[Node]) -> tuple[Any, tuple[Node, ...]]:
     from ridgeline.functions.linear import matmul
     from ridgeline.functions.movement import transpose
-    from ridgeline.functions.operands import lift, stretch
     from ridgeline.functions.reductions import softmax
     from ridgeline.ops.elementwise import apply, iota, select
+    from ridgeline.ops.movement import stretch
+    from ridgeline.record.numbers import lift
 
     q, k, v = given
     scores = matmul(q, transpose(k, -1, -2))

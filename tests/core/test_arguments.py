@@ -14,7 +14,8 @@ import pytest
 import ridgeline as rl
 from ridgeline.functions.registry import TABLE
 from ridgeline.nn import functional
-from ridgeline.tensors import dispatch, execute
+from ridgeline.record import recorder
+from ridgeline.tensors import dispatch
 
 X = rl.zeros(2, 3)
 
@@ -117,7 +118,7 @@ def test_no_wrong_argument_ends_in_a_foreign_traceback(start: int) -> None:
             values, named = random_call(name, body, draw)
             try:
                 function(*values, **named)
-                execute.flush()
+                recorder.flush()
             except rl.RidgelineError:
                 pass
             except Exception as error:

@@ -18,7 +18,7 @@ from ridgeline.graph.passes.autodiff.differentiate import reverse, saved_for_bac
 from ridgeline.graph.passes.legalize.decompose import spell
 from ridgeline.nn.functional import scaled_dot_product_attention as attend
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention, attention_gradient
-from ridgeline.tensors.values import read
+from ridgeline.record.values import read
 from ridgeline.tracing import trace
 from tests.fuzz.gpu_loops import LoopProgram
 

@@ -16,8 +16,8 @@ from ridgeline import ops
 from ridgeline.functions.registry import TABLE
 from ridgeline.graph.node import Op, topological
 from ridgeline.ops.elementwise import ROWS
+from ridgeline.record.values import read
 from ridgeline.tensors.pytree import flatten
-from ridgeline.tensors.values import read
 from tests.core.gradient_cases import (
     BINARY,
     CASES,

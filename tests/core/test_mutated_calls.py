@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.tensors import dispatch, execute
+from ridgeline.record import recorder
+from ridgeline.tensors import dispatch
 from tests.core.test_arguments import HUGE
 
 conformance = pytest.importorskip("tests.core.test_conformance")
@@ -103,7 +104,7 @@ def test_one_wrong_argument(part: int) -> None:
             try:
                 with limited():
                     conformance.found(rl, op.name)(*values, **named)
-                    execute.flush()
+                    recorder.flush()
             except rl.RidgelineError:
                 pass
             except (Exception, Endless) as error:

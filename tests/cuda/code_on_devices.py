@@ -7,8 +7,8 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import compiler
+from ridgeline.execution import tiers
 from ridgeline.runtime.cuda import module
-from ridgeline.tensors import tiers
 from ridgeline.weak import Recent
 
 FEW = 4

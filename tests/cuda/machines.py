@@ -14,6 +14,8 @@ from ridgeline import compiler
 from ridgeline.compiler import cuda as cuda_backend
 from ridgeline.compiler.backend import backend
 from ridgeline.config import config
+from ridgeline.execution import tiers
+from ridgeline.execution.structures import Table
 from ridgeline.runtime import memory_spaces
 from ridgeline.runtime.cuda import (
     arena,
@@ -30,8 +32,6 @@ from ridgeline.runtime.cuda import (
     steps,
     transfer,
 )
-from ridgeline.tensors import tiers
-from ridgeline.tensors.structures import Table
 from ridgeline.weak import Recent
 
 from .fake_code import FakeCode

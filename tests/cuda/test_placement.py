@@ -9,16 +9,16 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import compile_graph
 from ridgeline.errors import DeviceError
+from ridgeline.execution import device_copies
+from ridgeline.execution.tiers import program_for
 from ridgeline.functions.index_checks import number
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.placement import together, transfer
 from ridgeline.ops.elementwise import add
+from ridgeline.record.values import read
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.tensors import device_copies
-from ridgeline.tensors.tiers import program_for
-from ridgeline.tensors.values import read
 
 
 def test_literals_move_also_when_somebody_read_them() -> None:

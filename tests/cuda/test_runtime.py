@@ -64,7 +64,7 @@ def test_properties(fake: FakeDriver) -> None:
 
 def test_out_of_memory_says_who_holds_what(fake: FakeDriver) -> None:
     import ridgeline as rl
-    from ridgeline.tensors.creation import from_array
+    from ridgeline.tensors.tensor import from_array
 
     kept = from_array(np.zeros(1 << 20, np.float32), rl.float32, "cuda:0")
     fake.gpus[0].memory = 1 << 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ridgeline as rl
-from ridgeline.tensors import tiers
+from ridgeline.execution import tiers
 
 from .fake_code import FakeCode
 from .seams import MOVES, SEAMS, check

@@ -16,10 +16,10 @@ from ridgeline.compiler.libraries.product import ProductLaunch
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.ops import contract as C, reduce as R
+from ridgeline.record.values import read
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from ridgeline.schedules.gpu.tiles import choose
-from ridgeline.tensors.values import read
 from tests.compiler.programs import conv
 from tests.cuda.lowering import schedule
 from tests.cuda.programs import given as leaf, gradients

@@ -30,9 +30,9 @@ from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
+from ridgeline.record.values import read
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.schedules.gpu.machine import H200
-from ridgeline.tensors.values import read
 from tests.cuda.stated import StatedGpu
 
 BATCH, LENGTH, WIDTH, WORDS = 8, 256, 384, 65

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 import ridgeline as rl
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node
-from ridgeline.tensors.values import read
+from ridgeline.record.values import read
 from tests.frontend.reference import agree, numbers, same
 
 

@@ -14,11 +14,13 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
+from ridgeline.execution import tiers
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.printer import format_graph
+from ridgeline.record import graph_recorder, recorder
+from ridgeline.record.upcalls import upcalls
+from ridgeline.record.values import read
 from ridgeline.runtime.buffer import pool
-from ridgeline.tensors import execute, tiers
-from ridgeline.tensors.values import read
 
 
 def program(x):
@@ -67,8 +69,8 @@ def test_exact_inputs_give_equal_results_everywhere():
 
 def test_nothing_runs_before_it_is_read(monkeypatch):
     computed = []
-    monkeypatch.setattr(execute, "compute", lambda roots, tracked, reason: (
-        computed.append(len(roots)), tiers.compute(roots, tracked)))  # fmt: skip
+    monkeypatch.setattr(upcalls, "match", lambda roots, tracked, reason: (
+        computed.append(len(roots)), tiers.match(roots, tracked))[1])  # fmt: skip
     x = rl.ones(3)
     y = x + 1
     z = y * 2
@@ -125,13 +127,13 @@ def test_memory_stays_bounded_in_loops():
 
 def test_recording_alone_stays_bounded():
     x = rl.zeros(4)
-    for _ in range(3 * execute.MOST_PENDING):
+    for _ in range(3 * graph_recorder.MOST_PENDING):
         x = x + 1
     depth, node = 0, x._cell.node
     while node.inputs:
         depth, node = depth + 1, node.inputs[0]
-    assert depth <= execute.MOST_PENDING
-    assert x[0].item() == 3 * execute.MOST_PENDING
+    assert depth <= graph_recorder.MOST_PENDING
+    assert x[0].item() == 3 * graph_recorder.MOST_PENDING
 
 
 def test_training_loop_keeps_constant_memory():
@@ -144,7 +146,7 @@ def test_training_loop_keeps_constant_memory():
         with rl.no_grad():
             w.sub_(w.grad * 10)
         w.grad = None
-        execute.flush()
+        recorder.flush()
         losses.append(loss)
         if step == 5:
             gc.collect()
@@ -180,7 +182,7 @@ def test_a_hundred_thousand_ops_deep():
 
 def test_deep_graphs_without_gradients():
     x = rl.ones(2)
-    pending, execute.MOST_PENDING = execute.MOST_PENDING, 10 * DEPTH
+    pending, graph_recorder.MOST_PENDING = graph_recorder.MOST_PENDING, 10 * DEPTH
     try:
         y = x
         for _ in range(DEPTH):
@@ -189,7 +191,7 @@ def test_deep_graphs_without_gradients():
         tangent = rl.jvp(lambda v: _chain(v, 2000), (x,), (x,))[1]
         assert tangent.tolist() == [2001, 2001]
     finally:
-        execute.MOST_PENDING = pending
+        graph_recorder.MOST_PENDING = pending
 
 
 @pytest.mark.parametrize("tier", ["interpreter", "compiled"])
@@ -334,7 +336,7 @@ def test_memory_is_shared_with_numpy_as_long_as_an_array_is_held(monkeypatch) ->
     del array
     assert x.numpy().ctypes.data == place  # nobody else has it, so it is handed out again
     flushes = []
-    monkeypatch.setattr(execute, "compute", lambda *roots: flushes.append(roots))
+    monkeypatch.setattr(upcalls, "match", lambda *roots: flushes.append(roots))
     x.add_(1)
     assert not flushes, "writing to memory that nobody outside holds any more computes nothing"
     monkeypatch.undo()

@@ -64,7 +64,7 @@ def test_a_training_loop_as_a_table() -> None:
 
 
 def test_what_piled_up_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ridgeline.tensors.execute.MOST_PENDING", 4)
+    monkeypatch.setattr("ridgeline.record.graph_recorder.MOST_PENDING", 4)
     with rl.record_flushes() as log:
         kept = [rl.ones(2) + n for n in range(4)]
     assert "4 ops had been recorded" in log.flushes[0].why

@@ -26,14 +26,14 @@ from ridgeline import nn
 from ridgeline.atomic import sealed
 from ridgeline.collector import paused
 from ridgeline.compiler.background import background
+from ridgeline.execution import flush_log
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.origins import running
 from ridgeline.graph.sizes import _deciding
 from ridgeline.nn.parameter import deferred
 from ridgeline.nn.utils import parametrize
+from ridgeline.record.modes import modes
 from ridgeline.schedules.attempts import _noting, noted
-from ridgeline.tensors import flush_log
-from ridgeline.tensors.modes import modes
 from ridgeline.tracing.subtrace import Enclosure
 
 PACKAGE = Path(rl.__file__).parent
@@ -78,7 +78,7 @@ def _settings() -> tuple[Any, ...]:
 
 def _modes() -> tuple[Any, ...]:
     found = modes.gradients, modes.eager, modes.on_read, modes.capture, modes.anomaly
-    return *found, modes.autocast, modes.recorder
+    return *found, modes.autocast, modes.call_recorder
 
 
 def _nothing() -> None:

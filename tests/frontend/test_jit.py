@@ -10,7 +10,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
-from ridgeline.tensors.execute import CaptureError, LeakError
+from ridgeline.record.captures import CaptureError, LeakError
 from tests.frontend.comparing import close
 
 

@@ -21,7 +21,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.nn import functional as F
-from ridgeline.tensors.execute import CaptureError, LeakError
+from ridgeline.record.captures import CaptureError, LeakError
 from ridgeline.tensors.pytree import flatten
 
 

@@ -21,7 +21,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
-from ridgeline.tensors.execute import CaptureError, LeakError
+from ridgeline.record.captures import CaptureError, LeakError
 
 
 @pytest.fixture(autouse=True, params=["interpreter", "compiled"])

@@ -9,7 +9,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
-from ridgeline.tensors.execute import CaptureError
+from ridgeline.record.captures import CaptureError
 from ridgeline.tracing.checking import CheckError
 from tests.frontend.comparing import close
 

@@ -13,9 +13,9 @@ import pytest
 import ridgeline as rl
 from benchmarks.frontend import trainer
 from ridgeline import compiler
+from ridgeline.execution import tiers
 from ridgeline.graph import node
 from ridgeline.runtime.buffer import pool
-from ridgeline.tensors import tiers
 from ridgeline.tracing.report import MOST_REASONS
 from ridgeline.weak import Recent
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ridgeline.tensors.modes import modes
+from ridgeline.record.modes import modes
 from ridgeline.tracing.reads.calls import CallRecorder, call
 
 BASE = 10
@@ -28,12 +28,12 @@ TABLE = {"a": 1, "b": [1, 2, 3]}
 def reported(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, CallRecorder]:
     """What a reporting copy returns, and what it reported."""
     recorder = CallRecorder(lambda watched: None)
-    modes.recorder = recorder
+    modes.call_recorder = recorder
     try:
         result = call(function)(*args, **kwargs)
         recorder.reads()
     finally:
-        modes.recorder = None
+        modes.call_recorder = None
     return result, recorder
 
 
@@ -443,9 +443,9 @@ def test_what_was_born_inside_is_not_guarded() -> None:
         return box.k + sum(map(len, rows))
 
     recorder = CallRecorder(lambda watched: None)
-    modes.recorder = recorder
+    modes.call_recorder = recorder
     try:
         call(build)()
     finally:
-        modes.recorder = None
+        modes.call_recorder = None
     assert not any(isinstance(read.owner, Base | list) for read in recorder.reads())

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ridgeline as rl
-from ridgeline.tensors import tiers
+from ridgeline.execution import tiers
 
 ROWS, COLUMNS = 40, 6
 

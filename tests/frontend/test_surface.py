@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import ridgeline as rl
-from ridgeline.functions import stubs
 from ridgeline.functions.registry import TABLE
 from ridgeline.graph.origins import origins_of
-from ridgeline.tensors.values import read
+from ridgeline.record.values import read
+from ridgeline.tensors import stubs
 from ridgeline.values import philox
 
 SHOWN = [

@@ -10,9 +10,9 @@ import pytest
 import ridgeline as rl
 from ridgeline.autograd import engine
 from ridgeline.errors import GradientError
+from ridgeline.execution import tiers
 from ridgeline.graph.passes.autodiff.backward_pass import GRADIENTS
-from ridgeline.tensors import tiers
-from ridgeline.tensors.values import read
+from ridgeline.record.values import read
 
 
 def losses() -> tuple[list[rl.Tensor], rl.Tensor]:

@@ -72,9 +72,9 @@ FAULTS = (
           "((2, x2), (1, x1), (0, x0))", "((2, x1), (1, x2), (0, x0))"),
     Fault("the gradient of a choice goes to the other side", "ops.elementwise", "_chosen",
           "if i == 1 else", "if i == 2 else"),
-    Fault("a write through a permuted view", "tensors.cells", "write_steps",
+    Fault("a write through a permuted view", "record.cells", "write_steps",
           "order.index(a) for a", "order[a] for a"),
-    Fault("a slice is written one place late", "tensors.cells", "_write_slice",
+    Fault("a slice is written one place late", "record.cells", "_write_slice",
           "between = tuple(s - 1 for s in steps)", "between = tuple(0 for s in steps)"),
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ def _changed(function: FunctionType, fault: Fault) -> Any:
 def _forget_compiled() -> None:
     from ridgeline import compiler
     from ridgeline.compiler import cpu
-    from ridgeline.tensors import tiers
+    from ridgeline.execution import tiers
 
     compiler._programs.clear()
     cpu.machine_code.clear()

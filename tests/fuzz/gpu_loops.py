@@ -15,12 +15,12 @@ import numpy as np
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.compiler import lower_graph
 from ridgeline.compiler.stages import CompiledKernel
+from ridgeline.execution.tiers import Fresh, as_buffer
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.schedules.gpu.machine import GpuMachine
-from ridgeline.tensors.tiers import Fresh, as_buffer
 from tests.cuda.stated import StatedGpu
 from tests.fuzz.program import Array
 

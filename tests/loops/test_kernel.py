@@ -13,7 +13,7 @@ import ridgeline as rl
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.kernel import LoopsError
 from ridgeline.loops.schedule import ScheduleError
-from ridgeline.tensors.execute import CaptureError
+from ridgeline.record.captures import CaptureError
 
 
 def operands(m: int, k: int, n: int) -> tuple[rl.Tensor, rl.Tensor, rl.Tensor]:

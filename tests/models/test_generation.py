@@ -16,7 +16,7 @@ from ridgeline.errors import ArgumentError, ShapeError
 from ridgeline.models import GPT2, Llama, generate
 from ridgeline.models.generation import shares
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 PROMPT = np.array([[5, 2, 9], [1, 1, 4]])
 

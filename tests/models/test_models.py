@@ -16,7 +16,7 @@ from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.models.gcn import GraphConvolution
 from ridgeline.models.vgg import VGG
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 BATCH_NORM = ("running_mean", "running_var", "weight", "bias")  # in functional.batch_norm's order
 

@@ -12,7 +12,7 @@ import torch
 from ridgeline import models, nn, optim
 from ridgeline.data.dataset import as_array
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 from ridgeline.tracing.jit import jit
 
 hf = pytest.importorskip("transformers")

@@ -20,7 +20,7 @@ from ridgeline.errors import InputFileError
 from ridgeline.interop.safetensors import read_tensors, write_tensors
 from ridgeline.models.generation import generate
 from ridgeline.nn.state import StateDictError
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 torch = pytest.importorskip("torch")
 hf = pytest.importorskip("transformers")

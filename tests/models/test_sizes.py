@@ -13,7 +13,7 @@ from ridgeline.data.dataset import as_array
 from ridgeline.models import ResNet, lenet5, mlp, resnet18, resnet34, resnet50
 from ridgeline.models.pretrained import numbered
 from ridgeline.nn.describe import count_parameters
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ import torch
 
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 torch.set_num_threads(1)  # the layers are tiny; spinning threads only disturb other tests
 ULP = float(np.finfo(np.float32).eps)

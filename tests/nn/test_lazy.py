@@ -12,7 +12,7 @@ import torch
 from ridgeline import nn
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 from ridgeline.tracing.jit import jit
 from tests.nn.oracle import load
 

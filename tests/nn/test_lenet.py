@@ -18,9 +18,9 @@ from ridgeline import nn, optim
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
 from ridgeline.models import lenet5
+from ridgeline.record.modes import eager
 from ridgeline.runtime.cpu import executor
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import eager
+from ridgeline.tensors.tensor import tensor
 from ridgeline.tracing.jit import jit
 from tests.nn.oracle import FEW, ULP, number
 

@@ -14,9 +14,8 @@ from ridgeline.dtypes import float64, int64
 from ridgeline.nn.describe import count_parameters
 from ridgeline.nn.state import StateDictError
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing import guards
+from ridgeline.record import mutation
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class Block(nn.Module):
@@ -92,9 +91,9 @@ def test_every_change_moves_the_guard_epoch() -> None:
         lambda: block.register_forward_hook(lambda *a: None),
         lambda: delattr(block, "note"),
     ):
-        before = guards.epoch.value
+        before = mutation.epoch.value
         change()
-        assert guards.epoch.value > before
+        assert mutation.epoch.value > before
 
 
 def test_modes_and_gradient_switches() -> None:

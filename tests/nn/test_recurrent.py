@@ -9,7 +9,7 @@ import torch
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.graph.node import topological
-from ridgeline.tensors.values import read
+from ridgeline.record.values import read
 
 
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])

@@ -14,7 +14,7 @@ from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError, ShapeError
 from ridgeline.nn import init, utils
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 VALUES = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([-4.0, 5.0], np.float32)]
 

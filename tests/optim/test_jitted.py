@@ -11,7 +11,7 @@ import pytest
 from ridgeline import nn, optim
 from ridgeline.config import config
 from ridgeline.data.dataset import as_array
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 from ridgeline.tracing.jit import jit
 
 RULES: dict[str, Callable[[Any], optim.Optimizer]] = {

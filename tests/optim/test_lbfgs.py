@@ -11,7 +11,7 @@ import torch
 from ridgeline import nn, optim
 from ridgeline.data.dataset import as_array
 from ridgeline.optim.optimizer import OptimizerError
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 MATRIX = np.diag([1.0, 3.0, 10.0]).astype(np.float32)
 START = np.array([1.0, -2.0, 0.5], np.float32)

@@ -12,9 +12,8 @@ from ridgeline import nn, optim
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import RidgelineError
 from ridgeline.optim.optimizer import OptimizerError
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing import guards
+from ridgeline.record import mutation
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing.jit import jit
 from tests.nn.oracle import assert_as_good
 
@@ -192,11 +191,11 @@ def test_a_closure_is_called_with_gradients_on() -> None:
 
 def test_settings_move_the_guard_epoch() -> None:
     rule = optim.SGD(parameters("ours"), lr=0.1)
-    before = guards.epoch.value
+    before = mutation.epoch.value
     rule.param_groups[0]["lr"] = 0.2  # every call reads it anew
-    assert guards.epoch.value == before
+    assert mutation.epoch.value == before
     rule.param_groups[0]["nesterov"] = True
-    assert guards.epoch.value > before
+    assert mutation.epoch.value > before
 
 
 @pytest.mark.parametrize(

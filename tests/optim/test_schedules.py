@@ -9,7 +9,7 @@ import torch
 
 from ridgeline import nn, optim
 from ridgeline.errors import RidgelineError
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 STEPS = 25
 

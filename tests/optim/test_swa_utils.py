@@ -19,7 +19,7 @@ from ridgeline.optim.swa_utils import (
     get_ema_multi_avg_fn,
     update_bn,
 )
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 
 
 @pytest.mark.parametrize("decay", [None, 0.9])

@@ -21,7 +21,7 @@ from ridgeline.codegen.llvm import elf
 from ridgeline.codegen.loaded_code import LoadedCode
 from ridgeline.compiler import cpu
 from ridgeline.compiler.program import Program
-from ridgeline.tensors import tiers
+from ridgeline.execution import tiers
 from ridgeline.tracing.jit import MOST_TRACES
 from ridgeline.weak import Recent
 

@@ -14,7 +14,7 @@ from ridgeline import dtypes
 from ridgeline.data.dataset import as_array
 from ridgeline.errors import InputFileError, OutputFileError, RidgelineError
 from ridgeline.interop.safetensors import read_tensors, write_tensors
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 from ridgeline.train import load_checkpoint, load_weights, save_checkpoint, save_weights
 
 STORABLE = [d for d in dtypes.ALL if d.name != "complex128"]

@@ -24,7 +24,7 @@ from ridgeline.interop.safetensors import pack_tensors
 from ridgeline.nn.state import StateDictError
 from ridgeline.optim.lr_scheduler import StepLR
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
+from ridgeline.tensors.tensor import tensor
 from ridgeline.train import (
     CheckpointMismatchError,
     Fitted,

@@ -9,10 +9,10 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.attention import taken
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import widened
+from ridgeline.record.values import read
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.public import arange, einsum, matmul, softmax
 from ridgeline.tensors.tensor import Tensor, narrow_gradient
-from ridgeline.tensors.values import read
 
 
 def scaled_dot_product_attention(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.modes import no_grad
 from ridgeline.tensors.public import einsum
 from ridgeline.tensors.tensor import Tensor
 

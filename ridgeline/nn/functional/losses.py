@@ -12,8 +12,8 @@ from ridgeline.functions.operands import promote_types, require_real
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import alike_in_float32
+from ridgeline.record.modes import called
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.modes import called
 from ridgeline.tensors.public import (
     arange,
     broadcast_shapes,

@@ -7,7 +7,7 @@ from typing import Any
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import require_real, step_count
 from ridgeline.nn.functional.precision import in_float32, widened
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import rsqrt, var, var_mean
 from ridgeline.tensors.tensor import Tensor
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from ridgeline.dtypes import uint8
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.nn.functional.precision import in_float32
-from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.public import matmul
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _A = -0.75  # the slope of torch's cubic

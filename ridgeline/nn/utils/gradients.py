@@ -8,10 +8,9 @@ from typing import Any
 
 from ridgeline.errors import BadValueError
 from ridgeline.nn.functional.losses import p_norm
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import clamp, stack
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 def _gradients(parameters: Any) -> list[Tensor]:

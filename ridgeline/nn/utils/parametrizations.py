@@ -10,7 +10,7 @@ from ridgeline.nn.functional import normalize
 from ridgeline.nn.module import Module
 from ridgeline.nn.utils.parametrize import register_parametrization
 from ridgeline.nn.utils.reparametrized import length_along
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import diagonal, matmul, matrix_exp, randn, sign
 from ridgeline.tensors.tensor import Tensor
 

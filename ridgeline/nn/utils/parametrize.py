@@ -16,9 +16,9 @@ from ridgeline.errors import BadTypeError, BadValueError, ShapeError
 from ridgeline.nn.containers import ModuleDict, ModuleList
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record import mutation
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing import guards
 
 M = TypeVar("M", bound=Module)
 
@@ -105,7 +105,7 @@ def register_parametrization(
             )
         _check(tensor_name, before, parametrization(before), unsafe)
         found.append(parametrization)
-        guards.bump()
+        mutation.bump()
         return module
     made = ParametrizationList([parametrization], before, unsafe)
     made.train(module.training)

@@ -12,7 +12,7 @@ from ridgeline.errors import BadValueError
 from ridgeline.nn.functional import normalize
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import matmul, randn
 from ridgeline.tensors.tensor import Tensor
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ridgeline.errors import ArgumentError, ShapeError
-from ridgeline.tensors.creation import tensor
 from ridgeline.tensors.public import cat, full, stack
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 
 
 class PackedSequence(NamedTuple):

@@ -19,10 +19,10 @@ from ridgeline.tracing.reads.kinds import (
 )
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
 from ridgeline.tracing.reads.observing import observe
-from ridgeline.tracing.reads.recorder import Recorder, label
+from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
 if TYPE_CHECKING:
-    from ridgeline.tracing.guards import Lifted as _Lifted  # noqa: F401
+    from ridgeline.record.numbers import Lifted as _Lifted  # noqa: F401
 
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _VALUES = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice)
@@ -32,7 +32,7 @@ _METHODS = (types.FunctionType, classmethod, staticmethod)
 Call = Callable[[Any], Callable[..., Any]]
 
 
-def attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
+def attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
     """`owner.name`; `call` gives the form in which a function of the user's is called."""
     kind = type(owner)
     if kind is Tensor or kind in _NATIVE:
@@ -57,7 +57,7 @@ def attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
     return of_instance(recorder, call, owner, name)
 
 
-def of_instance(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
+def of_instance(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
     """An attribute of an object whose class finds attributes as `object` does."""
     kind = type(owner)
     text = f"{label(owner)}.{name}"
@@ -88,7 +88,7 @@ def of_instance(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
     return _missing(recorder, call, owner, name, text)
 
 
-def _direct(recorder: Recorder, owner: Any, name: str, text: str) -> Any:
+def _direct(recorder: ReadRecorder, owner: Any, name: str, text: str) -> Any:
     """A slot, or an attribute that is implemented in C."""
     try:
         value = getattr(owner, name)
@@ -122,11 +122,11 @@ def _own_table(owner: Any) -> dict[str, Any] | None:
     return table if isinstance(table, dict) else None
 
 
-def _by_type(recorder: Recorder, owner: Any, text: str) -> None:
+def _by_type(recorder: ReadRecorder, owner: Any, text: str) -> None:
     recorder.note(owner, "type", None, type(owner), f"the class of {text.partition('.')[0]}")
 
 
-def _by_class(recorder: Recorder, owner: Any, name: str, stored: Any, text: str) -> None:
+def _by_class(recorder: ReadRecorder, owner: Any, name: str, stored: Any, text: str) -> None:
     if not recorder.is_given(owner):
         _by_type(recorder, owner, text)
     kind = type(owner)
@@ -134,7 +134,7 @@ def _by_class(recorder: Recorder, owner: Any, name: str, stored: Any, text: str)
         recorder.note(kind, "class entry", name, stored, f"{kind.__qualname__}.{name}")
 
 
-def _bound(recorder: Recorder, call: Call, stored: Any, owner: Any, kind: type) -> Any:
+def _bound(recorder: ReadRecorder, call: Call, stored: Any, owner: Any, kind: type) -> Any:
     """What a class's entry gives for an instance (or for None, the class itself)."""
     if isinstance(stored, types.FunctionType):
         return types.MethodType(stored, owner)
@@ -151,7 +151,7 @@ def _bound(recorder: Recorder, call: Call, stored: Any, owner: Any, kind: type) 
     return get(stored, owner, kind)
 
 
-def _missing(recorder: Recorder, call: Call, owner: Any, name: str, text: str) -> Any:
+def _missing(recorder: ReadRecorder, call: Call, owner: Any, name: str, text: str) -> Any:
     if is_watched(owner):
         for table in TABLES:  # a module's parameters, buffers and children
             members = vars(owner).get(table)
@@ -171,7 +171,7 @@ def _missing(recorder: Recorder, call: Call, owner: Any, name: str, text: str) -
     return value
 
 
-def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
+def _of_ours(recorder: ReadRecorder, owner: Any, name: str) -> Any:
     """An object of this package: what users keep in it counts, the rest is seen to already."""
     if is_compared(type(owner)):
         observe(recorder, owner)
@@ -188,7 +188,7 @@ def _of_ours(recorder: Recorder, owner: Any, name: str) -> Any:
     return value
 
 
-def _of_thread(recorder: Recorder, owner: threading.local, name: str) -> Any:
+def _of_thread(recorder: ReadRecorder, owner: threading.local, name: str) -> Any:
     """A variable of the calling thread, which every thread reads for itself."""
     if name == "__dict__" or type(owner) is not threading.local:
         recorder.opens("the variables of a thread are looked at")
@@ -198,7 +198,7 @@ def _of_thread(recorder: Recorder, owner: threading.local, name: str) -> Any:
     return getattr(owner, name)
 
 
-def of_module(recorder: Recorder, owner: types.ModuleType, name: str) -> Any:
+def of_module(recorder: ReadRecorder, owner: types.ModuleType, name: str) -> Any:
     """An attribute of a module; modules and classes in this package count as fixed."""
     value = getattr(owner, name)
     ours = vars(owner).get("__name__", "").partition(".")[0] == "ridgeline"
@@ -207,7 +207,7 @@ def of_module(recorder: Recorder, owner: types.ModuleType, name: str) -> Any:
     return value
 
 
-def of_class(recorder: Recorder, call: Call, owner: type, name: str) -> Any:
+def of_class(recorder: ReadRecorder, call: Call, owner: type, name: str) -> Any:
     """An attribute of a class: its metaclass's, its own or inherited."""
     meta = type(owner)
     text = f"{owner.__qualname__}.{name}"
@@ -239,7 +239,7 @@ def of_class(recorder: Recorder, call: Call, owner: type, name: str) -> Any:
     return _bound(recorder, call, stored, None, owner)
 
 
-def _of_super(recorder: Recorder, call: Call, owner: Any, name: str) -> Any:
+def _of_super(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
     start, kind = owner.__thisclass__, owner.__self_class__
     order = kind.__mro__
     for base in order[order.index(start) + 1 :]:

@@ -15,14 +15,14 @@ from ridgeline.tracing.reads.containers import contains, item, iterate
 from ridgeline.tracing.reads.handlers import called_later
 from ridgeline.tracing.reads.kinds import python_method
 from ridgeline.tracing.reads.operators import compare, converted, length, text, truth
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.recorder import ReadRecorder
 from ridgeline.tracing.reads.rewrite import HOOKS
 
 Call = Callable[[Any], Callable[..., Any]]
 Handler = Callable[..., Any]  # (recorder, call, function, *args, **kwargs)
 
 
-def type_of(recorder: Recorder, value: Any) -> None:
+def type_of(recorder: ReadRecorder, value: Any) -> None:
     """The class of a value is asked for: that of an object may be assigned."""
     kind = type(value)
     fixed = kind.__module__ in ("builtins", "numpy") or isinstance(value, type | Tensor)
@@ -31,7 +31,7 @@ def type_of(recorder: Recorder, value: Any) -> None:
 
 
 def _getattr(
-    recorder: Recorder, call: Call, function: Any, owner: Any, name: str, *default: Any
+    recorder: ReadRecorder, call: Call, function: Any, owner: Any, name: str, *default: Any
 ) -> Any:
     try:
         return attributes.attribute(recorder, call, owner, name)
@@ -41,7 +41,7 @@ def _getattr(
         raise
 
 
-def _hasattr(recorder: Recorder, call: Call, function: Any, owner: Any, name: str) -> bool:
+def _hasattr(recorder: ReadRecorder, call: Call, function: Any, owner: Any, name: str) -> bool:
     try:
         attributes.attribute(recorder, call, owner, name)
     except AttributeError:
@@ -50,39 +50,39 @@ def _hasattr(recorder: Recorder, call: Call, function: Any, owner: Any, name: st
 
 
 def _setattr(
-    recorder: Recorder, call: Call, function: Any, owner: Any, name: str, value: Any
+    recorder: ReadRecorder, call: Call, function: Any, owner: Any, name: str, value: Any
 ) -> None:
     stores.set_attribute(recorder, call, owner, name, value)
 
 
-def _delattr(recorder: Recorder, call: Call, function: Any, owner: Any, name: str) -> None:
+def _delattr(recorder: ReadRecorder, call: Call, function: Any, owner: Any, name: str) -> None:
     stores.delete_attribute(recorder, call, owner, name)
 
 
-def _callable(recorder: Recorder, call: Call, function: Any, value: Any) -> bool:
+def _callable(recorder: ReadRecorder, call: Call, function: Any, value: Any) -> bool:
     recorder.special(value, "__call__")
     return callable(value)
 
 
-def _len(recorder: Recorder, call: Call, function: Any, value: Any) -> int:
+def _len(recorder: ReadRecorder, call: Call, function: Any, value: Any) -> int:
     return length(recorder, call, value)
 
 
-def _bool(recorder: Recorder, call: Call, function: Any, *value: Any) -> bool:
+def _bool(recorder: ReadRecorder, call: Call, function: Any, *value: Any) -> bool:
     return bool(*[truth(recorder, call, v) for v in value])
 
 
-def _text(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _text(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) != 1 or kwargs:
         return function(*args, **kwargs)
     return converted(recorder, call, args[0], "s" if function is str else "r")
 
 
-def _format(recorder: Recorder, call: Call, function: Any, value: Any, spec: str = "") -> str:
+def _format(recorder: ReadRecorder, call: Call, function: Any, value: Any, spec: str = "") -> str:
     return text(recorder, call, value, "", spec)
 
 
-def _print(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> None:
+def _print(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> None:
     if any(isinstance(a, Tensor) for a in args):
         recorder.opens("a traced tensor is printed")
     recorder.prints = True
@@ -92,13 +92,13 @@ def _print(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: 
         recorder.prints = False
 
 
-def _iter(recorder: Recorder, call: Call, function: Any, value: Any, *rest: Any) -> Any:
+def _iter(recorder: ReadRecorder, call: Call, function: Any, value: Any, *rest: Any) -> Any:
     if rest:
         return iter(called_later(recorder, call, value), *rest)
     return iter(iterate(recorder, call, value))
 
 
-def _next(recorder: Recorder, call: Call, function: Any, value: Any, *default: Any) -> Any:
+def _next(recorder: ReadRecorder, call: Call, function: Any, value: Any, *default: Any) -> Any:
     recorder.opens_if_outside(value, f"a {type(value).__name__} from outside is advanced")
     step = python_method(type(value), "__next__")
     if step is None:
@@ -111,14 +111,14 @@ def _next(recorder: Recorder, call: Call, function: Any, value: Any, *default: A
         raise
 
 
-def _vars(recorder: Recorder, call: Call, function: Any, *value: Any) -> Any:
+def _vars(recorder: ReadRecorder, call: Call, function: Any, *value: Any) -> Any:
     if value:
         return attributes.attribute(recorder, call, value[0], "__dict__")
     return _locals(recorder, call, function, frame=sys._getframe(1))
 
 
 def _locals(
-    recorder: Recorder, call: Call, function: Any, frame: types.FrameType | None = None
+    recorder: ReadRecorder, call: Call, function: Any, frame: types.FrameType | None = None
 ) -> dict[str, Any]:
     """The variables of the caller, without what its copy has besides."""
     found = dict((frame or sys._getframe(1)).f_locals)
@@ -126,7 +126,7 @@ def _locals(
     return found
 
 
-def _type(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _type(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1:
         type_of(recorder, args[0])
     return type(*args, **kwargs)

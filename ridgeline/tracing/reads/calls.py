@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ridgeline.atomic import Switch
-from ridgeline.tensors.modes import modes
+from ridgeline.record.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, copies, hooks, natives
 from ridgeline.tracing.reads.containers import item
@@ -34,7 +34,7 @@ from ridgeline.tracing.reads.kinds import (
 )
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
 from ridgeline.tracing.reads.observing import observe
-from ridgeline.tracing.reads.recorder import Recorder, label
+from ridgeline.tracing.reads.recorder import ReadRecorder, label, running
 
 _NATIVES = (
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType,
@@ -45,7 +45,7 @@ _CACHED = type(functools.lru_cache(lambda: None))
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 
-class CallRecorder(Recorder):
+class CallRecorder(ReadRecorder):
     """A recorder that also gives this package the form in which it calls code of the user's."""
 
     def called(self, function: Any) -> Any:
@@ -64,7 +64,7 @@ class CallRecorder(Recorder):
 
 def call(function: Any) -> Callable[..., Any]:
     """The form in which a callable is called from a reporting copy."""
-    recorder = modes.recorder
+    recorder = running.call_recorder
     kind = type(function)
     if recorder is None or kind is Tensor:
         return function  # type: ignore[no-any-return]
@@ -92,7 +92,7 @@ def call(function: Any) -> Callable[..., Any]:
     return _instance(recorder, function)
 
 
-def _function(recorder: Recorder, function: types.FunctionType) -> Callable[..., Any]:
+def _function(recorder: ReadRecorder, function: types.FunctionType) -> Callable[..., Any]:
     if copies.is_copy(function):
         recorder.function(function)
         return function
@@ -132,7 +132,7 @@ def _is_generated(function: types.FunctionType) -> bool:
     )
 
 
-def _method(recorder: Recorder, method: types.MethodType) -> Callable[..., Any]:
+def _method(recorder: ReadRecorder, method: types.MethodType) -> Callable[..., Any]:
     function = method.__func__
     if type(function) is not types.FunctionType:
         return functools.partial(call(function), method.__self__)
@@ -144,7 +144,7 @@ def _method(recorder: Recorder, method: types.MethodType) -> Callable[..., Any]:
     return functools.partial(found, method.__self__)
 
 
-def _partial(recorder: Recorder, function: functools.partial[Any]) -> Callable[..., Any]:
+def _partial(recorder: ReadRecorder, function: functools.partial[Any]) -> Callable[..., Any]:
     """A partial call: what is bound counts."""
     text = f"an argument of partial({label(function.func)})"
     for name in ("func", "args", "keywords"):
@@ -153,7 +153,7 @@ def _partial(recorder: Recorder, function: functools.partial[Any]) -> Callable[.
     return functools.partial(call(function.func), *function.args, **function.keywords)
 
 
-def _cached(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+def _cached(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function whose results are kept: the guard asks it again, as every call would."""
     values = [*args, *kwargs.values()]
     for value in values:
@@ -161,14 +161,14 @@ def _cached(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any
     if any(isinstance(value, Tensor) for value in values):
         value = function(*args, **kwargs)
     else:  # what is kept is made by whoever calls first, and belongs to no trace
-        with Switch(modes, capture=None, recorder=None):
+        with Switch(modes, capture=None, call_recorder=None):
             value = function(*args, **kwargs)
     given = (args, tuple(kwargs.items()))
     recorder.note(function, "call", given, value, f"what {label(function)} gives")
     return value
 
 
-def _getter(recorder: Recorder, function: Any, owner: Any) -> Any:
+def _getter(recorder: ReadRecorder, function: Any, owner: Any) -> Any:
     """`attrgetter`, `itemgetter` and `methodcaller`, step by step."""
     kind, args = function.__reduce__()
     if isinstance(kind, functools.partial):  # a methodcaller with keywords
@@ -189,7 +189,7 @@ def _getter(recorder: Recorder, function: Any, owner: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _instance(recorder: Recorder, value: Any) -> Callable[..., Any]:
+def _instance(recorder: ReadRecorder, value: Any) -> Callable[..., Any]:
     kind = type(value)
     method = recorder.special(value, "__call__")
     if method is not None:
@@ -211,7 +211,7 @@ def _instance(recorder: Recorder, value: Any) -> Callable[..., Any]:
 # ---- classes -------------------------------------------------------------------------------------
 
 
-def _class(recorder: Recorder, kind: type) -> Callable[..., Any]:
+def _class(recorder: ReadRecorder, kind: type) -> Callable[..., Any]:
     meta = type(kind)
     own = python_method(meta, "__call__")
     if own is not None and not is_library_type(meta):
@@ -227,7 +227,7 @@ def _class(recorder: Recorder, kind: type) -> Callable[..., Any]:
     return functools.partial(_construct, recorder, kind)
 
 
-def _construct(recorder: Recorder, kind: type, /, *args: Any, **kwargs: Any) -> Any:
+def _construct(recorder: ReadRecorder, kind: type, /, *args: Any, **kwargs: Any) -> Any:
     """What `type.__call__` does: make an object, and initialise it."""
     new = entry_of_class(kind, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
@@ -285,7 +285,7 @@ def _initialise(made: Any, init: Any, args: Any, kwargs: Any) -> None:
         else:
             object.__setattr__(made, field.name, value)
     if hasattr(made, "__post_init__"):
-        recorder = modes.recorder
+        recorder = running.call_recorder
         assert recorder is not None
         call(attributes.attribute(recorder, call, made, "__post_init__"))(*later)
 

@@ -14,12 +14,12 @@ from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.kinds import is_library_type, is_our_type
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
 from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
-from ridgeline.tracing.reads.recorder import Recorder, label
+from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
 Call = Callable[[Any], Callable[..., Any]]
 
 
-def iterate(recorder: Recorder, call: Call, value: Any, nested: bool = False) -> Any:
+def iterate(recorder: ReadRecorder, call: Call, value: Any, nested: bool = False) -> Any:
     """What a loop runs over; with `nested`, its elements are unpacked."""
     kind = type(value)
     if kind in (tuple, range, str, bytes) or isinstance(value, Tensor):
@@ -45,7 +45,7 @@ def iterate(recorder: Recorder, call: Call, value: Any, nested: bool = False) ->
     return value
 
 
-def _iterated_object(recorder: Recorder, call: Call, value: Any) -> Any:
+def _iterated_object(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     kind = type(value)
     if is_our_type(kind) or isinstance(value, type):
         return value
@@ -62,7 +62,7 @@ def _iterated_object(recorder: Recorder, call: Call, value: Any) -> Any:
     return value
 
 
-def _driven(recorder: Recorder, call: Call, source: Any) -> Any:
+def _driven(recorder: ReadRecorder, call: Call, source: Any) -> Any:
     """An iterator whose `__next__` is Python of the user's, driven by its reporting copy."""
     step = recorder.special(source, "__next__")
     if step is None or isinstance(source, types.GeneratorType):
@@ -92,7 +92,7 @@ def _by_items(item: Callable[[Any, int], Any], value: Any) -> Iterator[Any]:
         place += 1
 
 
-def item(recorder: Recorder, call: Call, owner: Any, key: Any) -> Any:
+def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
     """`owner[key]`."""
     kind = type(owner)
     if kind in (tuple, str, bytes, range, type):
@@ -127,7 +127,7 @@ def item(recorder: Recorder, call: Call, owner: Any, key: Any) -> Any:
     return owner[key]
 
 
-def _of_dict(recorder: Recorder, call: Call, owner: dict[Any, Any], key: Any) -> Any:
+def _of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key: Any) -> Any:
     if recorder.is_given(owner):
         return owner[key]
     value = dict.get(owner, key, MISSING)
@@ -144,7 +144,7 @@ def _of_dict(recorder: Recorder, call: Call, owner: dict[Any, Any], key: Any) ->
     return owner[key]
 
 
-def contains(recorder: Recorder, call: Call, owner: Any, key: Any) -> bool:
+def contains(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> bool:
     """`key in owner`."""
     kind = type(owner)
     if isinstance(owner, Tensor) or is_our_type(kind) or kind in (str, bytes, range):

@@ -16,7 +16,7 @@ from ridgeline.tracing.reads.kinds import is_compared
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
 from ridgeline.tracing.reads.operators import length
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.recorder import ReadRecorder
 
 Call = Callable[[Any], Callable[..., Any]]
 _MUTATORS = frozenset((
@@ -34,14 +34,14 @@ _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
 }  # fmt: skip
 
 
-def pure(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     for value in (*args, *kwargs.values()):
         observe(recorder, value)
     args = tuple([callback(call, a) for a in args])
     return function(*args, **{k: callback(call, v) for k, v in kwargs.items()})
 
 
-def handed(recorder: Recorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+def handed(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function of this package: containers that it is given are read."""
     owner = getattr(function, "__self__", None)
     if is_compared(type(owner)):
@@ -62,7 +62,7 @@ def callback(call: Call, value: Any) -> Any:
     return value
 
 
-def iterating(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+def iterating(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     given = []
     for place, value in enumerate(args):
         if callable(value) and _TAKES_FUNCTION.get(function) == place:
@@ -77,7 +77,7 @@ def iterating(recorder: Recorder, call: Call, function: Any, *args: Any, **kwarg
     return function(*given, **named)
 
 
-def called_later(recorder: Recorder, call: Call, value: Any) -> Any:
+def called_later(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     """A function that C code will call; a class or a type counts as it is when it is called."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def called_later(recorder: Recorder, call: Call, value: Any) -> Any:
 
 
 def container_method(
-    recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any
+    recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any
 ) -> Any:
     owner, name = function.__self__, function.__name__
     if name in _MUTATORS:
@@ -113,7 +113,7 @@ def container_method(
     return pure(recorder, call, function, *args, **kwargs)
 
 
-def proxy_method(recorder: Recorder, call: Call, function: Any, *args: Any) -> Any:
+def proxy_method(recorder: ReadRecorder, call: Call, function: Any, *args: Any) -> Any:
     """A method of a read-only view of a dict, such as the attributes of a class."""
     if function.__name__ in ("get", "__getitem__") and args:
         with suppress(KeyError):
@@ -126,7 +126,7 @@ def proxy_method(recorder: Recorder, call: Call, function: Any, *args: Any) -> A
     return function(*args)
 
 
-def _looped(recorder: Recorder, call: Call, value: Any) -> Any:
+def _looped(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     if isinstance(value, dict):
         recorder.entries(value, "what is in a dict")
         return value
@@ -135,7 +135,7 @@ def _looped(recorder: Recorder, call: Call, value: Any) -> Any:
     return value
 
 
-def _entry(recorder: Recorder, call: Call, owner: Any, name: str, args: tuple[Any, ...]) -> Any:
+def _entry(recorder: ReadRecorder, call: Call, owner: Any, name: str, args: tuple[Any, ...]) -> Any:
     if name == "__contains__":
         return contains(recorder, call, owner, args[0])
     if name == "__getitem__":
@@ -147,19 +147,19 @@ def _entry(recorder: Recorder, call: Call, owner: Any, name: str, args: tuple[An
     return owner.get(*args)
 
 
-def _joined(recorder: Recorder, call: Call, function: Any, args: Any, kwargs: Any) -> str:
+def _joined(recorder: ReadRecorder, call: Call, function: Any, args: Any, kwargs: Any) -> str:
     if function.__name__ == "join":
         return str(function(iterate(recorder, call, *args)))
     given = [_in_text(recorder, call, a) for a in args]
     return str(function(*given, **{k: _in_text(recorder, call, v) for k, v in kwargs.items()}))
 
 
-def _in_text(recorder: Recorder, call: Call, value: Any) -> Any:
+def _in_text(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     observe(recorder, value)
     return value
 
 
-def changing(recorder: Recorder, owner: Any) -> None:
+def changing(recorder: ReadRecorder, owner: Any) -> None:
     """A container is changed: what it held before counts, so that a change is done again."""
     recorder.changes(owner)
     if recorder.is_given(owner):
@@ -172,14 +172,14 @@ def changing(recorder: Recorder, owner: Any) -> None:
         recorder.memory(owner, f"a {type(owner).__name__} that the function itself changes")
 
 
-def context_variable(recorder: Recorder, call: Call, function: Any, *args: Any) -> Any:
+def context_variable(recorder: ReadRecorder, call: Call, function: Any, *args: Any) -> Any:
     variable = function.__self__
     value = variable.get(*args)
     recorder.note(variable, "context", args, value, f"the context variable {variable.name!r}")
     return value
 
 
-def unbound(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+def unbound(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     """`list.append(x, y)`, `object.__setattr__(o, n, v)`: as the method of its first argument."""
     if not args:
         return function(*args, **kwargs)
@@ -189,7 +189,7 @@ def unbound(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs:
     return call(bound)(*args[1:], **kwargs)
 
 
-def slot(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+def slot(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     owner, name = function.__self__, function.__name__
     if name == "__getattribute__" and args:
         found = attributes.of_class if isinstance(owner, type) else attributes.of_instance
@@ -204,7 +204,7 @@ def slot(recorder: Recorder, call: Call, function: Any, *args: Any, **kwargs: An
     return pure(recorder, call, function, *args, **kwargs)
 
 
-def changing_attribute(recorder: Recorder, owner: Any, name: str) -> None:
+def changing_attribute(recorder: ReadRecorder, owner: Any, name: str) -> None:
     """An attribute is assigned or deleted: what it was counts."""
     if isinstance(owner, Tensor):
         return

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, containers, operators, stores
 from ridgeline.tracing.reads.handlers import changing, handed
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import observe
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.recorder import ReadRecorder, running
 
 _CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
 
@@ -50,18 +49,18 @@ class Hooks:
 
     def name(self, name: str) -> Any:
         """A global or built-in name."""
-        return (modes.recorder or _SILENT).name(self._namespace, name)
+        return (running.call_recorder or _SILENT).name(self._namespace, name)
 
     def rebinds(self, name: str) -> None:
         """A global name that the function assigns: what it was counts."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is not None:
             value = self._namespace.get(name, MISSING)
             recorder.note(self._namespace, "key", name, value, f"the global {name!r}")
 
     def imported(self, module: str, level: int, name: str) -> None:
         """`from module import name` was executed."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return
         if level:
@@ -77,7 +76,7 @@ class Hooks:
     @staticmethod
     def attribute(owner: Any, name: str) -> Any:
         """`owner.name`."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None or type(owner) is Tensor:
             return getattr(owner, name)
         return attributes.attribute(recorder, _call(), owner, name)
@@ -85,7 +84,7 @@ class Hooks:
     @staticmethod
     def method(owner: Any, name: str) -> Any:
         """What `owner.name(…)` calls."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return getattr(owner, name)
         if type(owner) is Tensor:
@@ -96,12 +95,12 @@ class Hooks:
     @staticmethod
     def call(function: Any) -> Any:
         """What `function(…)` calls."""
-        return function if modes.recorder is None else _call()(function)
+        return function if running.call_recorder is None else _call()(function)
 
     @staticmethod
     def item(owner: Any, key: Any) -> Any:
         """`owner[key]`."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return owner[key]
         return containers.item(recorder, _call(), owner, key)
@@ -111,7 +110,7 @@ class Hooks:
     @staticmethod
     def iterate(value: Any, nested: bool) -> Any:
         """What a loop, an unpacking or `*value` runs over."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return value
         return containers.iterate(recorder, _call(), value, nested)
@@ -119,7 +118,7 @@ class Hooks:
     @staticmethod
     def mapping(value: Any) -> Any:
         """`**value`."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is not None and isinstance(value, dict):
             recorder.entries(value, "what is in a dict")
         elif recorder is not None:
@@ -131,7 +130,7 @@ class Hooks:
     @staticmethod
     def observe(value: Any) -> Any:
         """A value whose whole content is read."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is not None:
             observe(recorder, value)
         return value
@@ -141,12 +140,12 @@ class Hooks:
     @staticmethod
     def changing(owner: Any) -> Any:
         """What stands for the owner of an attribute that is assigned or deleted."""
-        return owner if modes.recorder is None else stores.AttributeTarget(_call(), owner)
+        return owner if running.call_recorder is None else stores.AttributeTarget(_call(), owner)
 
     @staticmethod
     def changing_item(owner: Any) -> Any:
         """What stands for the owner of an item that is assigned or deleted."""
-        return owner if modes.recorder is None else stores.ItemTarget(_call(), owner)
+        return owner if running.call_recorder is None else stores.ItemTarget(_call(), owner)
 
     @staticmethod
     def augmenting(name: str, owner: Any, attribute: str) -> Any:
@@ -173,7 +172,7 @@ class Hooks:
     @staticmethod
     def binary(name: str, left: Any, right: Any) -> Any:
         """An operator between two values."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return getattr(operator, name)(left, right)
         return operators.binary(recorder, _call(), name, left, right)
@@ -181,7 +180,7 @@ class Hooks:
     @staticmethod
     def inplace(name: str, left: Any, right: Any) -> Any:
         """An augmented assignment."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         function = getattr(operator, f"i{name.strip('_')}")
         if recorder is None or type(left) in SCALARS or isinstance(left, Tensor):
             if recorder is not None and operators.is_reflected(recorder, name, right):
@@ -201,7 +200,7 @@ class Hooks:
     @staticmethod
     def unary(name: str, value: Any) -> Any:
         """An operator on one value."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return getattr(operator, name)(value)
         return operators.unary(recorder, _call(), name, value)
@@ -209,7 +208,7 @@ class Hooks:
     @staticmethod
     def compare(name: str, left: Any, right: Any) -> Any:
         """A comparison, an identity or a membership."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is not None:
             return operators.compare(recorder, _call(), name, left, right)
         if name in ("in", "not in"):
@@ -219,7 +218,7 @@ class Hooks:
     @staticmethod
     def truth(value: Any) -> Any:
         """A value whose truth decides, and which is then used itself."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is not None and type(value) not in SCALARS:
             if recorder.special(value, "__bool__") or recorder.special(value, "__len__"):
                 recorder.opens(f"the truth of a {type(value).__name__} is asked for in and, or")
@@ -230,7 +229,7 @@ class Hooks:
     @staticmethod
     def test(value: Any) -> Any:
         """A value whose truth decides."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None or value is True or value is False:
             return value
         return operators.truth(recorder, _call(), value)
@@ -238,7 +237,7 @@ class Hooks:
     @staticmethod
     def text(value: Any, how: str, spec: str) -> str:
         """A value in a formatted text."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         if recorder is None:
             return format(_CONVERSIONS[how](value) if how else value, spec)
         return operators.text(recorder, _call(), value, how, spec)
@@ -246,7 +245,7 @@ class Hooks:
     @staticmethod
     def entering(manager: Any) -> Any:
         """What a `with` statement enters."""
-        recorder = modes.recorder
+        recorder = running.call_recorder
         kind = type(manager)
         if recorder is None:
             return manager
@@ -269,7 +268,7 @@ class _Entered:
         return _call()(self._leave)(self._manager, *error)
 
 
-class _Silent(Recorder):
+class _Silent(ReadRecorder):
     """Looks names up, and keeps nothing."""
 
     def __init__(self) -> None:

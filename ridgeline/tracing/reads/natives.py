@@ -34,7 +34,7 @@ from ridgeline.tracing.reads.handlers import (
 from ridgeline.tracing.reads.kinds import FILES, HEAP, LIBRARIES, is_library, is_our_type
 from ridgeline.tracing.reads.notes import LOOKS
 from ridgeline.tracing.reads.observing import ARRAYS, observe
-from ridgeline.tracing.reads.recorder import Recorder, label
+from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
 # Called as they are, in the caller's frame: they look at it, or read nothing that can change.
 AS_THEY_ARE = frozenset(
@@ -80,7 +80,7 @@ _VALUE_TYPES = frozenset(
 )  # fmt: skip
 
 
-def native(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]:
+def native(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., Any]:
     """The form in which a function or type written in C is called."""
     try:
         if function in AS_THEY_ARE:
@@ -101,7 +101,7 @@ def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _asking(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]:
+def _asking(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., Any]:
     """`isinstance` and `issubclass`, which take note of what decides the answer."""
     special = "__instancecheck__" if function is builtins.isinstance else "__subclasscheck__"
 
@@ -130,7 +130,7 @@ def _asking(recorder: Recorder, call: Call, function: Any) -> Callable[..., Any]
     return asked
 
 
-def _members(recorder: Recorder, protocol: type, value: Any) -> None:
+def _members(recorder: ReadRecorder, protocol: type, value: Any) -> None:
     """Whether a class or an object has the members of a protocol is asked."""
     look = "class entry" if isinstance(value, type) else "static"
     tables = [base.__dict__ for base in protocol.__mro__]
@@ -140,7 +140,7 @@ def _members(recorder: Recorder, protocol: type, value: Any) -> None:
             recorder.note(value, look, name, LOOKS[look](value, name), f"{label(value)}.{name}")
 
 
-def _handler(recorder: Recorder, function: Any) -> Handler | None:
+def _handler(recorder: ReadRecorder, function: Any) -> Handler | None:
     """How a function of which no table speaks is called; None: as it is."""
     if function in _ITERATING:
         return iterating
@@ -158,7 +158,7 @@ def _handler(recorder: Recorder, function: Any) -> Handler | None:
     return _method(recorder, function, owner)
 
 
-def _of_module(recorder: Recorder, function: Any) -> Handler | None:
+def _of_module(recorder: ReadRecorder, function: Any) -> Handler | None:
     module = getattr(function, "__module__", None) or ""
     kind = getattr(function, "__objclass__", None)
     if kind is not None:  # a method that is not bound, or a slot of a type
@@ -175,14 +175,14 @@ def _of_module(recorder: Recorder, function: Any) -> Handler | None:
     return None
 
 
-def _is_random(recorder: Recorder, function: Any, module: str) -> bool:
+def _is_random(recorder: ReadRecorder, function: Any, module: str) -> bool:
     if not module.startswith("numpy.random"):
         return False
     recorder.opens(f"{module}.{function.__name__} draws random numbers")
     return True
 
 
-def _made(recorder: Recorder, kind: type) -> Handler | None:
+def _made(recorder: ReadRecorder, kind: type) -> Handler | None:
     module = kind.__module__
     if issubclass(kind, BaseException):
         return None
@@ -198,7 +198,7 @@ def _made(recorder: Recorder, kind: type) -> Handler | None:
     return None
 
 
-def _of_type(recorder: Recorder, function: Any, owner: type) -> Handler | None:
+def _of_type(recorder: ReadRecorder, function: Any, owner: type) -> Handler | None:
     """A class method in C, such as `dict.fromkeys` or `datetime.now`, or a slot of a class."""
     if function.__name__ == "__subclasses__":
         recorder.opens("all classes below a class are listed")
@@ -213,7 +213,7 @@ def _of_type(recorder: Recorder, function: Any, owner: type) -> Handler | None:
     return pure
 
 
-def _method(recorder: Recorder, function: Any, owner: Any) -> Handler | None:
+def _method(recorder: ReadRecorder, function: Any, owner: Any) -> Handler | None:
     """A method of an object that is written in C."""
     kind, name = type(owner), function.__name__
     if isinstance(owner, Tensor):

@@ -20,7 +20,7 @@ from ridgeline.tracing.reads.kinds import (
     python_method,
 )
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
-from ridgeline.tracing.reads.recorder import Recorder, label
+from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
 SEQUENCES = (list, deque, set)  # what `elements` compares
 ARRAYS = (bytearray, array, np.ndarray)
@@ -36,7 +36,7 @@ _DUNDERS = (
 )  # fmt: skip
 
 
-def observe(recorder: Recorder, value: Any, instances: bool = True) -> None:
+def observe(recorder: ReadRecorder, value: Any, instances: bool = True) -> None:
     """All that a value holds is read: containers, arrays and, if so wanted, attributes."""
     if type(value) in SCALARS or isinstance(value, Tensor):
         return
@@ -51,7 +51,7 @@ def observe(recorder: Recorder, value: Any, instances: bool = True) -> None:
             return
 
 
-def _inner(recorder: Recorder, value: Any, instances: bool) -> list[Any]:
+def _inner(recorder: ReadRecorder, value: Any, instances: bool) -> list[Any]:
     kind, text = type(value), f"what is in a {type(value).__name__}"
     if isinstance(value, dict) and not is_our_type(kind):
         recorder.entries(value, text)
@@ -83,7 +83,7 @@ def _inner(recorder: Recorder, value: Any, instances: bool) -> list[Any]:
     return attributes_of(recorder, value)
 
 
-def _ask_methods(recorder: Recorder, kind: type) -> None:
+def _ask_methods(recorder: ReadRecorder, kind: type) -> None:
     """Special methods in Python, which C code may run, may read anything."""
     for name in _DUNDERS:
         method = python_method(kind, name)
@@ -92,7 +92,7 @@ def _ask_methods(recorder: Recorder, kind: type) -> None:
             recorder.opens(f"{kind.__qualname__}.{name} runs inside of a C function")
 
 
-def attributes_of(recorder: Recorder, value: Any) -> list[Any]:
+def attributes_of(recorder: ReadRecorder, value: Any) -> list[Any]:
     """The attributes of an instance, in its table and in slots."""
     kind, table = type(value), getattr(value, "__dict__", None)
     found: list[Any] = []

@@ -15,7 +15,7 @@ from ridgeline.tracing.reads.containers import contains
 from ridgeline.tracing.reads.kinds import is_our_type
 from ridgeline.tracing.reads.notes import SCALARS
 from ridgeline.tracing.reads.observing import ARRAYS, observe
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.recorder import ReadRecorder
 
 Call = Callable[[Any], Callable[..., Any]]
 _TEXTS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
@@ -34,14 +34,14 @@ def is_native(value: Any) -> bool:
     return kind in SCALARS or kind is Tensor
 
 
-def is_reflected(recorder: Recorder, name: str, right: Any) -> bool:
+def is_reflected(recorder: ReadRecorder, name: str, right: Any) -> bool:
     """True where an operator may run a reflected method of the user's."""
     if is_native(right) or name not in _REFLECTED:
         return False
     return recorder.special(right, _REFLECTED[name]) is not None
 
 
-def binary(recorder: Recorder, call: Call, name: str, left: Any, right: Any) -> Any:
+def binary(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any) -> Any:
     """An operator between two values."""
     function = getattr(operator, name)
     if is_native(left) and is_native(right):
@@ -75,7 +75,7 @@ def binary(recorder: Recorder, call: Call, name: str, left: Any, right: Any) -> 
     return function(left, right)
 
 
-def unary(recorder: Recorder, call: Call, name: str, value: Any) -> Any:
+def unary(recorder: ReadRecorder, call: Call, name: str, value: Any) -> Any:
     """An operator on one value."""
     method = None if is_native(value) else recorder.special(value, f"__{name}__")
     if method is not None:
@@ -85,7 +85,7 @@ def unary(recorder: Recorder, call: Call, name: str, value: Any) -> Any:
     return getattr(operator, name)(value)
 
 
-def compare(recorder: Recorder, call: Call, name: str, left: Any, right: Any) -> Any:
+def compare(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any) -> Any:
     """A comparison, an identity or a membership."""
     if name in ("is_", "is_not"):
         _identity(recorder, left, right)
@@ -99,7 +99,7 @@ def compare(recorder: Recorder, call: Call, name: str, left: Any, right: Any) ->
 _SINGLE = (type(None), bool, type, types.FunctionType, types.ModuleType, type(Ellipsis))
 
 
-def _identity(recorder: Recorder, left: Any, right: Any) -> None:
+def _identity(recorder: ReadRecorder, left: Any, right: Any) -> None:
     """Two values are compared by identity: containers count as the very objects they are."""
     if isinstance(left, _SINGLE) or isinstance(right, _SINGLE):
         return
@@ -110,7 +110,7 @@ def _identity(recorder: Recorder, left: Any, right: Any) -> None:
             recorder.note(value, "identity", None, value, f"which {type(value).__name__} it is")
 
 
-def truth(recorder: Recorder, call: Call, value: Any) -> Any:
+def truth(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     """What stands for a value where its truth is asked: itself, or what its own method says."""
     kind = type(value)
     if kind in SCALARS or isinstance(value, Tensor) or is_our_type(kind):
@@ -122,7 +122,7 @@ def truth(recorder: Recorder, call: Call, value: Any) -> Any:
     return _length(recorder, value)
 
 
-def _length(recorder: Recorder, value: Any) -> Any:
+def _length(recorder: ReadRecorder, value: Any) -> Any:
     if isinstance(value, list | dict | set | deque) and not recorder.is_given(value):
         text = f"the length of a {type(value).__name__}"
         recorder.note(value, "length", None, len(value), text)
@@ -131,7 +131,7 @@ def _length(recorder: Recorder, value: Any) -> Any:
     return value
 
 
-def length(recorder: Recorder, call: Call, value: Any) -> int:
+def length(recorder: ReadRecorder, call: Call, value: Any) -> int:
     """`len(value)`."""
     method = recorder.special(value, "__len__")
     if method is not None:
@@ -140,7 +140,7 @@ def length(recorder: Recorder, call: Call, value: Any) -> int:
     return len(value)
 
 
-def text(recorder: Recorder, call: Call, value: Any, how: str, spec: str) -> str:
+def text(recorder: ReadRecorder, call: Call, value: Any, how: str, spec: str) -> str:
     """A value in a text: `how` is the conversion (r, s, a or none), `spec` the format."""
     if isinstance(value, str) and type(value) is str and not how:
         return format(value, spec)
@@ -155,7 +155,7 @@ def text(recorder: Recorder, call: Call, value: Any, how: str, spec: str) -> str
     return format(value, spec)
 
 
-def converted(recorder: Recorder, call: Call, value: Any, how: str) -> str:
+def converted(recorder: ReadRecorder, call: Call, value: Any, how: str) -> str:
     """`str(value)`, `repr(value)` or `ascii(value)`."""
     kind = type(value)
     names = ("__str__", "__repr__") if how == "s" else ("__repr__",)

@@ -13,11 +13,12 @@ from array import array
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from types import CellType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from ridgeline.graph.origins import user_line
+from ridgeline.record.modes import modes
 from ridgeline.tracing.kept_state import Place, Stores
 from ridgeline.tracing.reads.kinds import (
     HEAP,
@@ -27,6 +28,9 @@ from ridgeline.tracing.reads.kinds import (
     python_method,
 )
 from ridgeline.tracing.reads.notes import LOOKS, MISSING, SCALARS, Read, entry_of_class
+
+if TYPE_CHECKING:
+    from ridgeline.tracing.reads.calls import CallRecorder
 
 _UNTRACKED = (np.ndarray, bytearray, array)
 # What `np.seterr` and `np.set_printoptions` set
@@ -41,7 +45,7 @@ _UNSET = (MISSING,)
 _LARGE = 1 << 20  # bytes of an array that are compared before each call
 
 
-class Recorder:
+class ReadRecorder:
     """What one traced call reads from outside; `open` says why it cannot be guarded."""
 
     def __init__(
@@ -258,3 +262,12 @@ def label(owner: Any) -> str:
         return owner.__qualname__
     name = getattr(owner, "__name__", None) if type(owner).__name__ == "module" else None
     return name if isinstance(name, str) else type(owner).__name__
+
+
+class _Running(Protocol):
+    """The modes of the calling thread, as the modules of this folder set them."""
+
+    call_recorder: CallRecorder | None
+
+
+running = cast(_Running, modes)

@@ -10,19 +10,18 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ridgeline.tensors.modes import modes
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.attributes import TABLES
 from ridgeline.tracing.reads.handlers import changing, changing_attribute
 from ridgeline.tracing.reads.kinds import is_ours, is_watched, python_method
 from ridgeline.tracing.reads.notes import SCALARS, entry_of_class
 from ridgeline.tracing.reads.observing import observe
-from ridgeline.tracing.reads.recorder import Recorder
+from ridgeline.tracing.reads.recorder import ReadRecorder, running
 
 Call = Callable[[Any], Callable[..., Any]]
 
 
-def set_attribute(recorder: Recorder, call: Call, owner: Any, name: str, value: Any) -> None:
+def set_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str, value: Any) -> None:
     """`owner.name = value`."""
     method = _python(recorder, owner, "__setattr__")
     if method is not None:
@@ -52,7 +51,7 @@ def _is_in_table(owner: Any, name: str) -> bool:
     return not hasattr(type(entry_of_class(type(owner), name)), "__set__")
 
 
-def delete_attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> None:
+def delete_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> None:
     """`del owner.name`."""
     method = _python(recorder, owner, "__delattr__")
     if method is not None:
@@ -66,7 +65,7 @@ def delete_attribute(recorder: Recorder, call: Call, owner: Any, name: str) -> N
     delattr(owner, name)
 
 
-def set_item(recorder: Recorder, call: Call, owner: Any, key: Any, value: Any) -> None:
+def set_item(recorder: ReadRecorder, call: Call, owner: Any, key: Any, value: Any) -> None:
     """`owner[key] = value`."""
     if isinstance(owner, Tensor):
         observe(recorder, key, instances=False)
@@ -82,7 +81,7 @@ def set_item(recorder: Recorder, call: Call, owner: Any, key: Any, value: Any) -
     owner[key] = value
 
 
-def delete_item(recorder: Recorder, call: Call, owner: Any, key: Any) -> None:
+def delete_item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> None:
     """`del owner[key]`."""
     method = recorder.special(owner, "__delitem__")
     if method is not None:
@@ -97,7 +96,7 @@ def _is_registered(value: Any) -> bool:
     return is_watched(value) or (isinstance(value, Tensor) and type(value) is not Tensor)
 
 
-def _python(recorder: Recorder, owner: Any, name: str) -> types.FunctionType | None:
+def _python(recorder: ReadRecorder, owner: Any, name: str) -> types.FunctionType | None:
     """A special method of the user's; tensors and classes have none that counts."""
     if isinstance(owner, Tensor | type) or python_method(type(owner), name) is None:
         return None
@@ -124,12 +123,12 @@ class AttributeTarget:
         object.__setattr__(self, "_owner", owner)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        assert modes.recorder is not None
-        set_attribute(modes.recorder, self._call, self._owner, name, value)
+        assert running.call_recorder is not None
+        set_attribute(running.call_recorder, self._call, self._owner, name, value)
 
     def __delattr__(self, name: str) -> None:
-        assert modes.recorder is not None
-        delete_attribute(modes.recorder, self._call, self._owner, name)
+        assert running.call_recorder is not None
+        delete_attribute(running.call_recorder, self._call, self._owner, name)
 
 
 class ItemTarget:
@@ -141,9 +140,9 @@ class ItemTarget:
         self._call, self._owner = call, owner
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        assert modes.recorder is not None
-        set_item(modes.recorder, self._call, self._owner, key, value)
+        assert running.call_recorder is not None
+        set_item(running.call_recorder, self._call, self._owner, key, value)
 
     def __delitem__(self, key: Any) -> None:
-        assert modes.recorder is not None
-        delete_item(modes.recorder, self._call, self._owner, key)
+        assert running.call_recorder is not None
+        delete_item(running.call_recorder, self._call, self._owner, key)

@@ -14,9 +14,8 @@ from ridgeline.errors import BadValueError
 from ridgeline.models import GAN, VAE, DenoisingAutoencoder
 from ridgeline.optim import Adam
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.tracing.jit import jit
 from ridgeline.train.loop import Run
 from ridgeline.train.pictures import grid, save_png

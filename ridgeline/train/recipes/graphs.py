@@ -12,9 +12,8 @@ from ridgeline.models import GCN
 from ridgeline.nn.functional import cross_entropy
 from ridgeline.optim import Adam
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.train.recipes.base import (
     DEFAULT_LENGTH,
     Options,

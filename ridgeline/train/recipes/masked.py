@@ -11,10 +11,9 @@ from ridgeline.models import BERT
 from ridgeline.models.bert import MASKED
 from ridgeline.nn.functional import cross_entropy
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
+from ridgeline.record.modes import no_grad
 from ridgeline.tensors.public import rand, where
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.train.objectives import Objective
 from ridgeline.train.recipes.base import Options, Prepared, Recipe, Settings
 from ridgeline.train.recipes.text import Text, mean_loss, open_text, text_run

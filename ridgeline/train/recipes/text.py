@@ -13,9 +13,8 @@ from ridgeline.models import GPT2, Llama, LSTMLanguageModel, generate
 from ridgeline.optim import AdamW
 from ridgeline.optim.lr_scheduler import OneCycleLR
 from ridgeline.random import manual_seed
-from ridgeline.tensors.creation import tensor
-from ridgeline.tensors.modes import no_grad
-from ridgeline.tensors.tensor import Tensor
+from ridgeline.record.modes import no_grad
+from ridgeline.tensors.tensor import Tensor, tensor
 from ridgeline.train.evaluate import Evaluator
 from ridgeline.train.loop import Run
 from ridgeline.train.objectives import Objective, next_token

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
+from ridgeline.execution import tiers
+from ridgeline.record import graph_recorder
 from ridgeline.runtime.cuda import transfer
-from ridgeline.tensors import execute, tiers
 from tests.attacks.seam.program import CALLS, Program, Value
 
 Array = np.ndarray[Any, Any]
@@ -154,8 +155,8 @@ def thresholds(small: bool) -> Iterator[None]:
             patch.setattr(tiers, "_PER_ELEMENT", 1e-3)  # 45 elements are compiled at once
             patch.setattr(tiers, "_PER_NODE", 1e-4)
             patch.setattr(transfer, "CHUNK", 40)
-            patch.setattr(execute, "MOST_PENDING", 4)
-            patch.setattr(execute, "MOST_HELD", 100)
+            patch.setattr(graph_recorder, "MOST_PENDING", 4)
+            patch.setattr(graph_recorder, "MOST_HELD", 100)
         yield
 
 

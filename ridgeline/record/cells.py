@@ -25,9 +25,8 @@ from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, SLICE
 from ridgeline.ops.reinterpret import REINTERPRET, ReinterpretAttrs, reinterpret, seen_shape
 
 if TYPE_CHECKING:
+    from ridgeline.record.captures import Donated, RunningCapture
     from ridgeline.runtime.buffer import HostBuffer
-    from ridgeline.tensors.execute import Donated
-    from ridgeline.tracing.capture import Capture
 
 # How a value stands to differentiation, in rising order:
 PLAIN = 0  # no gradient ever flows through its node
@@ -69,10 +68,10 @@ class Track:
 
     __slots__ = ("__weakref__", "capture", "mode", "rare")
 
-    def __init__(self, mode: int, capture: Capture | None) -> None:
+    def __init__(self, mode: int, capture: RunningCapture | None) -> None:
         self.mode = mode
         self.rare: Rare | None = None
-        self.capture: Capture | Donated | None = (
+        self.capture: RunningCapture | Donated | None = (
             capture  # the capture in which it was made, or the loss of its memory
         )
         if capture is not None:
@@ -84,7 +83,7 @@ class Cell(Track):
 
     __slots__ = ("node", "version")
 
-    def __init__(self, value: Node, mode: int, capture: Capture | None) -> None:
+    def __init__(self, value: Node, mode: int, capture: RunningCapture | None) -> None:
         self.node = value
         self.version = 0
         self.mode = mode

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
+from ridgeline.errors import BadValueError
+from ridgeline.record.upcalls import upcalls
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
@@ -21,15 +24,12 @@ class Exchange:
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
         """The namespace of the Array API standard."""
-        from ridgeline import array_api
-        from ridgeline.errors import BadValueError
-
         if api_version is not None and api_version not in API_VERSIONS:
             raise BadValueError(
                 f"the Array API has no version {api_version!r} here",
                 help=f"versions: {', '.join(API_VERSIONS)}",
             )
-        return array_api
+        return upcalls.array_namespace()
 
     def __dlpack__(
         self,
@@ -41,9 +41,7 @@ class Exchange:
         copy: bool | None = None,
     ) -> Any:
         """A DLPack capsule over this memory, for `from_dlpack` of another library."""
-        from ridgeline.interop.dlpack import export
-
-        return export(cast("Tensor", self), stream, max_version, dl_device, copy)
+        return upcalls.to_dlpack(self, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self, /) -> tuple[int, int]:
         """DLPack's name for the device: (1, 0) for the CPU, (2, n) for a GPU."""

@@ -15,9 +15,8 @@ from ridgeline.atomic import Block, Switch, sealed
 
 if TYPE_CHECKING:
     from ridgeline.dtypes import DType
-    from ridgeline.tensors.anomaly import Anomaly
-    from ridgeline.tracing.capture import Capture
-    from ridgeline.tracing.reads.calls import CallRecorder
+    from ridgeline.graph.anomaly import Anomaly
+    from ridgeline.record.captures import CallObserver, RunningCapture
 
 
 class Modes(threading.local):
@@ -26,21 +25,10 @@ class Modes(threading.local):
     gradients: bool = True  # do results of tracked operands require gradients
     eager: bool = False  # compute every op as soon as it is recorded
     on_read: bool = False  # leave what is recorded out of flushes until somebody reads it
-    capture: Capture | None = None  # the jit capture that this thread is inside of
-    recorder: CallRecorder | None = None  # told of what the function that jit traces reads
+    capture: RunningCapture | None = None  # the jit capture that this thread is inside of
+    call_recorder: CallObserver | None = None  # told of what the function that jit traces reads
     anomaly: Anomaly | None = None  # looks for the op that makes a NaN
     autocast: tuple[tuple[str, DType], ...] = ()  # narrow types by kind of device, see autocast.py
-
-    def __init__(self) -> None:
-        # weak references to the cells recorded and not yet computed, in program order
-        self.pending: list[Any] = []
-        # and to those computed with their graph, for a backward pass to let go of it
-        self.tracked: list[Any] = []
-        self.most_tracked: int = 1 << 8
-        # how much has piled up since the last flush, see execute.py
-        self.held_bytes: int = 0
-        self.recorded: int = 0
-        self.most_listed: int = 1 << 14
 
 
 modes = Modes()
@@ -50,13 +38,13 @@ def called(function: Any) -> Any:
     """A function of the user's in the form in which the package calls it: while jit traces, a copy
     that reports what it reads.
     """
-    recorder = modes.recorder
+    recorder = modes.call_recorder
     return function if recorder is None else recorder.called(function)
 
 
 def called_method(owner: Any, name: str) -> Any:
     """The same for a method that a user may have defined."""
-    recorder = modes.recorder
+    recorder = modes.call_recorder
     return recorder.called_method(owner, name) if recorder is not None else getattr(owner, name)
 
 

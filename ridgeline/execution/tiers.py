@@ -22,6 +22,9 @@ from ridgeline.compiler.pipeline import prepare
 from ridgeline.compiler.progress import Announced
 from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
+from ridgeline.execution import flush_log
+from ridgeline.execution.device_copies import Brought, Chain, Fresh, reaches
+from ridgeline.execution.structures import Structure, Table
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate, has_value
@@ -37,12 +40,10 @@ from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
+from ridgeline.record.modes import modes
+from ridgeline.record.upcalls import upcalls
 from ridgeline.runtime.memory_spaces import space
 from ridgeline.scalars import Array
-from ridgeline.tensors import flush_log
-from ridgeline.tensors.device_copies import Brought, Chain, Fresh, reaches
-from ridgeline.tensors.modes import modes
-from ridgeline.tensors.structures import Structure, Table
 from ridgeline.weak import Recent
 
 MOST_STRUCTURES = 4096
@@ -183,44 +184,65 @@ _Place = tuple[int, int | None]  # a node of an order, or an output of one
 _kept: Table[tuple[_Place, ...]] = Table(MOST_STRUCTURES)  # what is saved for backward
 
 
-def compute(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") -> None:
-    """Give every root its value, and what a backward pass from `tracked` will read.
+class Matched:
+    """Recorded work, what is known of its structure, and its program if it came before."""
+
+    __slots__ = ("began", "graph", "inputs", "order", "piece", "reason", "settings", "wanted")
+
+    def __init__(self, roots: Sequence[Node], tracked: Sequence[Node], reason: str) -> None:
+        self.began, self.reason = perf_counter(), reason
+        wanted = list(roots)
+        if tracked:
+            wanted += _saved(roots, tracked)
+        order = topological(wanted, has_value)
+        graph = wanted  # the same with backward passes written out, where need be
+        if waiting and not is_whole(order):
+            graph = written_out(wanted)
+            order = topological(graph, has_value)
+        self.wanted, self.graph, self.order = wanted, graph, order
+        self.inputs = [node for node in order if node.buffer is not None]
+        self.piece, self.settings = _piece(order, graph), _settings()
+
+    def run(self) -> None:
+        """Give every root its value, and what a backward pass will read."""
+        piece, settings = self.piece, self.settings
+        program = piece.programs.get(settings)
+        kind: flush_log.Program = "found"
+        if program is None:
+            whole = Graph(written_out(self.graph) if waiting else self.graph, self.inputs)
+            if not waiting:
+                whole.order = tuple(self.order)
+            if _to_interpret(piece, settings, whole):
+                precise = precise_moments(whole)
+                for node, array in zip(self.wanted, evaluate(precise.outputs, order=precise.order)):
+                    node.buffer = as_buffer(array, node.types[0].device)
+                self._note("interpreted", self.began)
+                return
+            program = _program(whole)
+            kind, piece.programs[settings] = "new", program
+            _remember(piece, len(self.order))
+        started = perf_counter()
+        results = program.run([node.buffer for node in self.inputs])
+        for node, buffer in zip(self.wanted, results):
+            node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
+        self._note(kind, started)
+
+    def _note(self, kind: flush_log.Program, started: float) -> None:
+        device = self.wanted[0].type.device
+        flush_log.note(self.reason, device, len(self.order), kind, self.began, started)
+
+
+def match(roots: Sequence[Node], tracked: Sequence[Node], reason: str = "") -> Matched:
+    """Recorded work by its structure: every root, and what a backward pass from `tracked` reads.
 
     `reason` is for people: what had piled up, where nobody asked for a value.
     """
-    began = perf_counter()
     if modes.anomaly is not None:
         modes.anomaly.check(roots)
-    wanted = list(roots)
-    if tracked:
-        wanted += _saved(roots, tracked)
-    order = topological(wanted, has_value)
-    graph: Sequence[Node] = wanted  # the same with backward passes written out, where need be
-    if waiting and not is_whole(order):
-        graph = written_out(wanted)
-        order = topological(graph, has_value)
-    inputs = [node for node in order if node.buffer is not None]
-    piece = _piece(order, graph)
-    settings = _settings()
-    program = piece.programs.get(settings)
-    kind: flush_log.Program = "found"
-    if program is None:
-        whole = Graph(written_out(graph) if waiting else graph, inputs)
-        if not waiting:
-            whole.order = tuple(order)
-        if _to_interpret(piece, settings, whole):
-            precise = precise_moments(whole)
-            for node, array in zip(wanted, evaluate(precise.outputs, order=precise.order)):
-                node.buffer = as_buffer(array, node.types[0].device)
-            flush_log.note(reason, roots[0].type.device, len(order), "interpreted", began, began)
-            return
-        program = _program(whole)
-        kind, piece.programs[settings] = "new", program
-        _remember(piece, len(order))
-    started = perf_counter()
-    for node, buffer in zip(wanted, program.run([node.buffer for node in inputs])):
-        node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
-    flush_log.note(reason, roots[0].type.device, len(order), kind, began, started)
+    return Matched(roots, tracked, reason)
+
+
+upcalls.match = match
 
 
 def _remember(piece: _Piece, nodes: int) -> None:

@@ -1,0 +1,160 @@
+"""What recording asks of a running capture of jit, and whose tensors may be used where.
+
+This page is all that the record core and the functions know of tracing: `modes.capture` is None, or
+something that answers to `RunningCapture`. Guards are behind it: a number, an array, an attribute
+or a gradient that is read while a capture runs goes through it, and what the trace depends on is
+written down there (`tracing/capture.py`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ridgeline.errors import RidgelineError
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.record.cells import Cell, Track
+from ridgeline.record.modes import modes
+
+if TYPE_CHECKING:
+    from ridgeline.dtypes import DType
+    from ridgeline.graph.sizes import Size
+    from ridgeline.record.numbers import Lifted
+    from ridgeline.scalars import Array
+
+
+class RunningCapture(Protocol):
+    """A function that is being traced: what stands in it for memory, numbers and random streams."""
+
+    @property
+    def name(self) -> str:
+        """What traces, for messages."""
+
+    symbolic: bool  # are there sizes that stand for more than one number
+    made: list[weakref.ref[Cell]]  # cells of tensors made inside
+    tracks: list[weakref.ref[Track]]  # detached handles made inside
+
+    def cell(self, cell: Cell) -> Cell:
+        """What stands for a cell inside this capture."""
+
+    def track(self, track: Track) -> Track:
+        """What stands for a track inside this capture."""
+
+    def cut(self, tensor: Any) -> None:
+        """A handle from outside is about to be detached."""
+
+    def depends(self, node: Node) -> bool:
+        """True where a value is not known while tracing."""
+
+    def read_grad(self, owner: Any) -> Any:
+        """`.grad` as the traced program sees it."""
+
+    def write_grad(self, owner: Any, value: Any) -> None:
+        """Assign `.grad` inside the traced program."""
+
+    def check_backward(self, order: list[Node]) -> None:
+        """Raise where gradients would leave the traced function into graphs recorded outside."""
+
+    def number(self, name: Hashable, getter: Callable[[], float], value: float) -> Lifted:
+        """The lifted number under a name; however often it is read, it is one input."""
+
+    def lifted(self, number: Lifted, dtype: DType) -> Node:
+        """A number as an input that is read on every call."""
+
+    def array(self, array: Array, dtype: DType) -> Node | None:
+        """A large array as an input; None for one that guards compare by value."""
+
+    def random_blocks(self, generator: Any, count: Size) -> tuple[Node, Node]:
+        """The key and the offset of the next blocks of a generator's stream."""
+
+    def watch(self, obj: Any) -> None:
+        """The trace depends on the attributes of a module or an optimizer."""
+
+    def refuse(self, error: Exception) -> None:
+        """The function cannot be traced, whatever its own code does about the error."""
+
+    def require(self, holds: Callable[[], bool], text: str) -> None:
+        """The trace is valid only while `holds()` is true."""
+
+
+class CallObserver(Protocol):
+    """Is told of what the function that jit traces calls and reads."""
+
+    prints: bool
+
+    def called(self, function: Any) -> Any:
+        """A function of the user's as a copy that reports what it reads."""
+
+    def called_method(self, owner: Any, name: str) -> Any:
+        """The same for a method that a user may have defined."""
+
+
+class CaptureError(RidgelineError):
+    """Something that cannot be done while jit traces a function.
+
+    Made inside a trace, it marks the capture: the error comes back when the trace ends, even if the
+    function caught it and went on.
+    """
+
+    code = "RL0401"
+
+    def __init__(self, message: str, *, note: str = "", help: str = "") -> None:
+        super().__init__(message, note=note, help=help)
+        if modes.capture is not None:
+            modes.capture.refuse(self)
+
+
+class LeakError(RidgelineError):
+    """A tensor that only existed while jit traced a function is used afterwards."""
+
+    code = "RL0402"
+
+
+class DonatedError(RidgelineError):
+    """A tensor that was donated to a jitted function is used afterwards."""
+
+    code = "RL0405"
+
+
+class Donated:
+    """Stands where a cell has its capture: the memory was given to a function for good."""
+
+    name = "jit"
+
+    def __init__(self, function: str, line: str) -> None:
+        self._function, self._line = function, line
+
+    def error(self, kind: TensorType) -> DonatedError:
+        """What is raised for a use of the tensor."""
+        return DonatedError(
+            f"this tensor was donated to {self._function}, and its memory holds something else now",
+            note=f"the tensor was {kind}" + (f", donated at {self._line}" if self._line else ""),
+            help="use what the function returned, give it a clone(), or leave the argument out of "
+            "donate",
+        )
+
+
+def check_held(track: Track) -> None:
+    """Raise for memory that was given away."""
+    if isinstance(track.capture, Donated):
+        assert isinstance(track, Cell)
+        raise track.capture.error(track.node.types[0])
+
+
+def foreign(cell: Cell, track: Track, capture: RunningCapture | None) -> tuple[Cell, Track]:
+    """What stands for a cell and a track made elsewhere, inside the running capture."""
+    check_held(cell)
+    if capture is None:
+        raise LeakError(
+            f"this tensor was made while {tracer(cell, track)} traced a function and has no value "
+            "of its own",
+            help="return it from that function",
+        )
+    return capture.cell(cell), capture.track(track)
+
+
+def tracer(cell: Cell, track: Track) -> str:
+    """What traced the function in which a tensor was made."""
+    made = cell.capture or track.capture
+    return "jit" if made is None else made.name

@@ -1,0 +1,192 @@
+"""The recorder that writes work down as graph nodes; `recorder.py` says what a recorder is.
+
+A flush computes every cell that is recorded and still held, so that work they share runs once. It
+happens when somebody reads a value, at `optimizer.step()`, or when much has piled up.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import compress, starmap
+from operator import attrgetter, is_
+
+from ridgeline.atomic import Change, apply
+from ridgeline.errors import RidgelineError
+from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
+from ridgeline.record.captures import Donated
+from ridgeline.record.cells import CUT, GRAPH, PLAIN, Behind, Cell, LetGo, filled_leaf, rare
+from ridgeline.record.modes import modes
+from ridgeline.record.numbers import forget_lifted
+from ridgeline.record.upcalls import upcalls
+
+MOST_PENDING = 8192  # recorded ops after which a flush happens by itself
+MOST_HELD = 1 << 30  # bytes of new data kept alive by recorded work after which it happens too
+
+_lock = threading.RLock()
+
+
+def _after_fork() -> None:
+    """A child starts with a free lock, whoever held it in the parent."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class GraphRecorder:
+    """The work of one thread: cells whose nodes are not computed yet, in program order."""
+
+    __slots__ = (
+        "_held_bytes", "_most_listed", "_most_tracked", "_pending", "_recorded", "_tracked",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._pending: list[weakref.ref[Cell]] = []
+        # and cells computed with their graph, for a backward pass to let go of it
+        self._tracked: list[weakref.ref[Cell]] = []
+        self._most_tracked = 1 << 8
+        # how much has piled up since the last flush
+        self._held_bytes = self._recorded = 0
+        self._most_listed = 1 << 14
+
+    def record(self, cell: Cell) -> None:
+        """A cell was given a value that is not computed yet."""
+        if modes.on_read:
+            return
+        if modes.eager:
+            self.compute([cell])
+            return
+        pending = self._pending
+        pending.append(weakref.ref(cell))
+        if cell.mode != GRAPH:  # tracked work keeps its history anyway: a flush would free nothing
+            self._recorded += 1
+            if self._recorded >= MOST_PENDING:
+                self.flush(f"{MOST_PENDING} ops had been recorded")
+        if len(pending) > self._most_listed:
+            self._pending = [r for r in pending if r() is not None]
+            self._most_listed = MOST_PENDING + 2 * len(self._pending)
+
+    def hold(self, nbytes: int) -> None:
+        """New data came in that recorded work may keep alive; flush when it becomes much."""
+        self._held_bytes += nbytes
+        if self._held_bytes > MOST_HELD:
+            self.flush(f"{MOST_HELD >> 20} MiB of new data were held")
+
+    def live(self) -> list[Cell]:
+        """The cells that are recorded and that somebody still holds, in program order."""
+        return _alive(self._pending)
+
+    def flush(self, reason: str = "") -> None:
+        """Compute everything that is live."""
+        if modes.capture is None:
+            self.compute((), reason)
+
+    def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
+        """Compute some cells, together with everything that is live."""
+        waiting, self._pending = self._pending, []
+        self._held_bytes = self._recorded = 0
+        try:
+            self._compute(cells, waiting, reason)
+        except RidgelineError:
+            raise  # whoever reads what cannot be computed is told; other work goes on without it
+        except BaseException:
+            self._pending = waiting + self._pending  # what is computed by then does no harm there
+            raise
+
+    def _compute(
+        self, cells: Sequence[Cell], waiting: Sequence[weakref.ref[Cell]], reason: str
+    ) -> None:
+        forget_lifted()
+        live = dict.fromkeys(_alive(waiting))
+        live.update(dict.fromkeys(cells))
+        with _lock:
+            before = {cell: cell.node for cell in live}
+            nodes: dict[Cell, Node] = {}
+            wanted: dict[Node, None] = {}
+            tracked: list[Node] = []
+            twins: dict[Node, Node] = {}
+            for cell, node in before.items():
+                if cell.mode != GRAPH and shows_constant(node):
+                    # a constant is one node for all who use it, and stays structure for them
+                    if node not in twins:
+                        twins[node] = twin(node)
+                    node = twins[node]
+                nodes[cell] = node
+                if node.buffer is None:
+                    wanted[node] = None
+                    if cell.mode == GRAPH and not _spent(cell):
+                        tracked.append(node)
+            if wanted:
+                upcalls.match(list(wanted), tracked, reason).run()
+            _settle(before, nodes)
+            self._track(cell for cell in live if cell.mode == GRAPH and cell.node.inputs)
+
+    def _track(self, cells: Iterable[Cell]) -> None:
+        """Remember cells computed with their graph, until a backward pass is through."""
+        tracked = self._tracked
+        tracked += [weakref.ref(cell) for cell in cells]
+        if len(tracked) > self._most_tracked:
+            self._tracked = [r for r in tracked if (c := r()) is not None and c.node.inputs]
+            self._most_tracked = (1 << 8) + 2 * len(self._tracked)
+
+    def spend(self, nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
+        """backward() went through these nodes: tensors among them need no graph any more.
+
+        Those stay as they are that another pass could go through without a value of the forward
+        pass.
+        """
+        for reference in (*self._pending, *self._tracked):
+            cell = reference()
+            if cell is None or cell.mode != GRAPH or cell.node not in nodes:
+                continue
+            if lets_go(cell.node):
+                details = rare(cell)
+                details.spent, details.behind = True, behind
+                if cell.node.buffer is not None:
+                    _settle({cell: cell.node}, {cell: cell.node})
+
+
+def _alive(waiting: Sequence[weakref.ref[Cell]]) -> list[Cell]:
+    held = [cell for ref in waiting if (cell := ref()) is not None]
+    return [cell for cell in held if not isinstance(cell.capture, Donated)]
+
+
+def _settle(before: Mapping[Cell, Node], nodes: Mapping[Cell, Node]) -> None:
+    """Forget how computed values came about, unless gradients may still flow through them.
+
+    A cell that another thread wrote to since it held the node `before` stays as it is.
+    """
+    made: list[Change] = []
+    for cell, node in nodes.items():
+        if node.op is not LEAF_OP and (cell.mode != GRAPH or _spent(cell)):
+            made.append((cell, "node", _computed(node)))
+    cells = [change[0] for change in made]
+    held = map(is_, map(_node_of, cells), map(before.__getitem__, cells))
+    apply(starmap(setattr, compress(made, held)))
+    for cell, _, node in made:
+        if cell.node is node:
+            if cell.mode == GRAPH:
+                behind = cell.rare.behind if cell.rare is not None else None
+                node.attrs = LetGo(node.types[0], behind)
+            if cell.mode == CUT:
+                cell.mode = PLAIN
+            if cell.rare is not None:
+                cell.rare.key = None
+
+
+_node_of = attrgetter("node")
+
+
+def _computed(node: Node) -> Node:
+    """A leaf with the value of a node."""
+    made = filled_leaf(node.types[0], node.buffer)
+    made.origins = node.origins
+    return made
+
+
+def _spent(cell: Cell) -> bool:
+    return cell.rare is not None and cell.rare.spent

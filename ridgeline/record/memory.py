@@ -1,0 +1,208 @@
+"""The memory of cells: values computed where they are asked for, and memory shared with NumPy.
+
+A cell whose memory somebody outside may write to has no lasting node: each read is a fresh leaf,
+and what is written to it is written there at once.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable
+from functools import partial
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+
+from ridgeline.atomic import Change, apply, steps
+from ridgeline.devices import CPU
+from ridgeline.dtypes import DType
+from ridgeline.errors import RidgelineError
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.record.cells import Cell, filled_leaf, rare
+from ridgeline.record.recorder import hold, realize, record
+from ridgeline.record.turns import turn_of
+from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.runtime.memory_spaces import space
+from ridgeline.scalars import Array
+from ridgeline.weak import WeakSet
+
+_SOLE_OWNER = 3  # references to a buffer that one cell holds: its node, a local, the count itself
+
+
+def settled(cell: Cell) -> Node:
+    """The node of a cell, computed if need be."""
+    node = refresh(cell)
+    while node.buffer is None:  # again where another thread wrote to it in the meantime
+        realize([cell])
+        node = cell.node
+    return node
+
+
+def array_of(node: Node) -> Array:
+    array: Array = node.buffer.array(node.dtype, node.shape)
+    return array
+
+
+class Export:
+    """Memory of a tensor handed to NumPy; arrays made from it keep this object alive."""
+
+    __slots__ = ("__weakref__", "buffer")
+
+    def __init__(self, buffer: HostBuffer) -> None:
+        self.buffer = buffer
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self.buffer.__array_interface__
+
+
+class Shared:
+    """Memory that somebody outside may read and write: an array of theirs, or our own, exported."""
+
+    __slots__ = ("array", "buffer", "export", "leaves", "type")
+
+    def __init__(
+        self, type: TensorType, array: Array | None = None, export: Export | None = None
+    ) -> None:
+        self.type, self.array = type, array
+        # an export lives as long as somebody outside holds an array made from it
+        self.buffer = None if export is None else export.buffer
+        self.export = None if export is None else weakref.ref(export)
+        self.leaves: WeakSet[Node] = WeakSet()
+
+    def memory(self) -> Array | None:
+        """The memory, or None when nobody outside holds it any more."""
+        if self.array is not None:
+            return self.array
+        export = self.export() if self.export is not None else None
+        if export is None:
+            return None
+        shape: Any = self.type.shape
+        return np.asarray(export).view(self.type.dtype.numpy).reshape(shape)
+
+    def leaf(self) -> Node:
+        """A fresh leaf over the memory, whose contents may have changed since the last one."""
+        if self.array is not None:
+            made = leaf_over(self.array, self.type.dtype)
+        else:
+            assert self.buffer is not None
+            exported = self.export is not None and self.export() is not None
+            memory = self.buffer.again() if exported else self.buffer.renewed()
+            made = filled_leaf(self.type, memory)
+        self.leaves.add(made)
+        return made
+
+    def write(self, memory: Array, value: Array, changes: list[Change]) -> Callable[[], object]:
+        """The C code that changes the memory to what `value` holds when it runs.
+
+        Graphs that still read the memory, for gradients, keep what it was.
+        """
+        if not memory.flags.writeable:
+            raise RidgelineError("the NumPy array under this tensor is read-only")
+        readers = list(self.leaves)
+        if readers:
+            before = adopt(memory)
+            for reader in readers:
+                changes.append((reader, "buffer", before))
+        return partial(memory.__setitem__, ..., value)
+
+
+def leaf_over(array: Array, dtype: DType) -> Node:
+    """A fresh leaf over somebody else's memory."""
+    dense = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return filled_leaf(
+        TensorType(array.shape, dtype), HostBuffer.borrow(dense.reshape(array.shape))
+    )
+
+
+def share(cell: Cell, shared: Shared) -> None:
+    """From now on the cell's value lies in memory that others may write to."""
+    rare(cell).shared = shared
+
+
+def refresh(cell: Cell) -> Node:
+    """The node of a cell; over shared memory a new leaf, since its contents may have changed."""
+    details = cell.rare
+    shared = None if details is None else details.shared
+    if details is None or shared is None:
+        return cell.node
+    made: Node = shared.leaf()
+    details.key = None
+    if shared.memory() is None:  # nobody shares it any more
+        turn = turn_of(cell)
+        if turn.lock.acquire(blocking=False):  # else a step is giving the cell another value
+            try:
+                if details.shared is shared and turn_of(cell) is turn:
+                    cell.node = made
+                    details.shared = None
+            finally:
+                turn.lock.release()
+    return made
+
+
+def written(cell: Cell) -> None:
+    """A cell was given a new value; where its memory is shared, that memory changes now."""
+    details = cell.rare
+    if details is not None and details.shared is not None and cell.capture is None:
+        memory = details.shared.memory()
+        if memory is not None:
+            realize([cell])  # and whatever still reads the memory as it was
+            changes: list[Change] = []
+            write = details.shared.write(memory, array_of(cell.node), changes)
+            apply(steps((write,), changes))
+            cell.node = details.shared.leaf()
+            details.key = None
+            return
+        details.shared = None
+    if cell.capture is None and cell.node.buffer is None:
+        record(cell)
+
+
+def note_write(
+    cell: Cell, node: Node, changes: list[Change], calls: list[Callable[[], object]]
+) -> Node:
+    """The node that a cell will hold for a value that calls of C code compute.
+
+    Memory that the cell shares will get the value, too.
+    """
+    details = cell.rare
+    shared = None if details is None else details.shared
+    if shared is None:
+        return node
+    memory = shared.memory()
+    if memory is None:
+        changes.append((details, "shared", None))
+        return node
+    calls.append(shared.write(memory, array_of(node), changes))
+    changes.append((details, "key", None))
+    made: Node = shared.leaf()
+    return made
+
+
+def shared_memory(cell: Cell) -> Array:
+    """The memory of a cell, shared from now on; no step gives the cell another value meanwhile."""
+    details = rare(cell)
+    while details.shared is not None:
+        memory: Array | None = details.shared.memory()
+        if memory is not None:
+            return memory
+        refresh(cell)
+    buffer = settled(cell).buffer
+    # memory that is not ours, or that another tensor sees too, is not given away
+    if buffer.borrowed or sys.getrefcount(buffer) > _SOLE_OWNER:
+        buffer = adopt(array_of(cell.node))
+    export = Export(buffer)
+    shared = Shared(cell.node.types[0], export=export)
+    made = shared.leaf()
+    apply(starmap(setattr, ((cell, "node", made), (details, "shared", shared))))
+    memory = shared.memory()
+    assert memory is not None
+    return memory
+
+
+def adopt(array: Array, place: str = CPU) -> Any:
+    """A buffer of a device with a copy of an array."""
+    hold(array.nbytes)
+    return space(place).take_in(array)

@@ -1,0 +1,129 @@
+"""The record core on a page: how work is written down, and when it is computed.
+
+Calling a function of tensors records; nothing is computed before somebody looks. All that is above
+records and computes through these functions:
+
+    record(cell)      a cell was given a value that is not computed yet
+    live()            the cells that are recorded and that somebody still holds, in program order
+    match(nodes)      recorded work by its structure: its program, if it came before
+    flush(reason)     compute everything that is live; `realize(cells)` computes some cells besides
+
+They go to the recorder of the calling thread. There is one kind, `GraphRecorder`, which writes
+nodes down. Another one, such as a tape of public calls whose sequence is known, has the methods of
+`Recorder` and is put in place by `record_with`; it keeps a `GraphRecorder` for what it does not
+know. What runs a match is above this layer (`upcalls.match`). What jit has to notice of recorded
+work is behind a page of its own, `captures.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence, Set
+from itertools import repeat
+from typing import Any, Protocol
+
+from ridgeline.atomic import Block, Switch
+from ridgeline.graph.node import Node
+from ridgeline.record.cells import Behind, Cell
+from ridgeline.record.graph_recorder import GraphRecorder
+from ridgeline.record.upcalls import Match, upcalls
+
+
+class Recorder(Protocol):
+    """How the work of one thread is written down."""
+
+    def record(self, cell: Cell) -> None:
+        """A cell was given a value that is not computed yet."""
+
+    def hold(self, nbytes: int) -> None:
+        """New data came in that recorded work may keep alive."""
+
+    def live(self) -> list[Cell]:
+        """The cells that are recorded and that somebody still holds, in program order."""
+
+    def flush(self, reason: str = "") -> None:
+        """Compute everything that is live; the reason is for people, where nobody asked."""
+
+    def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
+        """Compute some cells, together with everything that is live."""
+
+    def spend(self, nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
+        """backward() went through these nodes: cells among them need no graph any more."""
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.recorder: Recorder = GraphRecorder()
+
+
+_thread = _Thread()
+
+
+def record(cell: Cell) -> None:
+    """A cell was given a value that is not computed yet."""
+    _thread.recorder.record(cell)
+
+
+def hold(nbytes: int) -> None:
+    """New data came in that recorded work may keep alive; it is computed when that is much."""
+    _thread.recorder.hold(nbytes)
+
+
+def live() -> list[Cell]:
+    """The cells that this thread has recorded and that somebody still holds, in program order."""
+    return _thread.recorder.live()
+
+
+def match(nodes: Sequence[Node], tracked: Sequence[Node] = (), reason: str = "") -> Match:
+    """Recorded work by its structure, to be run; a backward pass will go through `tracked`."""
+    return upcalls.match(nodes, tracked, reason)
+
+
+def flush(reason: str = "") -> None:
+    """Compute everything this thread has recorded and somebody still holds."""
+    _thread.recorder.flush(reason)
+
+
+def realize(cells: Sequence[Cell], reason: str = "") -> None:
+    """Compute some cells, together with everything that is live in this thread."""
+    _thread.recorder.compute(cells, reason)
+
+
+def spend(nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
+    """backward() went through these nodes: tensors among them need no graph any more."""
+    _thread.recorder.spend(nodes, lets_go, behind)
+
+
+def record_with(recorder: Recorder) -> Switch:
+    """A block in which another recorder writes down what this thread does."""
+    return Switch(_thread, recorder=recorder)
+
+
+class Flushed(Block):
+    """A block that is a switch: what is recorded inside, and nothing else, is computed inside."""
+
+    __slots__ = ("_handled", "_switch")
+
+    def __init__(self, switch: Block) -> None:
+        self._switch = switch
+        self._handled: list[BaseException | None] = []  # what was being handled at each entry
+        # first what was switched comes back, for the rest is not C code
+        rest = map(self._compute, repeat(switch), map(list.pop, repeat(self._handled)))
+        self.leaving = zip(switch.leaving, rest)
+
+    def __enter__(self) -> Any:
+        flush()
+        self._handled.append(sys.exception())
+        try:
+            return next(self._switch.entering)
+        except BaseException:  # what a signal's handler raises after the call
+            next(self._switch.leaving)
+            raise
+
+    @staticmethod
+    def _compute(switch: Block, handled: BaseException | None) -> None:
+        """Compute what the block leaves recorded, unless an exception ended it."""
+        if sys.exception() is handled:
+            with switch:
+                flush()

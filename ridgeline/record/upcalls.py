@@ -1,0 +1,47 @@
+"""Upcalls: what lower layers call of layers above them, all in one place.
+
+Imports point downwards only. Where a call has to go the other way, the layer above puts its
+function here when it is imported, and the layer below calls whatever is here. `ridgeline/__init__`
+imports every module that does so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, Protocol
+
+from ridgeline.graph.node import Node
+
+
+class Match(Protocol):
+    """Recorded work, found by its structure."""
+
+    def run(self) -> None:
+        """Give every node of the work its value."""
+
+
+class Backward(Protocol):
+    """`backward()` of tensors."""
+
+    def __call__(
+        self,
+        tensors: Any,
+        grad_tensors: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add gradients to the `.grad` of leaves."""
+
+
+class Upcalls:
+    """The functions, by what they are for."""
+
+    match: Callable[[Sequence[Node], Sequence[Node], str], Match]  # execution/tiers.py
+    backward: Backward  # autograd/engine.py
+    to_dlpack: Callable[..., Any]  # interop/dlpack.py
+    array_namespace: Callable[[], ModuleType]  # ridgeline/__init__.py: loaded when first asked for
+
+
+upcalls = Upcalls()

@@ -1,0 +1,287 @@
+"""Values in and out of handles: the node a tensor stands for now, and writing another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ridgeline.devices import CPU
+from ridgeline.errors import DeviceError, GradientError, ShapeError
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import Node, TensorType
+from ridgeline.graph.origins import Origin, here, origins_of, stamp, user_line
+from ridgeline.graph.placement import placed
+from ridgeline.ops.elementwise import stop_gradient
+from ridgeline.ops.gather import GATHER
+from ridgeline.ops.movement import BROADCAST, PERMUTE, RESHAPE, broadcast_shapes, stretch
+from ridgeline.ops.reinterpret import REINTERPRET
+from ridgeline.ops.tracking import overwritten, variable
+from ridgeline.record.captures import CaptureError, foreign
+from ridgeline.record.cells import (
+    CUT,
+    GRAPH,
+    LEAF,
+    PLAIN,
+    Cell,
+    Step,
+    Track,
+    apply_steps,
+    filled_leaf,
+    rare,
+    resident_block,
+    write_steps,
+)
+from ridgeline.record.memory import array_of, refresh, settled, shared_memory, written
+from ridgeline.record.modes import modes
+from ridgeline.record.recorder import hold
+from ridgeline.record.turns import in_turn_of
+from ridgeline.runtime.memory_spaces import space
+from ridgeline.scalars import Array
+
+
+class Handle:
+    """What a tensor is to the record core: a cell, a chain of view steps, and a track.
+
+    The cell is the memory and the node that stands for its value; the track says how the value
+    stands to differentiation.
+    """
+
+    __slots__ = ("__weakref__", "_cell", "_extra", "_seen", "_steps", "_track")
+    _cell: Cell
+    _track: Track  # the cell itself, unless the handle was detached
+    _steps: tuple[Step, ...]
+    _seen: tuple[Node, Node] | None  # the last base a view was applied to, and the result
+    _extra: Any  # a gradient and hooks, where there are any: see tensors/differentiable.py
+
+    @property
+    def _base(self) -> Node:
+        """The node whose type all of the memory has; symbolic sizes are those of the trace."""
+        cell, capture = self._cell, modes.capture
+        if capture is None or cell.capture is capture or not capture.symbolic:
+            return cell.node
+        return capture.cell(cell).node
+
+    def _resolved(self) -> tuple[Cell, Track]:
+        """The cell and the track; inside a capture, what stands for them there."""
+        cell, track, capture = self._cell, self._track, modes.capture
+        if cell.capture is capture and track.capture is capture:
+            return cell, track
+        return foreign(cell, track, capture)
+
+    @property
+    def _type(self) -> TensorType:
+        base = self._base
+        if not self._steps:
+            return base.types[0]
+        seen = self._seen if base is self._cell.node else None
+        return seen[1].types[0] if seen is not None else apply_steps(base, self._steps).types[0]
+
+
+H = TypeVar("H", bound=Handle)
+
+
+def read(source: Handle) -> Node:
+    """The node that stands for a tensor's value now."""
+    cell, track, capture = source._cell, source._track, modes.capture
+    if cell.capture is not capture or track.capture is not capture:
+        cell, track = foreign(cell, track, capture)
+    base = cell.node if cell.rare is None and track.rare is None else special(cell, track)
+    steps = source._steps
+    if steps and track.mode == LEAF:
+        steps = steps[len(rare(track).steps) :]  # the base is the variable, itself a view
+    # who reads a computed value without its graph does not keep that graph alive
+    bare = track.mode == CUT and base.buffer is not None and base.inputs and capture is None
+    if not steps and not bare:
+        return base
+    seen = source._seen
+    if seen is not None and seen[0] is base:
+        return seen[1]
+    value = filled_leaf(base.types[0], base.buffer) if bare else base
+    if capture is None and track.mode == PLAIN and base.buffer is not None:
+        value, steps = resident_block(base, steps)
+    result = apply_steps(value, steps)
+    if capture is None or cell is source._cell or not capture.symbolic:
+        source._seen = (base, result)
+    return result
+
+
+def special(cell: Cell, track: Track) -> Node:
+    """The base node of a variable, or of memory that others may write to."""
+    node = refresh(cell)
+    if track.mode != LEAF:
+        return node
+    details = rare(track)
+    key = details.key
+    if key is None or details.key_version != cell.version:
+        value = apply_steps(node, details.steps)
+        if value.buffer is not None:
+            key = filled_leaf(value.types[0], value.buffer)
+            shared = None if cell.rare is None else cell.rare.shared
+            if shared is not None:
+                shared.leaves.add(key)
+        else:
+            key = variable(value)
+        key.origins = value.origins
+        key.owner = details.owner  # backward() finds the leaves of a graph by this
+        details.key_version = cell.version
+        details.key = key
+    return key
+
+
+def result_mode(highest: int) -> int:
+    """How a result stands to differentiation, given the highest mode of its operands."""
+    if highest >= GRAPH:
+        return GRAPH if modes.gradients else CUT
+    return highest
+
+
+def owned(node: Node) -> Node:
+    """A node for a cell of its own: memory that another cell or NumPy sees is copied."""
+    buffer = node.buffer  # one read: a constant's goes again
+    if buffer is None or modes.capture is not None:
+        return node
+    made = filled_leaf(node.types[0], space(node.types[0].device).copy(buffer))
+    hold(buffer.nbytes)
+    made.origins = node.origins
+    return made
+
+
+def write(target: H, value: Node, mode: int, what: str) -> H:
+    """Write a value (broadcast to the target's shape) through to the target's cell."""
+    cell, track = target._resolved()
+    if track.mode == LEAF and modes.gradients:
+        raise GradientError(
+            f"{what} would overwrite a leaf tensor that requires gradients",
+            help="wrap it in `with no_grad():`, or write to x.data",
+        )
+    shape = target._type.shape
+    if value.shape != shape:
+        if not _fits(value.shape, shape):
+            raise ShapeError(
+                f"{what}: a value of shape {list(value.shape)} does not fit into {list(shape)}",
+                help="sizes, aligned from the right, must be equal or 1 in the value",
+            )
+        value = stretch(value, shape)
+    tracked = modes.gradients and (mode >= GRAPH or track.mode == GRAPH)
+    base = cell.node if cell.rare is None else special(cell, cell)
+    value = placed(value, base.types[0].device)
+    if tracked:  # what must not let gradients pass is cut off before it is mixed in
+        value = stop_gradient(value) if mode == CUT else value
+        base = stop_gradient(base) if track.mode == CUT else base
+    if target._steps:
+        made = write_steps(base, target._steps, value)
+    else:
+        made = value if tracked else owned(value)
+    if not tracked and cell.mode == GRAPH:  # another handle's graph goes on to what was there
+        made = overwritten(base, made)
+    stamp(made, here(3))
+    cell.set(made)
+    if tracked:
+        track.mode = GRAPH
+        if track.rare is not None:
+            track.rare.spent = False  # this value is newer than the graph that was let go
+    elif track.mode == PLAIN and mode > PLAIN:
+        track.mode = CUT
+    if track is not cell and cell.mode == PLAIN and mode > PLAIN:
+        cell.mode = CUT
+    written(cell)
+    return target
+
+
+def _fits(shape: tuple[Any, ...], into: tuple[Any, ...]) -> bool:
+    """True where a value of a shape can be repeated into another, which stays as it is."""
+    try:
+        return broadcast_shapes(shape, into) == into
+    except ShapeError:
+        return False
+
+
+# ---- values as arrays ---------------------------------------------------------------------------
+
+
+def read_array(source: Handle, what: str) -> Array:
+    """The values of a tensor, computed if need be; not to be written to."""
+    cell = source._resolved()[0]
+    if modes.capture is not None:
+        return _constant_value(source, what)
+    return _show(array_of(settled(cell)), source._steps)
+
+
+def memory_and_view(source: Handle, what: str) -> tuple[Array, Array]:
+    """All of the memory of which a tensor shows a part, and that part, both as arrays."""
+    shown = read_array(source, what)
+    memory = shown if modes.capture is not None else array_of(settled(source._cell))
+    view = _show(memory, source._steps)
+    return (memory, view) if np.may_share_memory(memory, view) else (view, view)
+
+
+def _constant_value(source: Handle, what: str) -> Array:
+    """Inside a capture only values that do not depend on its inputs can be read."""
+
+    capture = modes.capture
+    assert capture is not None
+    node = read(source)
+    if capture.depends(node):
+        raise CaptureError(
+            f"{what} needs the value of a tensor, which {capture.name} does not have while it "
+            "traces",
+            note=_traced_note(node),
+            help="choose with where(), return the tensor and read it outside, or move this "
+            "line out of the traced function",
+        )
+    return evaluate([node])[0]
+
+
+def _traced_note(node: Node) -> str:
+    made: list[Origin] = origins_of(node)
+    place = user_line()
+    lines = [f"at {place}"] if place else []
+    if made:
+        lines.append(f"the tensor {node.types[0]} was made at {made[0]}")
+    return "\n".join(lines)
+
+
+def _show(array: Array, steps: Sequence[Step]) -> Array:
+    """What view steps show of an array, without copying where memory allows."""
+    for op, attrs in steps:
+        if op is RESHAPE:
+            array = array.reshape(attrs.shape)
+        elif op is PERMUTE:
+            array = array.transpose(attrs.order)
+        elif op is BROADCAST:
+            lengths = [1] * len(attrs.shape)
+            for size, axis in zip(array.shape, attrs.axes):
+                lengths[axis] = size
+            array = np.broadcast_to(array.reshape(lengths), attrs.shape)
+        elif op is REINTERPRET:
+            array = array.view(attrs.target.numpy)
+        elif op is GATHER:
+            array = attrs.shown(array)
+        else:
+            picks = []
+            for start, size, step in zip(attrs.starts, attrs.sizes, attrs.steps):
+                end = start + size * step
+                picks.append(slice(start, end if end >= 0 else None, step) if size else slice(0, 0))
+            array = array[tuple(picks)]
+    return array
+
+
+def shared_array(source: Handle) -> Array:
+    """The values as a NumPy array over the tensor's own memory."""
+    place = source._cell.node.types[0].device
+    if place != CPU:
+        raise DeviceError(
+            f"the values are on {place}, where NumPy cannot see them",
+            note=f"the tensor is {source._type}",
+            help="copy them first: x.cpu().numpy()",
+        )
+    array = read_array(source, "numpy()")
+    if modes.capture is not None:
+        return array
+    cell = source._cell
+    if cell.mode == GRAPH and not (cell.rare is not None and cell.rare.spent):
+        return array.copy()  # gradients still flow through this node, so it keeps its own memory
+    del array  # it would count among those who hold the memory
+    return _show(in_turn_of(cell, lambda: shared_memory(cell)), source._steps)

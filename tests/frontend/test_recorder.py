@@ -1,0 +1,94 @@
+"""The record core: another recorder behind its page, and the names that old pickles hold."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence, Set
+
+import pytest
+
+import ridgeline as rl
+from ridgeline.graph.node import Node
+from ridgeline.record import recorder
+from ridgeline.record.cells import Behind, Cell
+from ridgeline.record.graph_recorder import GraphRecorder
+
+
+class Counting:
+    """A recorder that counts what another one is told."""
+
+    def __init__(self) -> None:
+        self.inner = GraphRecorder()
+        self.told: list[str] = []
+
+    def record(self, cell: Cell) -> None:
+        self.told.append("record")
+        self.inner.record(cell)
+
+    def hold(self, nbytes: int) -> None:
+        self.inner.hold(nbytes)
+
+    def live(self) -> list[Cell]:
+        return self.inner.live()
+
+    def flush(self, reason: str = "") -> None:
+        self.told.append("flush")
+        self.inner.flush(reason)
+
+    def compute(self, cells: Sequence[Cell], reason: str = "") -> None:
+        self.told.append("compute")
+        self.inner.compute(cells, reason)
+
+    def spend(self, nodes: Set[Node], lets_go: Callable[[Node], bool], behind: Behind) -> None:
+        self.told.append("spend")
+        self.inner.spend(nodes, lets_go, behind)
+
+
+def test_another_recorder_takes_the_place_of_the_first() -> None:
+    x = rl.tensor([1.0, 2.0], requires_grad=True)
+    counting = Counting()
+    with recorder.record_with(counting):
+        y = x * x
+        z = y + 1
+        assert counting.told == ["record", "record"]
+        z.sum().backward()
+        assert z.tolist() == [2.0, 5.0]
+        assert x.grad is not None
+        assert x.grad.tolist() == [2.0, 4.0]
+    assert {"record", "compute", "spend"} <= set(counting.told)
+    before = list(counting.told)
+    assert (x.detach() * 3).tolist() == [3.0, 6.0]
+    assert counting.told == before
+
+
+def test_live_are_the_cells_that_somebody_holds() -> None:
+    rl.ones(1).tolist()  # whatever was recorded before is computed
+    x = rl.tensor([1.0])
+    kept, dropped = x + 1, x + 2
+    assert recorder.live() == [kept._cell, dropped._cell]
+    del dropped
+    assert recorder.live() == [kept._cell]
+    recorder.flush()
+    assert recorder.live() == []
+    assert kept._cell.node.buffer is not None
+
+
+def test_work_is_matched_by_its_structure() -> None:
+    x = rl.tensor([1.0, 2.0])
+    for number in (3.0, 4.0):
+        y = x * number
+        node = y._cell.node
+        recorder.match([node]).run()
+        assert node.buffer.array(node.dtype, node.shape).tolist() == [number, 2 * number]
+
+
+@pytest.mark.parametrize("name", [
+    "ridgeline.tensors.creation unpickled", "ridgeline.tensors.handle Size",
+    "ridgeline.tracing.guards ParamGroup", "ridgeline.tracing.guards Table",
+    "ridgeline.tracing.guards Row", "ridgeline.random Generator",
+    "ridgeline.autograd.engine HookHandle",
+])  # fmt: skip
+def test_pickles_of_earlier_versions_find_what_they_name(name: str) -> None:
+    module, member = name.split()
+    found = pickle.loads(f"c{module}\n{member}\n.".encode())
+    assert found.__name__ == member
