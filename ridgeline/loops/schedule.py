@@ -15,7 +15,7 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
 from ridgeline.loops.steps.cache_in_registers import CacheInRegisters, Spread
 from ridgeline.loops.steps.cache_read import CacheRead, Pipeline
-from ridgeline.loops.steps.cache_write import CacheWrite, StreamingStore
+from ridgeline.loops.steps.cache_write import CacheWrite, LanesLast, StreamingStore
 from ridgeline.loops.steps.cascade import Cascade
 from ridgeline.loops.steps.compute_at import ComputeAt
 from ridgeline.loops.steps.fuse import Fuse, FuseSiblings
@@ -47,6 +47,7 @@ __all__ = [
     "FuseSiblings",
     "Inline",
     "Interleave",
+    "LanesLast",
     "Offset",
     "OneHotSum",
     "Online",
@@ -83,6 +84,7 @@ _STEPS: dict[str, Callable[..., Step]] = {
     "cache_in_registers": CacheInRegisters, "spread": Spread, "pad": Pad,
     "partials": Partials, "share": Share, "one_hot_sum": OneHotSum, "streamed": Streamed,
     "fuse_siblings": FuseSiblings, "skip": Skip, "block_scan": BlockScan, "split_scan": SplitScan,
+    "lanes_last": LanesLast,
 }  # fmt: skip
 
 # steps that were renamed, as schedules on disk still have them

@@ -1,9 +1,10 @@
 """Sums at places that indices name, so that many updates of one place lose nothing.
 
 Updates arrive in any order and one by one, so a sum of them cannot be cut into blocks. Narrower
-floats are summed in double precision and rounded once. Where places are many and updates few,
-only as many sums as updates are kept so wide. Double precision itself is cut in two: the upper
-parts of all updates of a place are multiples of one unit, coarse enough to be added exactly.
+floats are summed in double precision and rounded once. On a CPU the sums of a few columns lie in
+scratch that a cache holds, if places are few. Where places are many and updates few, only as many
+sums as updates are kept so wide. Double precision itself is cut in two: the upper parts of all
+updates of a place are multiples of one unit, coarse enough to be added exactly.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.devices import CPU
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import product
+from ridgeline.graph.sizes import Size, product
 from ridgeline.ops.elementwise import (
     cast,
     constant,
@@ -32,6 +34,19 @@ _SPARSE = 3  # places for each update, from which on wide sums of all places cos
 _LONG_ROW = 8  # numbers of a place, from which on finding its first update costs little
 _MOST = 1 << 40  # updates where their number is known only at run time
 _ONE_CUT = 1 << 18  # updates whose lower parts may be added as they are
+_MOST_IN_SCRATCH = 1024  # places whose sums a kernel keeps for some columns
+
+
+def is_summed_in_scratch(current: Node) -> bool:
+    """True for scatters whose kernel sums in double precision by itself, and rounds once."""
+    dtype, device = current.dtype, current.types[0].device
+    if current.attrs.mode != "add" or dtype.kind != "float" or dtype.itemsize > 4:
+        return False
+    sums = _Sums(current.inputs[0], current.inputs[1], current.inputs[2:], current.attrs.axes)
+    few = sums.count <= _FEW and dtype.itemsize == 4
+    places = sums.places_of_a_row
+    near = isinstance(places, int) and places <= _MOST_IN_SCRATCH
+    return device == CPU and not few and not sums.is_sparse and near
 
 
 def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
@@ -44,7 +59,7 @@ def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
         base, updates = (cast(operand, dtypes.float32) for operand in inputs[:2])
         made = scatter(base, updates, inputs[2:], current.attrs.axes, mode)
         return cast(made, dtype)
-    if mode != "add":
+    if mode != "add" or is_summed_in_scratch(current):
         return None
     sums = _Sums(inputs[0], inputs[1], inputs[2:], current.attrs.axes)
     if sums.count <= _FEW and dtype.itemsize >= 4:
@@ -66,6 +81,11 @@ class _Sums:
         joined = [s for d, s in enumerate(indices[0].shape) if d not in self.apart.values()]
         counted = product(joined)
         self.count = counted if isinstance(counted, int) else _MOST
+
+    @property
+    def places_of_a_row(self) -> Size:
+        """Of how many places updates that meet choose."""
+        return product([self.base.shape[a] for a in self.axes if a not in self.apart])
 
     @property
     def is_sparse(self) -> bool:

@@ -5,10 +5,15 @@ Ranks are different: all pairs of a row are compared, so the lanes are elements 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
+from typing import TypeGuard
+
 from ridgeline.loops import ir
-from ridgeline.loops.ir import For
+from ridgeline.loops.ir import Alloc, Buffer, Const, For, Stmt
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.schedule import Reorder, SetKind, Split, Step
+from ridgeline.loops.lowering.ordered import SUMS
+from ridgeline.loops.schedule import LanesLast, Reorder, SetKind, Split, Step
 from ridgeline.ops.radix import RANK
 from ridgeline.schedules.accesses import accesses
 from ridgeline.schedules.machine import Machine
@@ -31,7 +36,8 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     stores = [a for a in accesses(lowered.kernel) if a.is_store]
     if length is None or length < _FEWEST_LANES or any(a.stride(last) != 1 for a in stores):
         return [SetKind(name, "parallel") for name in rows]
-    width = machine.lanes(4) * 2
+    sums = [s.buffer for s in ir.statements(lowered.kernel.body) if _is_sums(s)]
+    width = _columns(sums[0], rows, extents, machine) if sums else machine.lanes(4) * 2
     chosen: list[Step] = []
     outer, lanes = rows[:-1], last
     if length > width:
@@ -40,7 +46,25 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     inside = [s.name for s in ir.statements(lowered.kernel.body) if isinstance(s, For)]
     inner = [n for n in dict.fromkeys(inside) if n not in rows]
     chosen.append(Reorder((*outer, *inner, lanes)))
+    chosen += [LanesLast(SUMS) for s in sums if s.shape]
     return [*chosen, SetKind(lanes, "vector"), *(SetKind(n, "parallel") for n in outer)]
+
+
+def _is_sums(statement: Stmt) -> TypeGuard[Alloc]:
+    return isinstance(statement, Alloc) and statement.buffer.name == SUMS
+
+
+def _columns(
+    sums: Buffer, rows: list[str], extents: Mapping[str, int | None], machine: Machine
+) -> int:
+    """Columns that are summed side by side: their sums fit a cache, and all cores have some."""
+    places = prod(int(size.value) for size in sums.shape if isinstance(size, Const))
+    room = machine.l1_bytes // (places * sums.dtype.itemsize)
+    share = prod(extents[row] or 1 for row in rows) // machine.threads
+    width = machine.lanes(4) * 4
+    while width > machine.lanes(4) and width > min(room, share):
+        width //= 2
+    return width
 
 
 def _rank_steps(lowered: Lowered, rows: list[str], machine: Machine) -> list[Step]:

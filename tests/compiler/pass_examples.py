@@ -157,7 +157,7 @@ def _shared() -> Example:
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "strip_autograd": lambda: Example([E.mul(tag(x := given(2)), x)]),
     "decompose": lambda: Example(
-        [scatter(given(4, dtype=dtypes.bfloat16), given(2, dtype=dtypes.bfloat16),
+        [scatter(given(2000, dtype=dtypes.bfloat16), given(2, dtype=dtypes.bfloat16),
                  [given(2, dtype=dtypes.int64)], (0,), "add")]
     ),
     "scale_results": lambda: Example(

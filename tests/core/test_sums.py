@@ -69,6 +69,29 @@ def test_infinities_and_nan_pass_through_long_sums(tier: str) -> None:
 
 
 @pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("places", "columns"), [(1, 1), (7, 5), (64, 100), (300, 67), (1500, 9)])
+def test_scatters_are_rounded_once(tier: str, dtype: str, places: int, columns: int) -> None:
+    """However many places there are, and however their columns are cut."""
+    rng = np.random.default_rng(places)
+    which = np.minimum(rng.integers(0, 2 * places, 900), places - 1)
+    base, updates = rng.standard_normal((places, columns)), rng.random((900, columns)) * 100
+    with rl.config.override(tier=tier):
+        kind = getattr(rl, dtype)
+        start, added = rl.tensor(base).to(kind), rl.tensor(updates).to(kind)
+        found = [
+            start.index_add(0, rl.tensor(which), added),
+            start.T.index_add(1, rl.tensor(which), added.T).T,
+            start.scatter_add(0, rl.tensor(which)[:, None].expand(900, columns), added),
+        ]
+        truth = start.to(rl.float64).numpy().copy()
+        np.add.at(truth, which, added.to(rl.float64).numpy())
+        should = rl.tensor(truth).to(kind).to(rl.float64).numpy()
+        for sums in found:
+            np.testing.assert_array_equal(sums.to(rl.float64).numpy(), should)
+
+
+@pytest.mark.parametrize("tier", TIERS)
 def test_a_variance_about_its_own_outlier(tier: str) -> None:
     """The first element is what a variance in one reading is shifted by."""
     array = np.random.default_rng(0).random((5, 100_000)).astype(np.float32)

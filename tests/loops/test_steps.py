@@ -17,6 +17,7 @@ from ridgeline.loops.schedule import (
     Fuse,
     Inline,
     Interleave,
+    LanesLast,
     Offset,
     Online,
     Pad,
@@ -311,6 +312,25 @@ for m < 2:
         c_write[n] += int32(a[m, k.0 * 4 + k.1]) * int32(b[k.0, n, k.1])
   for n < 8:
     c[m, n] = c_write[n]
+""",
+    ),
+    (
+        "lanes_last",
+        SMALL,
+        [CacheRead(buffer="b", before="m", axes=("n", "k")), LanesLast(buffer="b_read")],
+        """
+kernel mm(a: float32[4, 3] @0, b: float32[3, 6] @1, c: float32[4, 6] @2)
+alloc b_read: float32[3, 6] local
+for n < 6:
+  for k < 3:
+    b_read[k, n] = b[k, n]
+for m < 4:
+  for n < 6:
+    alloc acc: float32[] reg
+    acc[] = 0.0
+    for k < 3 reduce:
+      acc[] += a[m, k] * b_read[k, n]
+    c[m, n] = acc[]
 """,
     ),
     (

@@ -2,7 +2,7 @@
 
 Rows are the axes along which iterations stay apart, so they may run in parallel and in lanes. A
 scan carries an accumulator along its axis. A scatter copies its base and then joins the updates
-in, one after another where several may name one element.
+in, one after another where several may name one element; floats it may add up in scratch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, maximum, minimum, sequence
-from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
+from ridgeline.loops.ir import Alloc, AxisKind, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.iteration_space import Axis, Lowered, Space, size_expr
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.radix_tiles import RUN, RadixTile, SortedTile, counts_body
@@ -35,11 +35,13 @@ from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried, is_compensated
 from ridgeline.ops.search import SEARCH
+from ridgeline.ops.summed_scatter import is_summed_in_scratch
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED, tiles_of
 
 ORDERED = (
     SCAN, EXTREME_SCAN, LINEAR_SCAN, SCATTER, RANK, RADIX, SMALLEST, SEARCH, DIGIT_COUNTS, TILED
 )  # fmt: skip
+SUMS = "sums"  # the scratch in which a scatter adds up
 _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
 
 
@@ -48,7 +50,7 @@ def has_loops(node: Node) -> bool:
     if node.op is SCATTER and node.attrs.mode in ("add", "prod"):
         # updates of narrow floats would be rounded one by one
         narrow = node.dtype.kind == "float" and node.dtype.itemsize < 4
-        return node.dtype.kind != "bool" and not narrow
+        return node.dtype.kind != "bool" and (not narrow or is_summed_in_scratch(node))
     return node.op in ORDERED
 
 
@@ -273,9 +275,7 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     copy_index = tuple(
         here[a] if a in here else copies[copied.index(a)].var for a in range(len(base.shape))
     )
-    copy: Stmt = Store(out, copy_index, lowering.read(base, copy_index, space))
-    for axis in reversed(copies):
-        copy = For(axis.name, size_expr(axis.extent), copy)
+    begin = lowering.read(base, copy_index, space)
     at = tuple(row_of[d] if d in row_of else turn_of[d] for d in range(rank))
     named = dict(zip(axes, (lowering.read(i, at, space) for i in indices)))
     target = tuple(
@@ -283,13 +283,29 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
         for a in range(len(base.shape))
     )
     value = lowering.read(updates, (*at, *(rest_of[a] for a in rest)), space)
+    if is_summed_in_scratch(node):
+        sums = Buffer(SUMS, tuple(size_expr(c.extent) for c in copies), dtypes.float64, "local")
+        place = tuple(c.var for c in copies)
+        into = Reduce((sums,), tuple(target[a] for a in copied), "sum", (cast(value, sums.dtype),))
+        rounded = cast(Load.make(sums, place), node.dtype)
+        body = sequence(
+            _nested(copies, Store(sums, place, cast(begin, sums.dtype))),
+            _nested(turns, into, "carried"),
+            _nested(copies, Store(out, copy_index, rounded)),
+        )
+        return _finished(node, lowering, Alloc(sums, body), space)
     if node.attrs.mode == "set":
         update: Stmt = Store(out, target, value)
     else:
         update = Reduce((out,), target, _JOINS[node.attrs.mode], (value,))
-    for axis in reversed(turns):
-        update = For(axis.name, size_expr(axis.extent), update, "carried")
-    return _finished(node, lowering, sequence(copy, update), space)
+    copy = _nested(copies, Store(out, copy_index, begin))
+    return _finished(node, lowering, sequence(copy, _nested(turns, update, "carried")), space)
+
+
+def _nested(axes: Sequence[Axis], body: Stmt, kind: AxisKind = "spatial") -> Stmt:
+    for axis in reversed(axes):
+        body = For(axis.name, size_expr(axis.extent), body, kind)
+    return body
 
 
 def _clamped(place: Expr, index: Node, size: Size) -> Expr:

@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, map_buffers, map_children, sequence
+from ridgeline.loops.build import (
+    free_vars,
+    map_buffers,
+    map_children,
+    map_expressions,
+    sequence,
+    substitution,
+)
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Stmt, Store, Var
 from ridgeline.loops.steps.cache_read import copy_loops
 from ridgeline.loops.steps.regions import (
@@ -146,3 +153,49 @@ def _writes(statement: Stmt, name: str) -> bool:
     if isinstance(statement, Store):
         return statement.buffer.name == name
     return isinstance(statement, Reduce) and any(b.name == name for b in statement.buffers)
+
+
+# ---- LanesLast: scratch in which lanes are neighbours --------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LanesLast(Step):
+    """Lay scratch out with its first axis last: that of a loop that moved inside to be lanes."""
+
+    buffer: str
+    name: ClassVar[str] = "lanes_last"
+
+    def apply(self, kernel: Kernel) -> Kernel:
+        """Turn the scratch, and every place in it, around."""
+        made = [s.buffer for s in ir.statements(kernel.body) if isinstance(s, Alloc)]
+        if all(b.name != self.buffer or not b.shape for b in made):
+            raise ScheduleError(f"there is no scratch {self.buffer!r} with axes")
+        loads = {
+            e: Load.make(self._turned(e.buffer), _last(e.index))
+            for s in ir.statements(kernel.body)
+            for e in ir.subexpressions(*ir.expressions(s))
+            if isinstance(e, Load) and e.buffer.name == self.buffer
+        }
+        body = map_expressions(kernel.body, substitution(loads)) if loads else kernel.body
+        return replace(kernel, body=self._stores(body))
+
+    def _turned(self, buffer: Buffer) -> Buffer:
+        return replace(buffer, shape=_last(buffer.shape))
+
+    def _stores(self, statement: Stmt) -> Stmt:
+        inner = map_children(statement, self._stores)
+        if isinstance(inner, Alloc) and inner.buffer.name == self.buffer:
+            return replace(inner, buffer=self._turned(inner.buffer))
+        if isinstance(inner, Store) and inner.buffer.name == self.buffer:
+            return replace(inner, buffer=self._turned(inner.buffer), index=_last(inner.index))
+        if isinstance(inner, Reduce) and any(b.name == self.buffer for b in inner.buffers):
+            if len(inner.buffers) > 1:
+                raise ScheduleError(f"{self.buffer!r} is joined into together with other buffers")
+            return replace(
+                inner, buffers=(self._turned(inner.buffers[0]),), index=_last(inner.index)
+            )
+        return inner
+
+
+def _last(axes: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    return (*axes[1:], *axes[:1])
