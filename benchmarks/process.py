@@ -19,6 +19,11 @@ class CandidateError(Exception):
     """A candidate that could not do the work; the text is what it said last."""
 
 
+def _devices() -> dict[str, str]:
+    """No GPU is seen, so that nobody has to look for one, unless programs are to run there."""
+    return {} if os.environ.get("BENCHMARK_DEVICE") else {"CUDA_VISIBLE_DEVICES": ""}
+
+
 class Worker:
     """One candidate of one workload in a process of its own, which begins to build it at once.
 
@@ -41,7 +46,7 @@ class Worker:
             "RIDGELINE_CACHE_DIR": str(cache / "ridgeline"),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "JAX_PLATFORMS": "cpu",  # where there is a GPU, it would take that
-            "CUDA_VISIBLE_DEVICES": "",  # and nobody has to look for one
+            **_devices(),
             **(variables or {}),
         }
         self._process = subprocess.Popen(

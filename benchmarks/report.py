@@ -58,9 +58,9 @@ def share_of_ceiling(workload: str, seconds: float, ceilings: dict[str, float]) 
     return least / seconds if least and seconds else None
 
 
-def geometric_mean(outcomes: Sequence[Outcome]) -> float | None:
-    """The geometric mean of our ratios to the best peers."""
-    ratios = [r for o in outcomes if (r := ratio(o)) is not None]
+def geometric_mean(outcomes: Sequence[Outcome], candidate: str = OURS) -> float | None:
+    """The geometric mean of the ratios of one of ours to the best peers."""
+    ratios = [r for o in outcomes if (r := ratio(o, candidate)) is not None]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
@@ -105,9 +105,10 @@ def print_report(outcomes: Sequence[Outcome], machine: dict[str, Any], console: 
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     console.print(f"{machine['cpu']}, {machine['cores']} cores; {versions}", highlight=False)
     console.print(table(outcomes, machine.get("ceilings", {})))
-    mean = geometric_mean(outcomes)
-    if mean is not None and len(outcomes) > 1:
-        console.print(f"geometric mean of our ratios under jit: {mean:.2f}", highlight=False)
+    for candidate in OWN if len(outcomes) > 1 else ():
+        mean = geometric_mean(outcomes, candidate)
+        if mean is not None:
+            console.print(f"geometric mean of ratios, {candidate}: {mean:.2f}", highlight=False)
     console.print(
         "ratio: median over the best peer's median in the same rounds, and the same of the "
         "fastest calls; of ceiling: the least time by the measured rates of arithmetic and of a "
