@@ -144,7 +144,14 @@ def entered_by_a_product(root: Path) -> tuple[list[str], int]:
             "RIDGELINE_CALIBRATE": "0", "RIDGELINE_TIER": "compiled",
         }  # fmt: skip
         words = [sys.executable, "-c", ENTERED, str(root / "ridgeline")]
-        said = subprocess.run(words, env=variables, capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            words,
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=root,
+        )
     *files, count = said.stdout.splitlines()
     return files, int(count.split()[0])
 
