@@ -13,7 +13,7 @@ from ridgeline.devices import current as _current, device as _device
 from ridgeline.errors import DeviceError, OutOfMemoryError as OutOfMemoryError
 from ridgeline.random import manual_seed as _manual_seed
 from ridgeline.record.recorder import Flushed as _Flushed, flush as _flush
-from ridgeline.runtime.cuda import arena, device as _devices, memory
+from ridgeline.runtime.cuda import device as _devices, memory
 from ridgeline.runtime.cuda.device import Device, Properties
 from ridgeline.runtime.cuda.driver import missing
 from ridgeline.runtime.cuda.flags import wait
@@ -123,7 +123,7 @@ def empty_cache() -> None:
     """Give memory kept for reuse back to the driver."""
     for number in range(device_count()):
         for pool in memory.pools(number):
-            arena.drop(pool.stream)
+            memory.drop(pool.stream)
             pool.trim()
 
 

@@ -16,13 +16,15 @@ class Kind(NamedTuple):
     """
 
     backend: str  # what compiles for it (`compiler/backend.py`)
-    space: str  # its memory (`runtime/memory_spaces.py`)
+    space: str  # its memory (`runtime/buffer.py`)
 
 
 # One line for each kind of device that there is.
 KINDS = {
-    "cpu": Kind("ridgeline.compiler.cpu:CpuBackend", "ridgeline.runtime.memory_spaces:HostSpace"),
-    "cuda": Kind("ridgeline.compiler.cuda:CudaBackend", "ridgeline.runtime.cuda.space:DeviceSpace"),
+    "cpu": Kind("ridgeline.runtime.cpu.backend:CpuBackend", "ridgeline.runtime.buffer:HostSpace"),
+    "cuda": Kind(
+        "ridgeline.runtime.cuda.backend:CudaBackend", "ridgeline.runtime.cuda.space:DeviceSpace"
+    ),
 }
 
 

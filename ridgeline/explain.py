@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, library_call_name
 from ridgeline.fusion.materialize import on_host
@@ -27,7 +27,6 @@ from ridgeline.ops.attention import products
 from ridgeline.ops.contract import PRODUCT
 from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.convolve import CONVOLVE
-from ridgeline.runtime.buffer import HostBuffer
 
 if TYPE_CHECKING:
     from ridgeline.compiler import CompiledKernel, Program, Stages
@@ -59,7 +58,7 @@ class KernelTime:
     lines: tuple[str, ...]
 
 
-def kernel_times(program: Program, inputs: Sequence[HostBuffer], rounds: int) -> list[KernelTime]:
+def kernel_times(program: Program, inputs: Sequence[Any], rounds: int) -> list[KernelTime]:
     """Median seconds of each kernel and library call over some rounds, in order."""
     measured = [program.profile(inputs) for _ in range(max(rounds, 1))]
     rows = {row.name: row for row in kernel_rows(program)}

@@ -16,12 +16,12 @@ import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.compiler import lay_out, lower_graph
-from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.compiler.pipeline import CHECK, LOWER, OPTIMIZE, PREPARE
 from ridgeline.explain import kernel_row, quantity
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.printer import format_graph
 from ridgeline.loops.text.printer import print_kernel
+from ridgeline.runtime.cpu.backend import CpuBackend
 from ridgeline.schedules.machine import Machine
 
 DOCUMENT = Path(__file__).parents[1] / "ARCHITECTURE.md"

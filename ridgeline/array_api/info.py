@@ -8,8 +8,8 @@ from ridgeline import dtypes as rows
 from ridgeline.array_api.types import STANDARD, isdtype
 from ridgeline.dtypes import DType
 from ridgeline.functions.operands import default_complex, defaults
+from ridgeline.runtime.buffer import check_device
 from ridgeline.runtime.cuda.device import count
-from ridgeline.runtime.memory_spaces import check_device
 
 
 class Devices(tuple[str, ...]):

@@ -3,6 +3,20 @@
 A backend says what machine it compiles for, how its kernels are scheduled, turns them into code
 and a layout into something that runs. Everything else in the compiler is the same for all. What
 not every device has is a capability with a default: a backend without it does not mention it.
+
+What libraries, and kernels written by hand, compute in place of kernels of loops is a `LibraryOp`
+each, beside the backend that has it:
+
+    runtime/cuda/product.py             cuBLASLt   matrix products, with a bias
+    runtime/cuda/cudnn_convolution.py   cuDNN      convolutions, with a bias and a ReLU
+    runtime/cuda/attention.py           cuDNN, and kernels of our own (`codegen/cuda/attention/`)
+    NumpyCalls                          NumPy      what has no loops, on the host
+
+All are recognised in the graph: a pass of `graph/passes/libraries/` asks a class whether it has a
+node (`matches`) and puts an op of the class in its place. From there on the class says through
+which views the call reads memory (`operands`) and how it is started (`launch`), as plain data that
+makes the steps of a plan. To add one, write its class and its op, its pass, and name the class in
+the table of its backend.
 """
 
 from __future__ import annotations
@@ -10,23 +24,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.compiler.libraries import Libraries, LibraryOp
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
-from ridgeline.compiler.memory_plan import BodyPlan, Layout
+from ridgeline.compiler.memory_plan import BodyPlan, HostCall, Layout
 from ridgeline.devices import device, part_of
 from ridgeline.fusion.groups import Group, Roofline
-from ridgeline.graph.node import Node
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node, Op, TensorType
+from ridgeline.graph.sizes import Size
+from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
+from ridgeline.ops.convolve import ConvolveAttrs
+from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
     from ridgeline.compiler.stages import CompiledKernel
+
+
+Fill = Callable[[Any, Array, TensorType], None]
 
 
 class Run(Protocol):
@@ -213,3 +234,76 @@ def backend(name: str) -> Backend:
     """The backend of a device."""
     made: Backend = part_of(device(name), "backend")
     return made
+
+
+class LibraryOp(Protocol):
+    """A kind of call that is one step of a program."""
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The ops that stand for its calls in a graph."""
+
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
+        """The views of memory through which a call reads its operands.
+
+        What a view shows is written to memory; where a call cannot read a view of something else,
+        that is the operand itself.
+        """
+
+    def launch(self, group: Group) -> Any:
+        """How a call is started, as plain data (one of the backend's launch types)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    """What the passes over graphs ask a backend's libraries; None where there is no such library.
+
+    Each is the `matches` of a class, for one of the forms that it has.
+    """
+
+    convolution: Callable[[ConvolveAttrs, Node], bool] | None = None
+    convolution_with_relu: Callable[[ConvolveAttrs, Node], bool] | None = None
+    attention: Callable[[Node], bool] | None = None
+    product: Callable[[Node, Graph], bool] | None = None
+    product_with_bias: Callable[[Node], bool] | None = None
+
+
+class NumpyCalls:
+    """The graph behind a program, and the nodes by whose places its calls of NumPy are numbered.
+
+    `order` gives these nodes when a call first asks: most programs have no such call.
+    """
+
+    def __init__(self, graph: Graph, order: Callable[[], Sequence[Node]]) -> None:
+        self.graph, self._order = graph, order
+
+    @cached_property
+    def order(self) -> Sequence[Node]:
+        """The nodes of the graph as kernels and library calls are made of it."""
+        return self._order()
+
+    def run(self, call: HostCall, held: Sequence[Any], fill: Fill) -> None:
+        """Make a call over the memory of all slots; `fill` puts a result of a type into memory."""
+        node = self.order[call.node]
+        operands = [
+            held[slot].array(source.dtype, known(source.shape))
+            for slot, source in zip(call.inputs, node.inputs)
+        ]
+        values = node.op.value(node, operands)
+        for slot, value, made in zip(call.outputs, values, node.types):
+            if slot >= 0:
+                fill(held[slot], value.astype(made.dtype.numpy, copy=False), made)
+
+    def shown(self, memory: Mapping[int, Any]) -> dict[Node, Array]:
+        """The values of some inputs, by number, as NumPy sees them."""
+        nodes = self.graph.inputs
+        return {
+            nodes[n]: held.array(nodes[n].dtype, known(nodes[n].shape))
+            for n, held in memory.items()
+        }
+
+
+def known(shape: tuple[Size, ...]) -> tuple[int, ...]:
+    """A shape that is all numbers, as it is when a program runs."""
+    assert all(isinstance(size, int) for size in shape), "sizes are known when a program runs"
+    return shape  # type: ignore[return-value]

@@ -3,24 +3,32 @@
 A job passes `checkpoint` between passes and between kernels. It stops there when the process ends,
 and when another thread needs the compiler at once; then it is begun again afterwards, and what it
 left in the caches makes that short.
+
+Where the program itself waits long for the compiler, one line on stderr says so (`Announced`).
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
+from threading import Timer
 from typing import Any
 
 from ridgeline.atomic import Block
+from ridgeline.config import config
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.origins import user_line
 
 MOST_WAITING = 32  # jobs; more are not taken, since they would come too late to help
 _PAUSE = 0.02  # seconds between looks whether the compiler is free
 _LONGEST_KERNEL = 10.0  # seconds that the end of the process waits for the kernel under way
+PATIENCE = 0.5  # seconds until something is said
 
 
 class GaveWay(BaseException):
@@ -124,3 +132,33 @@ class Background:
 
 
 background = Background()
+
+
+class Announced:
+    """Inside a graph is compiled: if that takes long, a line says so while it goes on."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._timer: Timer | None = None
+        if config.announce and not background.is_here():
+            self._timer = Timer(PATIENCE, _say, [_waiting_for(graph)])
+            self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        if self._timer is not None:
+            self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _waiting_for(graph: Graph) -> str:
+    devices = sorted({node.type.device for node in graph.outputs})
+    line = user_line()
+    needed = f", needed at {line}" if line else ""
+    return f"ridgeline: compiling {len(graph.order)} ops for {', '.join(devices)}{needed} …"
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:  # a program without a console has none
+        sys.stderr.write(text + "\n")

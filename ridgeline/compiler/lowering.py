@@ -1,34 +1,46 @@
 """The passes over programs: a graph to scheduled kernels, before machine code.
 
-Each fills in a part of `Stages`; `pipeline.py` has their order.
+Each fills in a part of `Stages`; `pipeline.py` has their order. The two longer ones stand last.
+
+`overlay` gives values the memory of what their kernel reads, where a program needs most memory. The
+step at which most is alive is looked for. Where its kernel reads a temporary for the last time and
+writes another of the same size, and may do so in place, the two are one memory; then the next such
+step is looked for. Elsewhere nothing would be won: the arena is as large as its fullest moment.
+
+`Joiner` makes one launch of kernels that wait for none of each other, as the updates of all
+parameters: starting a kernel takes longer than a small one runs. In the order of the program, a
+kernel that may be joined is put off until something needs it; those that are put off together, and
+that the backend can start as one, are. What a kernel reads stays in memory while it is put off, so
+one that would keep much of it runs at once: no more than could be moved in the time of a start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from ridgeline.compiler.background import background
-from ridgeline.compiler.buffer_reuse import overlay
-from ridgeline.compiler.horizontal_fusion import Joiner, kept, most_bytes, temporaries
+from ridgeline.compiler.memory_plan import LiveRange, live_ranges
 from ridgeline.compiler.passes import Compilation
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.fusion.groups import Fuser, Group
+from ridgeline.fusion.groups import Fuser, Group, Roofline
 from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values, choose_values
 from ridgeline.fusion.recompute import copies_for_late_readers, recompute_in_readers
+from ridgeline.graph.costs import nbytes
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.schedule import Step as ScheduleStep, replay
+from ridgeline.loops.schedule import LeftOut, Step as ScheduleStep, noted, replay
 from ridgeline.loops.text.printer import named, print_kernel
-from ridgeline.schedules.attempts import LeftOut, noted
 
 Slots = tuple[tuple[int, int], ...]
 _NO_STEPS: list[ScheduleStep] = []
+LEAST_OVERLAID = 64 << 20  # bytes that are worth a kernel whose loads and stores keep their order
+_MOST_OVERLAID = 8  # kernels that are changed
 
 
 def _values(stages: Stages) -> Values:
@@ -174,7 +186,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
             scheduled[shared] = known[key]
         made = placing.kernel(group, scheduled[shared])
         kernels.append(made)
-        if setting.ahead and made.kernel.name not in begun and kept(group, waits) > most:
+        if setting.ahead and made.kernel.name not in begun and kept_bytes(group, waits) > most:
             begun.update(target.compile_ahead(group, made))
     return replace(stages, kernels=tuple(kernels), in_place=placing.kept, begun=begun)
 
@@ -218,3 +230,132 @@ def _overwritten(group: Group, in_place: Mapping[Node, Node]) -> Slots:
         for number, value in enumerate(slots[reads:], reads)
         if value in in_place and in_place[value] in place
     )
+
+
+def overlay(
+    groups: Sequence[Group],
+    joined: Sequence[Sequence[int]],
+    kernels: list[CompiledKernel],
+    fixed: Collection[Node],
+) -> dict[Node, Node]:
+    """For some values the one whose memory they take; their kernels are replaced in the list.
+
+    Values that are `fixed` have memory of their own. Kernels that are `joined` stay as they are.
+    """
+    place = {id(compiled.group): number for number, compiled in enumerate(kernels)}
+    over: dict[Node, Node] = {}
+    seen = {step for members in joined for step in members}
+    while len(over) < _MOST_OVERLAID:
+        lives = {
+            v: life for v, life in live_ranges(groups, joined, {}, over).items() if v not in fixed
+        }
+        step = _fullest(lives)
+        number = None if step is None or step in seen else place.get(id(groups[step]))
+        if step is None or number is None:
+            break
+        seen.add(step)
+        compiled = kernels[number]
+        kernel, found = in_place(compiled.kernel, _pairs(compiled.group, lives, step))
+        if not found:
+            break
+        kernel = named(replace(kernel, name=compiled.group.name))
+        kernels[number] = replace(compiled, kernel=kernel)
+        slots = compiled.group.loops.slots
+        over.update({slots[written]: slots[read] for written, read in found.items()})
+    return over
+
+
+def _fullest(lives: Mapping[Node, LiveRange]) -> int | None:
+    """The step at which most bytes are alive."""
+    if not lives:
+        return None
+    change = [0] * (max(life.last for life in lives.values()) + 2)
+    for life in lives.values():
+        change[life.first] += life.nbytes
+        change[life.last + 1] -= life.nbytes
+    alive, best, step = 0, -1, 0
+    for number, more in enumerate(change):
+        alive += more
+        if alive > best:
+            best, step = alive, number
+    return step
+
+
+def _pairs(group: Group, lives: Mapping[Node, LiveRange], step: int) -> dict[int, int]:
+    """Slots (written: read) of a kernel that would be one memory."""
+    slots, reads = group.loops.slots, group.loops.reads
+    ending = [
+        number for number, value in enumerate(slots[:reads])
+        if value in lives and lives[value].last == step and _has_known_size(value)
+    ]  # fmt: skip
+    found: dict[int, int] = {}
+    for number, value in enumerate(slots[reads:], reads):
+        life = lives.get(value)
+        if life is None or life.nbytes < LEAST_OVERLAID or not _has_known_size(value):
+            continue
+        same = [r for r in ending if lives[slots[r]].nbytes == life.nbytes]
+        if same:
+            found[number] = same[0]
+            ending.remove(same[0])
+    return found
+
+
+def _has_known_size(value: Node) -> bool:
+    return all(isinstance(size, int) for size in value.shape)
+
+
+@dataclass(slots=True)
+class Joiner:
+    """Puts the kernels of a program in order, and says which are started as one.
+
+    `key` tells kernels that can be joined apart from others, `fits` whether some still fit into
+    one launch.
+    """
+
+    needs: Mapping[int, Set[int]]  # the kernels that must have run before each, by number
+    key: Callable[[Group], Hashable | None]
+    fits: Callable[[Sequence[Group]], bool]
+    most_bytes: float
+    order: list[Group] = field(default_factory=list)
+    joined: list[tuple[int, ...]] = field(default_factory=list)  # places in the order
+    _waiting: dict[Hashable, list[Group]] = field(default_factory=dict)
+
+    def run(self, groups: Sequence[Group], results: Set[Node]) -> None:
+        """Fill `order` and `joined`."""
+        made = temporaries(groups, results)
+        for group in groups:
+            needed = self.needs[group.number]
+            for key, members in list(self._waiting.items()):
+                if any(member.number in needed for member in members):
+                    self._start(key)
+            own = self.key(group) if kept_bytes(group, made) <= self.most_bytes else None
+            if own is None:
+                self.order.append(group)
+                continue
+            if not self.fits([*self._waiting.get(own, ()), group]):
+                self._start(own)
+            self._waiting.setdefault(own, []).append(group)
+        for key in list(self._waiting):
+            self._start(key)
+
+    def _start(self, key: Hashable) -> None:
+        members = self._waiting.pop(key, [])
+        places = range(len(self.order), len(self.order) + len(members))
+        self.order += members
+        if len(members) > 1:
+            self.joined.append(tuple(places))
+
+
+def temporaries(groups: Sequence[Group], results: Set[Node]) -> Set[Node]:
+    """What kernels make for each other alone."""
+    return {value for group in groups for value in group.values} - results
+
+
+def kept_bytes(group: Group, made: Set[Node]) -> int:
+    """The bytes that stay in memory while a kernel is put off."""
+    return sum(nbytes(value) for value in group.reads if value in made)
+
+
+def most_bytes(roofline: Roofline) -> float:
+    """What could be moved in the time of a start."""
+    return roofline.launch_seconds * roofline.bytes_per_second

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
-from ridgeline.compiler.backend import Backend
+from ridgeline.compiler.backend import Backend, Libraries
 from ridgeline.compiler.background import background
-from ridgeline.compiler.libraries import Libraries
 from ridgeline.compiler.verify import verify
 from ridgeline.config import config
 from ridgeline.fusion.groups import Roofline

@@ -42,8 +42,7 @@ from ridgeline.graph.passes.legalize.decompose import (
     tiled_sorts,
 )
 from ridgeline.graph.passes.legalize.index_flag import FLAGGED, with_index_flag
-from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
-from ridgeline.graph.passes.libraries.attention_layout import place_heads
+from ridgeline.graph.passes.libraries.attention import place_heads, with_attention_calls
 from ridgeline.graph.passes.libraries.channels_last import convolutions_last
 from ridgeline.graph.passes.libraries.dequantize_epilogue import lift_scales
 from ridgeline.graph.passes.libraries.narrow_products import narrow_products

@@ -1,19 +1,28 @@
-"""A compiled graph: its layout, what runs it, and the stages it went through."""
+"""Compiled graphs: layout, what runs it, the stages it went through; programs kept by structure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
-from ridgeline.compiler.backend import Backend, Executable, Run
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
-from ridgeline.compiler.memory_plan import Layout
+from ridgeline.codegen.caches import ObjectCache
+from ridgeline.collector import paused
+from ridgeline.compiler.backend import Backend, Executable, NumpyCalls, Run
+from ridgeline.compiler.background import background
+from ridgeline.compiler.memory_plan import Layout, from_text, lay_out, to_text
 from ridgeline.compiler.passes import Compilation, Observer
-from ridgeline.compiler.pipeline import CHECK, lower, optimize, write_out
+from ridgeline.compiler.pipeline import CHECK, check, compilation, lower, optimize, write_out
 from ridgeline.compiler.stages import Stages
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import Node
+from ridgeline.weak import Recent
+
+# Kept in the process, the last used ones: a node of a program takes some 5 KB with all that is
+# known of it. The others come back from disk.
+MOST_PROGRAMS, MOST_NODES = 128, 1 << 14
 
 
 class Program:
@@ -89,3 +98,61 @@ class Program:
         from ridgeline.explain import explain_program
 
         return explain_program(self, detail)
+
+
+_programs: Recent[Hashable, Program] = Recent(MOST_PROGRAMS, MOST_NODES)
+# Those that keep how they were made, which is most of their memory; others make it again if asked.
+_shown: Recent[Hashable, Program] = Recent(32, 1 << 12)
+_lock = threading.Lock()  # over these tables
+_compiling = threading.RLock()
+
+
+def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Program:
+    """The program for a graph on one device; compiled once per structure, settings and machine.
+
+    `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
+    """
+    to = compilation(graph, pairs=tuple(pairs), ahead=True)
+    key = (structure(graph), to.target.key(), to.pairs, *sorted(to.left_out))
+    program = _known(key)
+    if program is None:
+        with background.needed(), _compiling:
+            program = _known(key)  # compiled by another thread in the meantime?
+            if program is None:
+                with paused:
+                    program = _load_or_compile(key, graph.on_fresh_leaves(), to)
+                _keep(key, program, len(graph.order))
+    return program
+
+
+def _known(key: Hashable) -> Program | None:
+    with _lock:
+        return _programs.get(key)
+
+
+def _keep(key: Hashable, program: Program, nodes: int) -> None:
+    with _lock:
+        _programs.keep(key, program, nodes)
+        for old in _shown.keep(key, program, nodes):
+            old.forget_stages()
+
+
+def _load_or_compile(key: Hashable, graph: Graph, to: Compilation) -> Program:
+    graph, checked = check(graph, to)
+    to = replace(to, checked=checked)
+    cache, target = ObjectCache("programs"), to.target
+    digest = blake2b(f"{target.fingerprint()}{key!r}".encode(), digest_size=20).hexdigest()
+    stored = cache.get(digest)
+    stages = None
+    if stored is not None:
+        head, _, code = stored.partition(b"\n")
+        layout = from_text(head, target.launch_types)
+        target.load(code, list(layout.symbols()))
+    else:
+        stages = lower(optimize(graph, to), to)
+        layout = replace(lay_out(stages, target), checked=checked)
+        own = list(stages.all_kernels())
+        code = target.compile(own, stages.library_calls, stages.together, stages.begun)
+        cache.put(digest, to_text(layout).encode() + b"\n" + code)
+    calls = NumpyCalls(graph, lambda: optimize(graph, to).order)
+    return Program(layout, to, calls, stages)

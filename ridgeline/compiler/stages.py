@@ -12,8 +12,7 @@ from ridgeline.fusion.materialize import Values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.loops.ir import Kernel
-from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.schedules.attempts import LeftOut
+from ridgeline.loops.schedule import LeftOut, Step as ScheduleStep
 
 
 @dataclass(frozen=True, slots=True)

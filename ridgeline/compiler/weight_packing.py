@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ridgeline.compiler.cpu import CpuBackend, machine
+from ridgeline.compiler.backend import backend
 from ridgeline.config import config
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
@@ -19,18 +19,24 @@ from ridgeline.graph.passes.contractions.winograd import transform_filters
 from ridgeline.loops.lowering.elements import widened_from, widens
 from ridgeline.ops.contract import CONTRACT, AxisMap, ContractAttrs, axis, contract
 from ridgeline.ops.movement import permute, reshape
-from ridgeline.schedules.weight_layout import Strips, best_strips
-from ridgeline.schedules.winograd import pays
+from ridgeline.schedules.machine import Machine
+from ridgeline.schedules.weight_layout import Strips, best_strips, winograd_pays
 
 Test = Callable[[Node], bool]
 
 
+def machine() -> Machine:
+    """The facts of the host on which schedules depend."""
+    facts: Machine = backend(CPU).facts()
+    return facts
+
+
 def multiply_less(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
-    """The graph with convolutions over transformed tiles where it pays, and their filters."""
+    """The graph with convolutions over transformed tiles where that pays, and their filters."""
     if not config.allow_winograd:
         return graph, set()
     facts = machine()
-    return transform_filters(graph, is_steady, lambda a, b: pays(a, b, facts))
+    return transform_filters(graph, is_steady, lambda a, b: winograd_pays(a, b, facts))
 
 
 def pack_weights(graph: Graph, is_steady: Test) -> tuple[Graph, set[Node]]:
@@ -128,7 +134,7 @@ def reads_narrow(contraction: Node) -> bool:
     left, right = map(widened_from, contraction.inputs)
     if right is None or (left is None and right.itemsize > 1):
         return False
-    return CpuBackend().reads_narrow_operands(contraction, machine())
+    return backend(CPU).reads_narrow_operands(contraction, machine())
 
 
 def narrow_operands(graph: Graph) -> set[Node]:

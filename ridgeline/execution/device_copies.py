@@ -17,8 +17,7 @@ from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.legalize.partition import Part, source_of
-from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.memory_spaces import on, space
+from ridgeline.runtime.buffer import HostBuffer, on, space
 
 _UNREAD = HostBuffer.borrow(np.zeros((), np.uint8))  # what any program can be given, and none reads
 

@@ -16,10 +16,9 @@ from functools import lru_cache
 from time import perf_counter
 from typing import Any, Protocol
 
-from ridgeline.compiler.background import background
+from ridgeline.compiler.background import Announced, background
 from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
-from ridgeline.compiler.progress import Announced
 from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.execution import flush_log
@@ -42,7 +41,7 @@ from ridgeline.ops.control.loop import LOOP
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import upcalls
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import space
 from ridgeline.scalars import Array
 from ridgeline.weak import Recent
 

@@ -35,8 +35,7 @@ from ridgeline.ops.movement import reshape, stretch
 from ridgeline.ops.random import blocks, random_bits
 from ridgeline.record.modes import modes
 from ridgeline.record.turns import in_turn_of
-from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.memory_spaces import require
+from ridgeline.runtime.buffer import HostBuffer, require
 
 _MASK = (1 << 64) - 1
 _WORD = TensorType((), dtypes.uint64)

@@ -8,8 +8,7 @@ from functools import cached_property
 from html import escape
 from typing import Any, Self
 
-from ridgeline.compiler.backend import Backend, backend
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.backend import Backend, NumpyCalls, backend
 from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import compilation
 from ridgeline.compiler.program import Program

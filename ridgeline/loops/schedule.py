@@ -3,14 +3,20 @@
 A step is a frozen value that maps a kernel to a kernel with the same meaning, or refuses with a
 reason. A schedule can be stored as JSON and replayed. Loops of one name are one logical axis, so a
 step applies to all of them.
+
+Some steps only save time: they are tried where they may help (`attempt`) and left out where they
+do not apply. A schedule is right without them, so a refusal is no error; but it is what `explain()`
+must show to somebody who wonders why a kernel is slow, so `noted` collects what is left out.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ridgeline.atomic import Block, Switch
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.steps.bind import Bind
 from ridgeline.loops.steps.cache_in_registers import CacheInRegisters, Spread
@@ -146,3 +152,41 @@ def _from_json(entry: Any) -> Step:
         return _STEPS[name](**values)
     except TypeError as error:
         raise ScheduleError(f"the step {name!r} has other values than {values}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part of a schedule that does not apply to a kernel, and why."""
+
+    what: str
+    reason: str
+
+
+class _Noting(threading.local):
+    """Where this thread notes what is left out."""
+
+    notes: dict[LeftOut, None] | None = None
+
+
+_noting = _Noting()
+
+
+def noted(notes: dict[LeftOut, None]) -> Block:
+    """Note what is left out inside the `with`, in order and each once."""
+    return Switch(_noting, notes=notes)
+
+
+def leave_out(what: str, refusal: ScheduleError) -> None:
+    """Note a part of a schedule that was refused."""
+    notes = _noting.notes
+    if notes is not None:
+        notes[LeftOut(what, refusal.message)] = None
+
+
+def attempt(kernel: Kernel, step: Step) -> Kernel | None:
+    """The kernel after a step that only saves time; None, noted, where it does not apply."""
+    try:
+        return applied(kernel, step)
+    except ScheduleError as refusal:
+        leave_out(describe(step), refusal)
+        return None

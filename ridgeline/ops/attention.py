@@ -240,7 +240,7 @@ ATTENTION_GRADIENT = Op(
 
 # ---- attention and its gradient as a library computes them ---------------------------------------
 # No program is written in these ops: where a device's library has an attention, a pass puts them in
-# the place of those above (`graph/passes/libraries/attention_calls.py`). The values are
+# the place of those above (`graph/passes/libraries/attention.py`). The values are
 # the same, but for the signs of zeros in joined gradients. The gradient reads the result itself
 # where our kernels read sums over it (`delta`):
 #     attention_call            q, k, v              ->  out, lse     attention_gradient_call   q,

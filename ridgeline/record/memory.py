@@ -23,8 +23,7 @@ from ridgeline.graph.node import Node, TensorType
 from ridgeline.record.cells import Cell, filled_leaf, rare
 from ridgeline.record.recorder import hold, realize, record
 from ridgeline.record.turns import turn_of
-from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet
 

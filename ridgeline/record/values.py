@@ -37,7 +37,7 @@ from ridgeline.record.memory import array_of, refresh, settled, shared_memory, w
 from ridgeline.record.modes import modes
 from ridgeline.record.recorder import hold
 from ridgeline.record.turns import in_turn_of
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import space
 from ridgeline.scalars import Array
 
 

@@ -1,7 +1,16 @@
-"""Host memory: a `Buffer` is an address and a size; dropping it returns the block to a pool.
+"""Memory by device: host memory, where values are put, and how they get to another device.
 
-Fresh pages cost five to thirty times what reused ones do, so blocks are kept by size class, and
-large ones are 2 MiB-aligned and ask for huge pages. `Buffer.borrow` wraps a NumPy array instead.
+A `HostBuffer` is an address and a size; dropping it returns the block to a pool. Fresh pages cost
+five to thirty times what reused ones do, so blocks are kept by size class, and large ones are 2
+MiB-aligned and ask for huge pages. `HostBuffer.borrow` wraps a NumPy array instead.
+
+Every kind of device has a *space*. A piece of its memory looks the same everywhere: a
+size, the device, and `array`, which shows the values as NumPy has them (a copy where the memory is
+not the host's, after the work that writes it). Where it lies is no word that spaces share: the
+host's memory has an `address`, a GPU's a `device_address`, and code for one cannot take the other.
+
+`Moving` is memory that a running program is overwriting: whoever asks for it waits for the new
+value.
 """
 
 from __future__ import annotations
@@ -10,12 +19,16 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any
+from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 
-from ridgeline.dtypes import DType
+from ridgeline.devices import CPU, device, part_of
+from ridgeline.dtypes import DType, uint8
+from ridgeline.errors import DeviceError
 from ridgeline.runtime.memory import Pool
+from ridgeline.scalars import Array
 
 pool = Pool()
 
@@ -133,3 +146,116 @@ def _bytes_type(nbytes: int) -> Any:
     """
     members = {"_type_": ctypes.c_char, "_length_": nbytes, "__slots__": ("buffer",)}
     return type("Bytes", (ctypes.Array,), members)
+
+
+class Memory(Protocol):
+    """A piece of some device's memory; letting go of it gives it back."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def borrowed(self) -> bool: ...
+
+    def array(self, dtype: DType, shape: Sequence[int]) -> Array: ...
+
+
+class Space(Protocol):
+    """The memory of one device."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory with undefined contents."""
+
+    def take_in(self, array: Array) -> Any:
+        """Memory with a copy of an array."""
+
+    def copy(self, memory: Any) -> Any:
+        """Memory with a copy of what lies here or on another device."""
+
+
+class HostSpace:
+    """The host's memory."""
+
+    def __init__(self, number: int = 0) -> None:
+        """There is one."""
+
+    def allocate(self, nbytes: int) -> HostBuffer:
+        """Memory with undefined contents."""
+        return HostBuffer.allocate(nbytes)
+
+    def take_in(self, array: Array) -> HostBuffer:
+        """Memory with a copy of an array; compiled code may overread it."""
+        buffer = HostBuffer.allocate(array.nbytes)
+        if array.nbytes:
+            memory = np.asarray(buffer)[: array.nbytes].view(array.dtype)
+            memory.reshape(array.shape)[...] = array
+        return buffer
+
+    def copy(self, memory: Any) -> HostBuffer:
+        """Memory with a copy of what lies here or on another device."""
+        return self.take_in(memory.array(uint8, (memory.nbytes,)))
+
+
+@lru_cache(maxsize=64)
+def space(name: str) -> Space:
+    """The space of a device; an error that says why where this machine has no such device."""
+    made: Space = part_of(device(name), "space")
+    return made
+
+
+def on(memory: Any, name: str) -> Any:
+    """Memory on a device: the memory itself, or a copy."""
+    return memory if memory.device == name else space(name).copy(memory)
+
+
+def misplaced(memory: Memory, name: str) -> DeviceError:
+    """What is raised where a program of a device would be given memory that it cannot reach."""
+    return DeviceError(
+        f"a program of {name} was given memory of {memory.device}",
+        note="nothing was run; this is a fault of Ridgeline, since a value that is read on another "
+        "device is copied there first",
+        help="please report the program that did it",
+    )
+
+
+def require(name: str) -> device:
+    """The device under a name, if this machine has it."""
+    place = device(name)
+    if place.type != "cpu":
+        space(place)
+    return place
+
+
+def check_device(name: Any) -> device:
+    """The device under a name; an error where this machine does not have it."""
+    return CPU if name is None or name == CPU else require(name)
+
+
+class Moving(tuple[Any, Lock]):
+    """Stands for a node's buffer while its memory gets another value; looks like it otherwise.
+
+    The lock is held by whoever runs the program, from before this is seen until after it is gone.
+    What is asked of this waits for it, and is then answered by the buffer with the new value (or
+    the old one, if the program failed). No later run overwrites that one: this holds the node, so
+    the node is not alone. A tuple is made by C code alone, and a step makes one for every state.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+    def settled(self) -> Any:
+        """The buffer, once the program has run."""
+        node, running = self
+        while True:
+            with running:  # a signal's handler may end the wait
+                pass
+            found = node.buffer
+            if found is not self:
+                return found.settled() if type(found) is Moving else found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.settled(), name)

@@ -12,10 +12,9 @@ from math import prod
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Const, For, If, Kernel, Mma, Op, Pipe, Reduce, Seq, Stmt, Var
-from ridgeline.loops.schedule import Cascade, Step
+from ridgeline.loops.schedule import Cascade, Step, attempt
 from ridgeline.loops.steps.cascade import sums_of
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 
 _LONGEST = 32  # additions one after the other, of a sum of so many numbers

@@ -18,10 +18,10 @@ from ridgeline.loops.schedule import (
     Skip,
     Split,
     Step,
+    attempt,
     replay,
 )
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 
 _BLOCKS = (64, 32, 16)  # rows of a task, as many as leave room in the cache

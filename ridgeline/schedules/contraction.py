@@ -1,36 +1,45 @@
-"""Contractions: the register tile that costs least, a packed operand, and the loops around them."""
+"""Contractions: the register tile that costs least, a packed operand, and the loops around them.
+
+Loops that walk all memory as one, as rows and columns of the image under a 1×1 window do, are fused
+first. A row-major matrix with few rows on the other side is read once (`streaming_steps`): a
+register tile would walk it in columns a few cache lines wide, one page a step; instead several of
+its rows are read together from end to end, and the sums stay in the nearest cache.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import pairwise
 from math import prod
 
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Reduce
+from ridgeline.loops.ir import Kernel, Reduce
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import (
     CacheRead,
     CacheWrite,
+    Fuse,
     Reorder,
     Rfactor,
     SetKind,
     Split,
     Step,
+    attempt,
 )
-from ridgeline.schedules import streaming
 from ridgeline.schedules.accesses import Access, accesses
-from ridgeline.schedules.collapse import joined
-from ridgeline.schedules.dot_steps import dot_steps
-from ridgeline.schedules.dots import best_dot
+from ridgeline.schedules.dots import best_dot, dot_steps
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.panels import Panel, ways_to_read
-from ridgeline.schedules.tile_cost import cost
-from ridgeline.schedules.tiles import RegisterTile, candidates, elements, registers_of
+from ridgeline.schedules.panels import ways_to_read
+from ridgeline.schedules.tiles import Panel, RegisterTile, candidates, cost, elements, registers_of
 
 _UNROLL_INNER = 4
 _FEW_PRODUCTS = 9  # of a sum that may be written out whole
 _SOME = 256  # what an axis is taken for whose length is known only at run time
+_MOST_SHARING = 4  # rows that read one element; more of them are better served by a tile
+_TOGETHER = 8  # rows of the matrix read side by side
+_LEAST_RUN = 512  # elements of a row a task reads
+_MOST_RUN = 2048
 
 
 def steps(lowered: Lowered, machine: Machine) -> list[Step]:
@@ -45,9 +54,9 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return _partly_known_steps(touched, row_sizes, inner_sizes, unknown, machine)
     if not row_sizes:
         return _dot_steps(inner_sizes, machine)
-    fused, kernel, row_sizes, inner_sizes = joined(lowered.kernel, row_sizes, inner_sizes)
+    fused, kernel, row_sizes, inner_sizes = fuse_contiguous(lowered.kernel, row_sizes, inner_sizes)
     touched = accesses(kernel)
-    streamed = streaming.steps(touched, row_sizes, inner_sizes, machine)
+    streamed = streaming_steps(touched, row_sizes, inner_sizes, machine)
     if streamed is not None:
         return [*fused, *streamed]
     cycles, tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
@@ -232,3 +241,95 @@ def _vector_inner(tile: RegisterTile, inner: dict[str, int]) -> tuple[str, list[
         return name, [n for n in inner if n != name], [Rfactor(name)]
     names = [f"{n}.0" if n == name else n for n in inner]
     return f"{name}.1", names, [Split(name, tile.lanes), Rfactor(f"{name}.1")]
+
+
+def fuse_contiguous(
+    kernel: Kernel, rows: dict[str, int], inner: dict[str, int]
+) -> tuple[list[Fuse], Kernel, dict[str, int], dict[str, int]]:
+    """Steps that fuse loops that walk all memory as one; the kernel and its axes after them.
+
+    A longer loop fills vectors and tiles with less left over.
+    """
+    steps: list[Fuse] = []
+    refused: set[tuple[str, str]] = set()
+    while True:
+        touched = accesses(kernel)
+        pairs = [p for p in (*pairwise(rows), *pairwise(inner)) if p not in refused]
+        pair = next((p for p in pairs if _walks_as_one(p, touched, rows | inner)), None)
+        if pair is None:
+            return steps, kernel, rows, inner
+        step = Fuse(*pair)
+        made = attempt(kernel, step)
+        if made is None:  # the epilogue computes with an index itself
+            refused.add(pair)
+            continue
+        kernel = made
+        steps.append(step)
+        rows, inner = _renamed(rows, step), _renamed(inner, step)
+
+
+def _walks_as_one(pair: tuple[str, str], touched: list[Access], sizes: dict[str, int]) -> bool:
+    outer, inner = pair
+    if sizes[outer] == 1 or sizes[inner] == 1:
+        return False
+    for access in touched:
+        step, length = access.stride(inner), access.stride(outer)
+        if step is None or length is None or length != step * sizes[inner]:
+            return False
+    return True
+
+
+def _renamed(axes: dict[str, int], step: Fuse) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for name, size in axes.items():
+        if name == step.outer:
+            made[step.axis] = size * axes[step.inner]
+        elif name != step.inner:
+            made[name] = size
+    return made
+
+
+def streaming_steps(
+    touched: list[Access], rows: dict[str, int], inner: dict[str, int], machine: Machine
+) -> list[Step] | None:
+    """Steps that read a matrix once from end to end; None if there is no such matrix."""
+    if len(inner) != 1:
+        return None
+    ((summed, depth),) = inner.items()
+    matrices = [a for a in touched if not a.is_store and a.stride(summed) not in (0, 1, None)]
+    if len(matrices) != 1 or matrices[0].opaque:
+        return None
+    (matrix,) = matrices
+    along = [n for n in rows if matrix.stride(n) == 1]
+    sharing = [n for n in rows if matrix.stride(n) == 0]
+    if len(along) != 1 or prod(rows[n] for n in sharing) > _MOST_SHARING:
+        return None
+    width = machine.lanes(matrix.buffer.dtype.itemsize)
+    run = _run(rows[along[0]], width, machine)
+    if run is None or depth % _TOGETHER:
+        return None
+    return _streamed(along[0], summed, run, width, rows, sharing)
+
+
+def _run(length: int, width: int, machine: Machine) -> int | None:
+    """Elements of a row for one task: a divisor that gives every core an equal share."""
+    wanted = min(_MOST_RUN, length // machine.threads)
+    sizes = range(wanted - wanted % width, _LEAST_RUN - 1, -width)
+    return next((size for size in sizes if length % size == 0), None)
+
+
+def _streamed(
+    along: str, summed: str, run: int, width: int, rows: dict[str, int], sharing: list[str]
+) -> list[Step]:
+    apart = [n for n in rows if n != along and n not in sharing]
+    task, piece, lane = f"{along}.0", f"{along}.1.0", f"{along}.1.1"
+    outer, together = f"{summed}.0", f"{summed}.1"
+    return [
+        Split(along, run),
+        Split(f"{along}.1", width),
+        Split(summed, _TOGETHER),
+        Reorder((*apart, task, outer, piece, together, *sharing, lane)),
+        *(SetKind(name, "unroll") for name in (together, *sharing)),
+        SetKind(lane, "vector"),
+        *(SetKind(name, "parallel") for name in (*apart, task)),
+    ]

@@ -15,8 +15,7 @@ from ridgeline.loops.instructions import Instruction
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.panels import share_blocks
-from ridgeline.schedules.tile_cost import COLLISION, collide
-from ridgeline.schedules.tiles import RegisterTile
+from ridgeline.schedules.tiles import COLLISION, RegisterTile, collide
 
 _WIDEST = 4  # vectors of a strip
 _TILES = ((2, 2), (1, 4), (1, 2), (1, 1))  # high and wide

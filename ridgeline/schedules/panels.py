@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import ceil, gcd, prod
 
 from ridgeline.schedules.accesses import Access
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.tiles import RegisterTile, elements, imbalance
+from ridgeline.schedules.tiles import Panel, Pieces, RegisterTile, elements, imbalance
 
 _LEAST_STRIP = 4096  # bytes of an operand worth packing
 _LEAST_REUSE = 8  # tiles that must share a packed strip
@@ -19,33 +18,6 @@ _WAITING = 6.0  # cycles to put a register of sums aside and to take it up again
 _COPIED, _TURNED, _GATHERED = 0.9, 0.9, 2.5  # cycles to pack an element, by how it is read
 _LINE = 64  # bytes
 _WAYS = 8  # lines that fall on one set of a core's cache and fit
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """An operand to pack: the rows that share one packed copy, and the summed axes it holds.
-
-    `block` rows of the first shared axis make one task where there would be too few tasks. Where
-    no cache holds the strip, it is packed in `pieces`, and sums wait in scratch between them.
-    """
-
-    buffer: str
-    shared_by: tuple[str, ...]
-    axes: tuple[str, ...]
-    square: int  # side of the squares turned in registers, 0 where memory is already in order
-    block: int
-    cycles: float  # packing, per useful multiplication
-    tasks: int
-    pieces: Pieces | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """A summed axis cut into pieces of a length, and the summed axes around it."""
-
-    axis: str
-    length: int
-    around: tuple[str, ...]
 
 
 def ways_to_read(

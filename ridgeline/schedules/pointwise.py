@@ -6,9 +6,8 @@ from ridgeline import scalars
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Kernel, Op
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, StreamingStore
+from ridgeline.loops.schedule import Fuse, SetKind, Split, Step, StreamingStore, attempt
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 
 _TASK_ELEMENTS = 16384  # a task large enough to hide the cost of handing it out

@@ -11,9 +11,8 @@ from math import inf, prod
 from ridgeline.loops import ir
 from ridgeline.loops.ir import For, Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.schedule import FuseSiblings, Reorder, Rfactor, SetKind, Split, Step
+from ridgeline.loops.schedule import FuseSiblings, Reorder, Rfactor, SetKind, Split, Step, attempt
 from ridgeline.schedules.accesses import Access, accesses
-from ridgeline.schedules.attempts import attempt
 from ridgeline.schedules.machine import Machine
 from ridgeline.schedules.pointwise import collapse, is_long, loop_extents, streams
 

@@ -2,6 +2,8 @@
 
 An operand that stays the same from call to call is worth laying out once in the order in which
 register tiles read it: strips of as many lanes as a tile has, each with all summed axes inside.
+
+`winograd_pays` compares the same estimates for the pass `graph/passes/contractions/winograd.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from ridgeline.schedules.accesses import Access, accesses
 from ridgeline.schedules.contraction import best_tile
 from ridgeline.schedules.dots import best_dot
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.panels import Panel
-from ridgeline.schedules.tile_cost import cost
-from ridgeline.schedules.tiles import RegisterTile, candidates, count, elements
+from ridgeline.schedules.tiles import Panel, RegisterTile, candidates, cost, count, elements
 
 _LEAST_SHARING = 16  # rows that read each element; for fewer, reading it at all is what takes time
 _LEAST_GAIN = 0.98  # of the time without
+_MOVED = 1.0  # cycles to make an element of a tile, or to take one up in a result
+_LEAST_GAIN_OF_TILES = 0.8  # of the time of the convolution itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +105,30 @@ def _is_strip(
     alone = all((a.stride(axis) == 0) == (a is not weights) for a in loads)
     held = prod(inner[n] for n in inner if weights.stride(n) != 0) * tile.lanes
     return alone and held * weights.buffer.dtype.itemsize <= machine.l2_bytes // 2
+
+
+def winograd_pays(convolution: Node, products: Node, machine: Machine) -> bool:
+    """True where the products over transformed tiles take clearly less time in all.
+
+    Tiles and products are four times as large as image and result, and are written and read in
+    between: they must stay in the last cache.
+    """
+    tiles = products.inputs[0]
+    moved = _size(tiles) + _size(products)
+    if moved * products.dtype.itemsize > machine.l3_bytes // 2:
+        return False
+    return _steady_cycles(
+        products, machine
+    ) + _MOVED * moved < _LEAST_GAIN_OF_TILES * _steady_cycles(convolution, machine)
+
+
+def _steady_cycles(contraction: Node, machine: Machine) -> float:
+    """Estimated cycles of a contraction whose right operand is steady, and fills no cache."""
+    filters = contraction.inputs[1]
+    multiplications = prod(e for e in contraction.attrs.extents if isinstance(e, int))
+    reading = machine.far * _size(filters) * filters.dtype.itemsize
+    return multiplications * least_cycles(contraction, 1, machine) + reading
+
+
+def _size(node: Node) -> int:
+    return prod(size for size in node.shape if isinstance(size, int))

@@ -41,7 +41,7 @@ from ridgeline.record.cells import CUT, GRAPH, PLAIN, apply_steps, steps_between
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
 from ridgeline.record.values import owned, read, write
-from ridgeline.runtime.memory_spaces import check_device
+from ridgeline.runtime.buffer import check_device
 from ridgeline.tensors import subscripts
 from ridgeline.tensors.arguments import (
     SLIPS,

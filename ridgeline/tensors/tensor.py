@@ -41,7 +41,7 @@ from ridgeline.record.memory import adopt
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted, lift
 from ridgeline.record.values import owned, read, read_array, result_mode, shared_array, write
-from ridgeline.runtime.memory_spaces import check_device
+from ridgeline.runtime.buffer import check_device
 from ridgeline.scalars import Array
 from ridgeline.tensors.arguments import annotated
 from ridgeline.tensors.conversions import conversion

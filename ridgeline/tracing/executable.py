@@ -19,8 +19,7 @@ from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, filled_leaf
 from ridgeline.record.memory import note_write
 from ridgeline.record.turns import AGAIN, Turn, in_turn
 from ridgeline.record.values import special
-from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import HostBuffer, space
 from ridgeline.tensors.pytree import unflatten
 from ridgeline.tensors.tensor import holding
 from ridgeline.tracing.capture import (

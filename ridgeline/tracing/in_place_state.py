@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ridgeline.atomic import Change, apply
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.record.cells import GRAPH, PLAIN, Cell, Rare
-from ridgeline.runtime.overwriting import Moving
+from ridgeline.runtime.buffer import Moving
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.capture import ArgumentInput, CellInput, GradientInput, Source
 from ridgeline.tracing.side_effects import Effects, Fresh, GradientWrite, live_cell

@@ -47,7 +47,7 @@ class Template:
             return f"{', '.join(self.pattern.facts.pinned)} is used as a number"
         if config.tier == "interpreter":
             return "config.tier pins the interpreter"
-        from ridgeline.compiler.symbolic import SymbolicProgram  # loads LLVM
+        from ridgeline.runtime.cpu.symbolic import SymbolicProgram  # loads LLVM
 
         def make(graph: Graph, pairs: Sequence[tuple[int, int]]) -> SymbolicProgram:
             return SymbolicProgram(graph, self.pattern.sizes, pairs)

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.cuda.emit import functions_of
-from ridgeline.compiler import cpu
+from ridgeline.runtime.cpu import backend
 from ridgeline.runtime.cpu.calibration import Calibration
 from ridgeline.schedules.gpu.machine import H200
 from tests.attacks.attack import Attack
@@ -114,9 +114,9 @@ def runs(kind: str, seed: int, count: int = 2, device: str = "cpu") -> list[str]
 def check_facts() -> None:
     """What schedules go by does not depend on what was measured."""
     with rl.config.override(deterministic=True, calibrate=True):
-        facts = cpu.machine()
-        with patch.object(cpu, "calibration", lambda: Calibration(1e9, 5e9, 20e-6)):
-            assert cpu.machine() == facts, "schedules go by measured rates"
+        facts = backend.machine()
+        with patch.object(backend, "calibration", lambda: Calibration(1e9, 5e9, 20e-6)):
+            assert backend.machine() == facts, "schedules go by measured rates"
 
 
 def check_scatters() -> None:
@@ -147,7 +147,7 @@ ATTACK = Attack(
     faults=(
         Fault(
             "schedules go by measured rates",
-            "compiler.cpu",
+            "runtime.cpu.backend",
             "machine",
             "config.deterministic or ",
             "",

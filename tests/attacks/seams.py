@@ -21,7 +21,7 @@ from ridgeline.errors import DeviceError
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.ops.elementwise import add
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import space
 from tests.attacks.attack import Attack
 from tests.attacks.seam.program import Program, drawn_program
 from tests.attacks.seam.run import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import ridgeline as rl
-from ridgeline.codegen.disk_cache import OWN, ObjectCache, evict
+from ridgeline.codegen.caches import OWN, ObjectCache, evict
 from ridgeline.config import config
 from ridgeline.interop.safetensors import read_tensors, write_tensors
 from tests.attacks.attack import Attack
@@ -28,7 +28,7 @@ _WRITER = """
 import sys, itertools, resource
 import numpy as np
 from pathlib import Path
-from ridgeline.codegen.disk_cache import ObjectCache
+from ridgeline.codegen.caches import ObjectCache
 from ridgeline.interop.safetensors import write_tensors
 folder, limit = Path(sys.argv[1]), int(sys.argv[2])
 if limit:
@@ -163,7 +163,7 @@ ATTACK = Attack(
               'path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")', "path"),
         Fault("whatever killed writers left stays", "files", "sweep",
               '_remove_if_abandoned(Path(entry.path), int(found["process"]))', "pass"),
-        Fault("eviction does not look at what it removes", "codegen.disk_cache", "_is_entry",
+        Fault("eviction does not look at what it removes", "codegen.caches", "_is_entry",
               "file.read(len(_MAGIC)) == _MAGIC", "True"),
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from ridgeline import dtypes
 from ridgeline.compiler import weight_packing
-from ridgeline.compiler.libraries import Libraries
+from ridgeline.compiler.backend import Libraries
 from ridgeline.compiler.passes import Recorded
 from ridgeline.compiler.pipeline import PIPELINE, check, compilation, lower, optimize, prepare
 from ridgeline.compiler.show import show

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ridgeline.compiler.cpu import CpuBackend
-from ridgeline.compiler.libraries import Libraries, LibraryOp
+from ridgeline.compiler.backend import Libraries, LibraryOp
 from ridgeline.compiler.passes import Recorded
 from ridgeline.compiler.pipeline import compilation, optimize, prepare
 from ridgeline.compiler.stages import CompiledKernel
@@ -19,6 +18,7 @@ from ridgeline.graph.strides import View, itself
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, CALLS
 from ridgeline.ops.contract import PRODUCT
 from ridgeline.ops.convolve import CONVOLVE
+from ridgeline.runtime.cpu.backend import CpuBackend
 from ridgeline.schedules.machine import Machine
 
 _NONE = Libraries()

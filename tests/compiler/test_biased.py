@@ -12,8 +12,6 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.compiler import Layout, lay_out, lower_graph
-from ridgeline.compiler.cuda_launches import KernelLaunch
-from ridgeline.compiler.libraries.product import CublasProduct, Matrix, ProductLaunch
 from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
@@ -22,6 +20,8 @@ from ridgeline.graph.passes.libraries.product_calls import with_biases
 from ridgeline.nn.functional import linear
 from ridgeline.ops.contract import CONTRACT, PRODUCT
 from ridgeline.runtime.cuda import cublaslt
+from ridgeline.runtime.cuda.launches import KernelLaunch
+from ridgeline.runtime.cuda.product import CublasProduct, Matrix, ProductLaunch
 from ridgeline.tensors.tensor import read
 from tests.compiler.passing import optimized
 from tests.cuda.stated import StatedGpu

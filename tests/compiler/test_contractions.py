@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.addresses import AHEAD, after, ahead_of
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.codegen.llvm.prefetch import AHEAD, after, ahead_of
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ridgeline import dtypes
-from ridgeline.compiler.libraries import Libraries
+from ridgeline.compiler.backend import Libraries
 from ridgeline.functions.convolution import convolution
 from ridgeline.functions.transposed import conv_transpose2d
 from ridgeline.graph.graph import Graph

@@ -14,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import CompiledKernel, lower_graph
-from ridgeline.compiler.cpu import pays, task_count
 from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
@@ -24,9 +23,9 @@ from ridgeline.loops.schedule import replay
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.contract import ContractAttrs, axis, contract
 from ridgeline.ops.elementwise import cast
+from ridgeline.runtime.cpu.backend import pays, task_count
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.dot_steps import dot_steps
-from ridgeline.schedules.dots import best_dot
+from ridgeline.schedules.dots import best_dot, dot_steps
 from ridgeline.schedules.machine import Machine
 from tests.loops.validation import run_native, same_results
 

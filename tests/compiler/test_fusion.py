@@ -14,7 +14,6 @@ import ridgeline as rl
 from ridgeline import dtypes, nn, optim
 from ridgeline.compiler import Stages, lay_out, lower_graph
 from ridgeline.compiler.backend import backend
-from ridgeline.compiler.cpu import machine
 from ridgeline.fusion.groups import Fuser
 from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.costs import MOST_NODES
@@ -24,6 +23,7 @@ from ridgeline.models.gpt2 import GPT2
 from ridgeline.models.lenet import lenet5
 from ridgeline.ops.elementwise import add, full_like, mul
 from ridgeline.ops.reduce import reduce
+from ridgeline.runtime.cpu.backend import machine
 from ridgeline.tracing import trace
 from tests.compiler.passing import fused
 from tests.compiler.programs import f32, softmax

@@ -14,7 +14,7 @@ from ridgeline import nn
 from ridgeline.codegen.cuda import compile_all
 from ridgeline.codegen.cuda.horizontal_fusion import Part, join_key, joined
 from ridgeline.compiler import lay_out, lower_graph
-from ridgeline.compiler.horizontal_fusion import Joiner
+from ridgeline.compiler.lowering import Joiner
 from ridgeline.compiler.memory_plan import JoinedCall, from_text, to_text
 from ridgeline.dtypes import float32
 from ridgeline.fusion.groups import Group

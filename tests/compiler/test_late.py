@@ -9,7 +9,6 @@ import pytest
 
 from ridgeline import dtypes
 from ridgeline.compiler import Stages, compile_graph, lay_out, lower_graph
-from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.fusion import recompute
 from ridgeline.fusion.in_place import Replacing, kernel_order
 from ridgeline.graph.graph import Graph
@@ -21,6 +20,7 @@ from ridgeline.ops.elementwise import add, apply, full_like, mul, scale, select
 from ridgeline.ops.linalg import eye_like, inverse
 from ridgeline.ops.reduce import sum_
 from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.runtime.cpu.backend import CpuBackend
 
 LAYERS, SIZE = 4, 128
 

@@ -3,8 +3,15 @@
 import pytest
 
 import ridgeline as rl
-from ridgeline.loops.schedule import ScheduleError, SetKind, Split
-from ridgeline.schedules.attempts import LeftOut, attempt, leave_out, noted
+from ridgeline.loops.schedule import (
+    LeftOut,
+    ScheduleError,
+    SetKind,
+    Split,
+    attempt,
+    leave_out,
+    noted,
+)
 
 
 def test_explain_shows_steps_that_were_left_out(capsys):

@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import ml_dtypes, numpy as np
 import ridgeline as rl
-from ridgeline.codegen.llvm.target import target
+from ridgeline.codegen.llvm.machine_code import target
 
 assert target().vector_bits == 256, target()
 bits = np.arange(1 << 16, dtype=np.uint32) << 16

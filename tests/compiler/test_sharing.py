@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given, strategies as st
 
-from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.parallel_tasks import grain
+from ridgeline.schedules.machine import Machine, grain
 
 MANY = Machine(64, 32, 16, 48 << 10, 2 << 20, 64 << 20)
 LONG = 1e-2

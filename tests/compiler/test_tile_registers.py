@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.codegen.llvm import emit, machine_code, target as facts
+from ridgeline.codegen.llvm import emit, machine_code, machine_code as facts
 from ridgeline.codegen.llvm.matrix_instructions import has_instruction
 from ridgeline.compiler import CompiledKernel, lower_graph
-from ridgeline.compiler.cpu import task_count
 from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum, linear
 from ridgeline.functions.pointwise import relu
@@ -28,9 +27,9 @@ from ridgeline.loops.ir import Kernel
 from ridgeline.loops.schedule import replay
 from ridgeline.loops.text.printer import named, print_kernel
 from ridgeline.ops.elementwise import cast
+from ridgeline.runtime.cpu.backend import task_count
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.dot_steps import dot_steps
-from ridgeline.schedules.dots import best_dot
+from ridgeline.schedules.dots import best_dot, dot_steps
 from ridgeline.schedules.machine import Machine
 from tests.compiler.tile_machine import TileMachine
 from tests.loops.validation import run_native

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline import compiler, devices, nn, optim
+from ridgeline import devices, nn, optim
+from ridgeline.compiler import program
 from ridgeline.compiler.backend import backend
 from ridgeline.errors import IndexRangeError
-from ridgeline.runtime import memory_spaces
+from ridgeline.runtime import buffer
 from tests.compiler.toy_backend import ToyBackend
 
 HERE = "tests.compiler.toy_backend"
@@ -28,8 +29,8 @@ def toys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     with rl.config.override(tier="compiled", cache_dir=str(tmp_path)):
         yield
     backend.cache_clear()
-    memory_spaces.space.cache_clear()
-    compiler._programs.clear()
+    buffer.space.cache_clear()
+    program._programs.clear()
 
 
 def trained(place: str) -> list[float]:
@@ -65,7 +66,7 @@ def test_programs_come_back_from_the_disk_cache(monkeypatch: pytest.MonkeyPatch)
 
     first, code = run(), dict(ToyBackend.code)
     ToyBackend.code.clear()
-    compiler._programs.clear()
+    program._programs.clear()
     monkeypatch.setattr(ToyBackend, "compile", None)  # it is not compiled again
     np.testing.assert_array_equal(run(), first)
     assert ToyBackend.code and ToyBackend.code.items() <= code.items()

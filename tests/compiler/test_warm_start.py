@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ridgeline.compiler.cpu import machine
+from ridgeline.runtime.cpu.backend import machine
 
 _PROGRAM = """
 import ridgeline as rl

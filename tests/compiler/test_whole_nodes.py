@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import ridgeline as rl
 from ridgeline.compiler import KernelCall, lay_out, lower_graph
-from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
@@ -15,6 +14,7 @@ from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.strides import View, itself
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
 from ridgeline.ops.elementwise import mul
+from ridgeline.runtime.cpu.backend import CpuBackend
 from tests.compiler.passing import prepared
 
 

@@ -1,4 +1,4 @@
-"""Convolutions over transformed tiles: the same results, where it pays and only there."""
+"""Convolutions over transformed tiles: the same results, where it winograd_pays and only there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.contractions.winograd import transform_filters
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.winograd import pays
+from ridgeline.schedules.weight_layout import winograd_pays
 
 WIDE = Machine(64, 32, 2, 32 << 10, 1 << 20, 32 << 20)
 
@@ -33,7 +33,7 @@ def image_and_filters(
 
 
 def transformed(root: Node, filters: Node) -> tuple[Node, set[Node]]:
-    """A convolution by steady filters over tiles, whether it pays or not."""
+    """A convolution by steady filters over tiles, whether it winograd_pays or not."""
     graph, kept = transform_filters(
         Graph.below([root]), {filters}.__contains__, lambda direct, products: True
     )
@@ -81,7 +81,7 @@ def test_where_it_pays(batch: int, channels: int, size: int, worth: bool) -> Non
     root = conv2d(image, filters, padding=1)
     tiled, (kept,) = transformed(root, filters)
     (products,) = (n for n in topological([tiled]) if n.op is CONTRACT and kept in n.inputs)
-    assert pays(root, products, WIDE) == worth
+    assert winograd_pays(root, products, WIDE) == worth
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -92,7 +92,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
 def test_as_accurate_as_sums_of_products(
     channels: int, size: int, margin: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weight_packing, "pays", lambda direct, products, machine: True)
+    monkeypatch.setattr(weight_packing, "winograd_pays", lambda direct, products, machine: True)
     x = normal(1, channels, size, size)
     bias = normal(channels, seed=2)
     layer = rl.nn.Conv2d(channels, channels, 3, padding=margin)
@@ -115,7 +115,7 @@ def test_as_accurate_as_sums_of_products(
 
 
 def test_what_is_not_finite_stays_in_its_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_packing, "pays", lambda direct, products, machine: True)
+    monkeypatch.setattr(weight_packing, "winograd_pays", lambda direct, products, machine: True)
     layer = rl.nn.Conv2d(64, 64, 3, padding=1)
     run = rl.jit(lambda x: layer(x))
     for value in (np.nan, np.inf):

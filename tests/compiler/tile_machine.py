@@ -15,10 +15,10 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.codegen.llvm import emit
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
-from ridgeline.compiler.cpu import task_count
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.text.printer import named
+from ridgeline.runtime.cpu.backend import task_count
 from ridgeline.scalars import Array
 
 _ROWS, _ROW_BYTES = 16, 64

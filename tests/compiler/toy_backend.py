@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ridgeline.compiler.backend import Backend, LayoutExecutable
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.backend import Backend, LayoutExecutable, NumpyCalls
 from ridgeline.compiler.memory_plan import HostCall, KernelCall, Layout
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.dtypes import DType, bool_, uint8

@@ -15,7 +15,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.autodiff.differentiate import reverse
-from ridgeline.graph.passes.libraries.attention_layout import place_heads
+from ridgeline.graph.passes.libraries.attention import place_heads
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
 from ridgeline.ops.movement import permute, reshape, slice_
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline import compiler
+from ridgeline.compiler import program
 from ridgeline.execution import tiers
 from ridgeline.runtime.cuda import module
 from ridgeline.weak import Recent
@@ -16,8 +16,8 @@ FEW = 4
 
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of a few programs; of backends made from now on, no code stays for its own sake."""
-    monkeypatch.setattr(compiler, "_programs", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(compiler, "_shown", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(program, "_programs", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(program, "_shown", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
     monkeypatch.setattr(module, "MOST_CODE", 1)

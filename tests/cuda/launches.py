@@ -22,8 +22,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.compiler import cuda as cuda_backend
-from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_plans, steps
+from ridgeline.runtime.cuda import backend as cuda_backend, cublaslt, cudnn_api, cudnn_plans, steps
 
 from . import machines
 from .fake_driver import Block, FakeDriver, Function, Gpu

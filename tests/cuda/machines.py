@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from ridgeline import compiler
-from ridgeline.compiler import cuda as cuda_backend
+from ridgeline.compiler import program
 from ridgeline.compiler.backend import backend
 from ridgeline.config import config
 from ridgeline.execution import tiers
 from ridgeline.execution.structures import Table
-from ridgeline.runtime import memory_spaces
+from ridgeline.runtime import buffer
 from ridgeline.runtime.cuda import (
-    arena,
+    backend as cuda_backend,
     cublaslt,
     cudnn_api,
     cudnn_attention,
@@ -37,9 +36,9 @@ from ridgeline.weak import Recent
 from .fake_code import FakeCode
 from .fake_driver import FakeDriver
 
-_BY_STREAM = ((memory, "_pools"), (arena, "_arenas"), (flags, "_watches"), (device, "_devices"))
+_BY_STREAM = ((memory, "_pools"), (memory, "_arenas"), (flags, "_watches"), (device, "_devices"))
 _BY_DEVICE: tuple[Any, ...] = (
-    backend, memory_spaces.space, transfer.staging, transfer.reach, cublaslt._handle,
+    backend, buffer.space, transfer.staging, transfer.reach, cublaslt._handle,
     cudnn_api.handle, cudnn_attention.plan, cudnn_convolution.plan,
 )  # fmt: skip
 
@@ -51,9 +50,9 @@ def no_devices_yet() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for part, name in _BY_STREAM:
             patch.setattr(part, name, {})
-        programs = Recent(compiler.MOST_PROGRAMS, compiler.MOST_NODES)
+        programs = Recent(program.MOST_PROGRAMS, program.MOST_NODES)
         pieces = Recent(tiers.MOST_COMPILED, tiers.MOST_NODES)
-        patch.setattr(compiler, "_programs", programs)
+        patch.setattr(program, "_programs", programs)
         patch.setattr(tiers, "_compiled_pieces", pieces)
         patch.setattr(tiers, "_pieces", Table(tiers.MOST_STRUCTURES))
         _forget()

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from ridgeline.codegen.cuda.attention import Attention
-from ridgeline.compiler.cuda import CudaBackend, JoinedKernels
-from ridgeline.compiler.libraries.attention import AttentionKernels, CudnnAttention
-from ridgeline.compiler.libraries.convolution import CudnnConvolution
-from ridgeline.compiler.libraries.product import CublasProduct
 from ridgeline.fusion.groups import Roofline
 from ridgeline.ops.convolve import ConvolveAttrs
+from ridgeline.runtime.cuda.attention import AttentionKernels, CudnnAttention
+from ridgeline.runtime.cuda.backend import CudaBackend, JoinedKernels
+from ridgeline.runtime.cuda.cudnn_convolution import CudnnConvolution
+from ridgeline.runtime.cuda.product import CublasProduct
 from ridgeline.schedules.gpu.machine import H200, GpuMachine
 
 

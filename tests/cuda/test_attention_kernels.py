@@ -14,10 +14,10 @@ from ridgeline.codegen.cuda.attention import (
     forward,
     is_generated,
 )
-from ridgeline.compiler.libraries.attention import is_attention, operand_views
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import topological
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.runtime.cuda.attention import is_attention, operand_views
 from ridgeline.tensors.tensor import read
 
 MASKS = (

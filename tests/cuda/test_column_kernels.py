@@ -51,9 +51,9 @@ def test_a_row_of_no_elements_keeps_none() -> None:
 def test_an_outer_product_sums_nothing() -> None:
     from ridgeline import dtypes
     from ridgeline.compiler import lower_graph
-    from ridgeline.compiler.cpu import CpuBackend
     from ridgeline.graph.node import TensorType, leaf
     from ridgeline.ops import contract as C
+    from ridgeline.runtime.cpu.backend import CpuBackend
 
     a, b = (leaf(TensorType((size,), dtypes.float32)) for size in (5, 7))
     attrs = C.ContractAttrs((5, 7), (0, 1), (C.axis(0),), (C.axis(1),))

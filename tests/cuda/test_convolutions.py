@@ -18,9 +18,6 @@ import ridgeline as rl
 from ridgeline import nn
 from ridgeline.codegen.cuda import compile_all, generate
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph
-from ridgeline.compiler.cuda_launches import KernelLaunch
-from ridgeline.compiler.libraries.convolution import ConvolutionLaunch
-from ridgeline.compiler.libraries.product import ProductLaunch
 from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
@@ -30,7 +27,10 @@ from ridgeline.loops.schedule import replay
 from ridgeline.models.resnet import Bottleneck
 from ridgeline.ops.convolve import CONVOLVE, FILTER, FORWARD, ConvolveAttrs
 from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_convolution
+from ridgeline.runtime.cuda.cudnn_convolution import ConvolutionLaunch
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
+from ridgeline.runtime.cuda.launches import KernelLaunch
+from ridgeline.runtime.cuda.product import ProductLaunch
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import H200
 from tests.compiler.test_fusion import traced

@@ -15,21 +15,21 @@ import ridgeline.compiler
 import ridgeline.tracing.executable
 from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler import KernelCall, Layout, lay_out, lower_graph
-from ridgeline.compiler.cuda_launches import KernelLaunch
-from ridgeline.compiler.libraries.attention import AttentionLaunch
 from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.autodiff.differentiate import reverse
-from ridgeline.graph.passes.libraries.attention_calls import with_attention_calls
+from ridgeline.graph.passes.libraries.attention import with_attention_calls
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import ATTENTION_GRADIENT, CALLS, attention
 from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
+from ridgeline.runtime.cuda.attention import AttentionLaunch
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
 from ridgeline.runtime.cuda.cudnn_graph import Held, Network, Tensor, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
+from ridgeline.runtime.cuda.launches import KernelLaunch
 from tests.cuda.stated import StatedGpu
 from tests.cuda.test_attention_gpu import truth
 from tests.cuda.test_convolutions import Recorder

@@ -12,7 +12,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.errors import DeviceError, IndexRangeError, OutOfMemoryError
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import space
 
 pytestmark = pytest.mark.gpu
 _TOO_MANY = 60 << 30  # float32 elements, 240 GiB

@@ -20,7 +20,7 @@ from ridgeline import nn, optim
 from ridgeline.compiler import compile_graph
 from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.placement import placed
-from ridgeline.runtime.memory_spaces import space
+from ridgeline.runtime.buffer import space
 from tests.compiler.programs import catalogue, evaluate
 
 pytestmark = pytest.mark.gpu

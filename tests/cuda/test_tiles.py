@@ -11,13 +11,13 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.cuda import generate
 from ridgeline.compiler import lay_out, lower_graph
-from ridgeline.compiler.cuda_launches import KernelLaunch
-from ridgeline.compiler.libraries.product import ProductLaunch
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.ops import contract as C, reduce as R
 from ridgeline.record.values import read
 from ridgeline.runtime.cuda import cublaslt
+from ridgeline.runtime.cuda.launches import KernelLaunch
+from ridgeline.runtime.cuda.product import ProductLaunch
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from ridgeline.schedules.gpu.tiles import choose
 from tests.compiler.programs import conv

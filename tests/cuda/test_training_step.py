@@ -14,15 +14,12 @@ import pytest
 
 import ridgeline as rl
 import ridgeline.compiler
-import ridgeline.compiler.cuda
+import ridgeline.runtime.cuda.backend
 import ridgeline.tracing.executable
 from ridgeline import nn
 from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.types import literal
-from ridgeline.compiler import Layout, Stages, buffer_reuse, lay_out, lower_graph
-from ridgeline.compiler.cuda import CudaBackend
-from ridgeline.compiler.cuda_launches import KernelLaunch
-from ridgeline.compiler.libraries.product import ProductLaunch
+from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, lowering
 from ridgeline.compiler.memory_plan import KernelCall
 from ridgeline.graph.costs import elements, nbytes
 from ridgeline.graph.graph import Graph
@@ -32,6 +29,9 @@ from ridgeline.loops.text.printer import print_kernel
 from ridgeline.models.gpt2 import GPT2, GPT2Config
 from ridgeline.record.values import read
 from ridgeline.runtime.cuda import cublaslt
+from ridgeline.runtime.cuda.backend import CudaBackend
+from ridgeline.runtime.cuda.launches import KernelLaunch
+from ridgeline.runtime.cuda.product import ProductLaunch
 from ridgeline.schedules.gpu.machine import H200
 from tests.cuda.stated import StatedGpu
 
@@ -116,7 +116,7 @@ def test_what_was_begun_while_kernels_were_scheduled_is_what_is_compiled(
         return made
 
     target = StatedGpu()
-    monkeypatch.setattr(ridgeline.compiler.cuda, "begin", begin)
+    monkeypatch.setattr(ridgeline.runtime.cuda.backend, "begin", begin)
     monkeypatch.setattr(target, "load", lambda code, symbols: None)
     graph, pairs = traced(narrow=True, dropout=0.0, words=2048)
     stages = lower_graph(graph, target=target, pairs=pairs, ahead=True)
@@ -161,7 +161,7 @@ def test_where_memory_is_fullest_rows_are_written_over_others(
 ) -> None:
     graph = traced(narrow=True, dropout=0.0, words=8192)
     _, apart = laid_out(graph, StatedGpu())
-    monkeypatch.setattr(buffer_reuse, "LEAST", 1 << 20)
+    monkeypatch.setattr(lowering, "LEAST_OVERLAID", 1 << 20)
     stages, layout = laid_out(graph, StatedGpu())
     scores = 2 * BATCH * LENGTH * 8192
     assert any(v.shape[-1] == 8192 and nbytes(v) == scores for v in stages.over)

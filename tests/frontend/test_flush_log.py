@@ -9,7 +9,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn
-from ridgeline.compiler import progress
+from ridgeline.compiler import background
 from ridgeline.config import config
 
 
@@ -119,7 +119,7 @@ def test_a_long_wait_for_the_compiler_is_announced(
 
     compiled = compiler.compile_graph
     monkeypatch.setattr(compiler, "compile_graph", slowly)
-    monkeypatch.setattr(progress, "PATIENCE", 0.005)
+    monkeypatch.setattr(background, "PATIENCE", 0.005)
     with config.override(announce=True, tier="compiled"):
         (rl.arange(7.0) * 1.75).sum().item()
         said = capfd.readouterr().err

@@ -10,9 +10,9 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import Tensor, nn
-from ridgeline.compiler.cpu_run import CpuRun
 from ridgeline.errors import ArgumentError
 from ridgeline.runtime.buffer import pool
+from ridgeline.runtime.cpu.executable import CpuRun
 
 
 @pytest.fixture(autouse=True)

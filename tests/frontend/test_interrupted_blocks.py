@@ -30,10 +30,10 @@ from ridgeline.execution import flush_log
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.origins import running
 from ridgeline.graph.sizes import _deciding
+from ridgeline.loops.schedule import _noting, noted
 from ridgeline.nn.parameter import deferred
 from ridgeline.nn.utils import parametrize
 from ridgeline.record.modes import modes
-from ridgeline.schedules.attempts import _noting, noted
 from ridgeline.tracing.subtrace import Enclosure
 
 PACKAGE = Path(rl.__file__).parent
@@ -194,8 +194,8 @@ def test_no_block_with_state_is_left_by_a_function_that_is_not_sealed() -> None:
     """Files and what is thrown away with its owner apart."""
     allowed = {
         "cli/diagnose.py", "codegen/cuda/expressions.py", "codegen/cuda/statements.py",
-        "codegen/cuda/vectors.py", "codegen/llvm/expressions.py", "compiler/cuda_run.py",
-        "compiler/progress.py", "nn/hooks.py", "profile/trace/files.py", "runtime/cuda/device.py",
+        "codegen/cuda/vectors.py", "codegen/llvm/expressions.py", "runtime/cuda/executable.py",
+        "compiler/background.py", "nn/hooks.py", "profile/trace/files.py", "runtime/cuda/device.py",
         "tracing/reads/hooks.py", "train/display.py", "train/events.py", "train/interrupt.py",
         "train/log.py",
     }  # fmt: skip

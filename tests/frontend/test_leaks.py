@@ -12,7 +12,7 @@ import pytest
 
 import ridgeline as rl
 from benchmarks.frontend import trainer
-from ridgeline import compiler
+from ridgeline.compiler import program
 from ridgeline.execution import tiers
 from ridgeline.graph import node
 from ridgeline.runtime.buffer import pool
@@ -115,10 +115,10 @@ def test_old_traces_go_away() -> None:
 
 
 def test_programs_are_kept_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_programs", Recent(3, 1 << 14))
+    monkeypatch.setattr(program, "_programs", Recent(3, 1 << 14))
     for k in range(6):
         assert rl.jit(lambda x, k: x + k)(rl.ones(2), k).tolist() == [1 + k] * 2
-        assert len(compiler._programs) <= 3
+        assert len(program._programs) <= 3
 
 
 def test_what_a_traced_function_drops_is_no_result_of_its_program() -> None:

@@ -49,12 +49,12 @@ FAULTS = (
           "ScalarEmitter._float_mod", "self.both(nonzero, differ)", "nonzero"),
     Fault("truth values widen with a sign", "codegen.llvm.scalar_ops", "ScalarEmitter.convert",
           '"sext" if source_kind == "int" else "zext"', '"sext"'),
-    Fault("memory is reused one step early", "runtime.arena", "plan_arena",
+    Fault("memory is reused one step early", "compiler.memory_plan", "plan_arena",
           "own.first <= ranges[i].last", "own.first < ranges[i].last"),
     Fault("a transposed value is taken for its memory", "fusion.materialize", "in_memory",
           "while node.op in (RESHAPE, STOP_GRADIENT, ALIAS)",
           'while node.op.name in ("reshape", "stop_gradient", "permute")'),
-    Fault("programs are known without their attributes", "compiler", "structure",
+    Fault("programs are known without their attributes", "compiler.program", "structure",
           "(node.op.name, node.attrs, tuple", "(node.op.name, tuple"),
     Fault("a changed global goes unnoticed", "tracing.reads.holds", "Guards.broken",
           "self.holds is None", "True"),
@@ -111,10 +111,10 @@ def _changed(function: FunctionType, fault: Fault) -> Any:
 
 
 def _forget_compiled() -> None:
-    from ridgeline import compiler
-    from ridgeline.compiler import cpu
+    from ridgeline.compiler import program
     from ridgeline.execution import tiers
+    from ridgeline.runtime.cpu import backend
 
-    compiler._programs.clear()
-    cpu.machine_code.clear()
+    program._programs.clear()
+    backend.machine_code.clear()
     tiers._pieces.clear()

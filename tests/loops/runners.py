@@ -13,8 +13,7 @@ import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.codegen.llvm.emit import module_text
-from ridgeline.codegen.llvm.machine_code import Library, compile_ir
-from ridgeline.codegen.llvm.target import target
+from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, mul
 from ridgeline.loops.interpreter.evaluate import evaluate

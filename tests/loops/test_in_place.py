@@ -10,13 +10,13 @@ import pytest
 import ridgeline as rl
 from ridgeline import nn
 from ridgeline.compiler import lower_graph
-from ridgeline.compiler.cpu import CpuBackend
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.graph.graph import Graph
 from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.build import add, lt, mul, sub
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import For, If, Kernel, Reduce, Seq, Stmt, Store
+from ridgeline.runtime.cpu.backend import CpuBackend
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.tracing import trace
 from tests.cuda.lowering import SMALL_GPU

@@ -9,12 +9,12 @@ import numpy as np
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
-from ridgeline.compiler.cpu import task_count
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, useful
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.text.printer import named
+from ridgeline.runtime.cpu.backend import task_count
 from ridgeline.scalars import Array
 
 _MOST_SHUFFLED = 2000  # operations; a shuffled run takes them one by one

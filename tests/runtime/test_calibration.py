@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from ridgeline.compiler.cpu import machine
 from ridgeline.config import config
 from ridgeline.runtime.cpu import calibration
+from ridgeline.runtime.cpu.backend import machine
 from ridgeline.runtime.cpu.calibration import Calibration, rounded, steady
 from ridgeline.schedules.machine import Machine
 

@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline import compiler
-from ridgeline.codegen.disk_cache import cache_root
+from ridgeline.codegen.caches import LoadedCode, cache_root
 from ridgeline.codegen.llvm import elf
-from ridgeline.codegen.loaded_code import LoadedCode
-from ridgeline.compiler import cpu
+from ridgeline.compiler import program
 from ridgeline.compiler.program import Program
 from ridgeline.execution import tiers
+from ridgeline.runtime.cpu import backend
 from ridgeline.tracing.jit import MOST_TRACES
 from ridgeline.weak import Recent
 
@@ -46,11 +45,11 @@ def alive(kind: type) -> int:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """Tables of a few programs; gives the machine code that is mapped."""
-    monkeypatch.setattr(compiler, "_programs", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(compiler, "_shown", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(program, "_programs", Recent(FEW, 1 << 14))
+    monkeypatch.setattr(program, "_shown", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
-    monkeypatch.setattr(cpu, "machine_code", LoadedCode(1))
+    monkeypatch.setattr(backend, "machine_code", LoadedCode(1))
     mapped: set[int] = set()
     load, unmap = elf.load, elf.unmap
 

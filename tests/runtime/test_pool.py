@@ -13,7 +13,7 @@ import pytest
 
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.cpu import executor, pool
+from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
 
@@ -134,10 +134,10 @@ def test_workers_follow_the_setting() -> None:
         with config.override(threads=threads):
             deadline = time.monotonic() + 10
             plan.run(())
-            while pool.workers() != threads - 1 and time.monotonic() < deadline:
+            while executor.workers() != threads - 1 and time.monotonic() < deadline:
                 plan.run(())
                 time.sleep(0.001)
-            assert pool.workers() == threads - 1
+            assert executor.workers() == threads - 1
 
 
 def test_long_steps_wait_for_their_workers() -> None:
@@ -157,7 +157,7 @@ import os, sys, threading, time, ctypes
 import numpy as np
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 from tests.runtime.kernels import kernel
 config.threads = 3
@@ -205,11 +205,11 @@ def test_a_forked_child_runs_plans() -> None:
             child = os.fork()
             if child == 0:
                 counts[:] = 0
-                assert pool.workers() == 0
+                assert executor.workers() == 0
                 NativePlan([NativeStep(kernel("pause"), (), 4, 1)], 0).run(())
                 for _ in range(50):
                     plan.run((address,))
-                ok = (counts == 1000).all() and pool.workers() == 2
+                ok = (counts == 1000).all() and executor.workers() == 2
                 os._exit(0 if ok else 1)
             plan.run((address,))
             assert os.waitpid(child, 0)[1] == 0, round
@@ -259,7 +259,7 @@ def test_serial_and_short_work_starts_no_threads() -> None:
         child = os.fork()
         if child == 0:
             NativePlan([NativeStep(kernel("pause"), ())] * 3, 0).run(())
-            os._exit(pool.workers())
+            os._exit(executor.workers())
         assert os.waitpid(child, 0)[1] == 0
         """
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ridgeline.codegen.disk_cache import OWN, TAG, ObjectCache, cache_root, evict
+from ridgeline.codegen.caches import OWN, TAG, ObjectCache, cache_root, evict
 from ridgeline.config import config
 
 
@@ -68,7 +68,7 @@ def test_truncation_and_exchange_are_noticed(root: Path) -> None:
 def test_a_crash_while_writing_leaves_no_entry(root: Path) -> None:
     script = """
 import os
-from ridgeline.codegen.disk_cache import ObjectCache
+from ridgeline.codegen.caches import ObjectCache
 os.replace = lambda *names: os._exit(9)
 ObjectCache("objects").put("key", b"half")
 """
@@ -80,7 +80,7 @@ ObjectCache("objects").put("key", b"half")
 def test_concurrent_writers_and_readers_see_whole_entries(root: Path) -> None:
     script = """
 import sys
-from ridgeline.codegen.disk_cache import ObjectCache
+from ridgeline.codegen.caches import ObjectCache
 cache, mark = ObjectCache("objects"), sys.argv[1].encode()
 for round in range(150):
     for key in "abc":

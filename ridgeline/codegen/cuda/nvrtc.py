@@ -14,7 +14,7 @@ from hashlib import blake2b
 from os import cpu_count, register_at_fork
 from typing import Any
 
-from ridgeline.codegen.disk_cache import ObjectCache
+from ridgeline.codegen.caches import ObjectCache
 from ridgeline.errors import RidgelineError
 
 # Products and sums are contracted where the loops say `fma`, and nowhere else: results are those

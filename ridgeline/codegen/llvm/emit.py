@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.addresses import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.expressions import ExpressionEmitter, Scope
+from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.codegen.llvm.matrix_instructions import (
     emit_dot,
     emit_tiles,
@@ -19,7 +21,6 @@ from ridgeline.codegen.llvm.matrix_instructions import (
     started_tiles,
 )
 from ridgeline.codegen.llvm.memory import Guard, bit_vector
-from ridgeline.codegen.llvm.prefetch import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.codegen.llvm.shuffles import (
     interleaves,
@@ -32,7 +33,6 @@ from ridgeline.codegen.llvm.shuffles import (
     turns,
     turns_words,
 )
-from ridgeline.codegen.llvm.target import target
 from ridgeline.codegen.llvm.types import moved_as_bits, stored_and_read
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, free_vars, map_expressions, replace_variables, substitute

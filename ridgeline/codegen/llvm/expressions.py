@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.lanes import holds_in_lanes
+from ridgeline.codegen.llvm.addresses import holds_in_lanes
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import mangled, register_type, vector

@@ -14,9 +14,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
+from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import Value
-from ridgeline.codegen.llvm.target import target
 from ridgeline.loops import ir
 from ridgeline.loops.build import map_children, sequence, substitute
 from ridgeline.loops.instructions import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.lanes import Offsets, over_lanes, steady
+from ridgeline.codegen.llvm.addresses import Offsets, over_lanes, steady
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import (
     decode,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.target import target
+from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
 from ridgeline.loops.build import map_children, op

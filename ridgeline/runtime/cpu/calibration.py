@@ -21,7 +21,7 @@ from time import perf_counter
 import numpy as np
 
 from ridgeline.codegen.llvm.machine_code import ObjectCache, target
-from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
 from ridgeline.runtime.cpu.ceilings import empty_step, machine_key
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
@@ -52,7 +52,7 @@ def calibration() -> Calibration | None:
 
     None in a process that found the machine too busy to be measured.
     """
-    threads = pool.threads()
+    threads = executor.threads()
     if threads not in _known:
         with _lock:  # or two threads could compile for different figures
             if threads not in _known:

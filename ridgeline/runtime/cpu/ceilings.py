@@ -18,7 +18,7 @@ from time import perf_counter
 
 from ridgeline.codegen.llvm.machine_code import ObjectCache, Target, target
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.cpu import pool
+from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
 
@@ -63,12 +63,12 @@ def _for_threads(threads: int) -> Ceilings:
 
 def ceilings() -> Ceilings:
     """This machine's ceilings for the present number of threads, from disk or measured now."""
-    return _for_threads(pool.threads())
+    return _for_threads(executor.threads())
 
 
 def measure() -> Ceilings:
     """Measure now, in about a second."""
-    host, threads = target(), pool.threads()
+    host, threads = target(), executor.threads()
     library = kernels()
     blocks = min(max(4 * host.l3, 64 << 20), 512 << 20) // BLOCK
     source, destination = (HostBuffer.allocate(blocks * BLOCK) for _ in range(2))

@@ -7,10 +7,17 @@ which lie in an arena that the call has for itself, so that calls may overlap.
 
 In the main thread a plan that is not known to be quick runs *watched*: signals are handled between
 its steps, and what a handler raises ends it. A quick one is over before anybody notices.
+
+The pool has a state and one setting, the number of threads. Its memory is mapped for good and
+belongs to no Python object: workers go on reading it while the interpreter ends. There is one pool
+in a process; the code that works on it is in `pool_ir`.
 """
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import os
 import threading
 from array import array
 from collections.abc import Callable, Sequence
@@ -18,13 +25,20 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from time import perf_counter_ns
 
-from ridgeline.codegen.llvm.machine_code import Library, compile_cached
+from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.cpu import pool
 from ridgeline.runtime.cpu.control_words import Branch, Head, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
-from ridgeline.runtime.cpu.python_entry import python_function
+from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
+from ridgeline.runtime.cpu.support_ir import python_function
+
+_WIPE_ON_FORK = getattr(mmap, "MADV_WIPEONFORK", 18)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +173,7 @@ def _encode(
     arena: Sequence[tuple[int, int]],
 ) -> array[int]:
     head = [0] * Head.WORDS
-    head[Head.POOL] = pool.state()
+    head[Head.POOL] = state()
     head[Head.STEPS] = len(steps)
     head[Head.SLOTS] = slots
     head[Head.ADDRESSES] = slots - len(arena)
@@ -214,12 +228,49 @@ def follow_settings() -> None:
         _run = python_function("run", machine_code().address("ridgeline_run"))
         _watched = python_function("watched", machine_code().address("ridgeline_watched"))
         _profile = python_function("profile", machine_code().address("ridgeline_profile"))
-    pool.set_limit(pool.threads(), machine_code().address("ridgeline_pool_wake"))
+    set_limit(threads(), machine_code().address("ridgeline_pool_wake"))
     _epoch = epoch
 
 
-def __getattr__(name: str) -> int:
-    """`executor.calls`: how many native calls have run a plan since the process began."""
-    if name == "calls":
-        return pool.calls()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def map_state(nbytes: int) -> int:
+    """Zeroed memory that stays until the process ends; a forked child finds page one zeroed."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise MemoryError(f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
+    if _libc.madvise(address, mmap.PAGESIZE, _WIPE_ON_FORK):
+        # A kernel without this: the same through Python, which sees only forks made by Python.
+        os.register_at_fork(after_in_child=partial(ctypes.memset, address, 0, mmap.PAGESIZE))
+    return int(address)
+
+
+@lru_cache(maxsize=1)
+def state() -> int:
+    """The address of the pool's two pages."""
+    address = map_state(STATE_BYTES)
+    ctypes.c_int64.from_address(address + LIMIT).value = 1
+    return address
+
+
+def threads() -> int:
+    """How many threads a parallel step may use, the calling one included."""
+    return config.threads or target().threads
+
+
+def set_limit(wanted: int, wake: int) -> None:
+    """Set how many threads work; workers now too many are woken, by `wake`, so that they end."""
+    limit = ctypes.c_int64.from_address(state() + LIMIT)
+    shrinks = wanted < limit.value
+    limit.value = wanted
+    if shrinks:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(wake)(state(), 0x7FFFFFFF)
+
+
+def workers() -> int:
+    """How many worker threads exist now; they start with the first parallel step."""
+    return ctypes.c_int32.from_address(state() + STARTED).value
+
+
+def calls() -> int:
+    """How many native calls have run a plan since the process began."""
+    return ctypes.c_int64.from_address(state() + CALLS).value

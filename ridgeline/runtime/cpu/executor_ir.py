@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from ridgeline.runtime.cpu.control_ir import control_ir
 from ridgeline.runtime.cpu.control_words import LOOP, STOP, Head, load_head
-from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir
-from ridgeline.runtime.cpu.python_entry import PYTHON_SYMBOLS, python_entry
-from ridgeline.runtime.cpu.region_ir import region_ir
+from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir, region_ir
+from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, python_entry
 
 LOOK_NS = 50_000_000  # between two looks for signals
 MEASURED, POOLED, WATCHED = 1, 2, 4  # the bits of a mode

@@ -22,9 +22,8 @@ from typing import Any
 
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.cpu import executor, pool
+from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.executor import NativePlan
-from ridgeline.runtime.cpu.python_entry import python_function
 from ridgeline.runtime.cpu.stream_ir import (
     BORN,
     CAPACITY,
@@ -33,6 +32,7 @@ from ridgeline.runtime.cpu.stream_ir import (
     STATE_BYTES,
     stream_ir,
 )
+from ridgeline.runtime.cpu.support_ir import python_function
 
 _SHORT_NS = 20_000  # handing a plan over and back costs about as much as this
 _SLICE_NS = 100_000_000  # how long a wait ignores Python's signals
@@ -86,7 +86,7 @@ class HostStream:
     """Plans in order, on a thread of their own that starts with the first one and never ends."""
 
     def __init__(self) -> None:
-        self._state = pool.map_state(STATE_BYTES)
+        self._state = executor.map_state(STATE_BYTES)
         execute = executor.machine_code().address("ridgeline_execute")
         ctypes.c_int64.from_address(self._state + EXECUTE).value = execute
         self._completed = ctypes.c_int64.from_address(self._state + COMPLETED)

@@ -15,8 +15,7 @@ from itertools import product
 from math import gcd
 from typing import Any
 
-from ridgeline.runtime.cuda.driver import DeviceFailure
-from ridgeline.runtime.cuda.libraries import destroy_discarded, destroying, load
+from ridgeline.runtime.cuda.driver import DeviceFailure, destroy_discarded, destroying, load
 from ridgeline.runtime.cuda.steps import Words
 
 WORKSPACE = 32 << 20

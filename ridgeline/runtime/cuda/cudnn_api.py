@@ -12,8 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
-from ridgeline.runtime.cuda.driver import DeviceFailure
-from ridgeline.runtime.cuda.libraries import destroy_discarded, destroying, load
+from ridgeline.runtime.cuda.driver import DeviceFailure, destroy_discarded, destroying, load
 
 _FOLDERS = ("cudnn/lib",)
 _NAMES = ("libcudnn.so.9",)

@@ -1,15 +1,26 @@
 """cuDNN: convolutions with channels last, described once, with the library's best engine.
 
 What is done to every number of a result before it is stored is part of the same graph.
+
+Convolutions by cuDNN: which ones it computes, and how a call is started.
+
+`graph/passes/libraries/channels_last.py` finds them by the index maps of contractions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from ridgeline.ops.convolve import DATA, FILTER, FORWARD, ConvolveAttrs
+from ridgeline.config import config
+from ridgeline.fusion.groups import Group
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import Node
+from ridgeline.graph.passes.libraries.channels_last import is_product
+from ridgeline.graph.strides import View, in_order
+from ridgeline.ops.convolve import CONVOLVE, DATA, FILTER, FORWARD, ConvolveAttrs
 from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Kind, Type
 from ridgeline.runtime.cuda.cudnn_graph import (
     DTYPES,
@@ -20,11 +31,26 @@ from ridgeline.runtime.cuda.cudnn_graph import (
     described,
     operation_descriptor,
 )
-from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, Note, Place, best_plan, graph_of
+from ridgeline.runtime.cuda.cudnn_plans import (
+    EnginePlan,
+    GraphStep,
+    Note,
+    Place,
+    best_plan,
+    graph_of,
+)
+from ridgeline.runtime.cuda.device import Device
+from ridgeline.runtime.cuda.launches import Starting
+from ridgeline.runtime.cuda.steps import LaunchStep
 
 _CROSS_CORRELATION = 1
 _IMAGE, _FILTERS, _RESULT, _BIAS, _PLAIN, _TOTAL = range(6)  # the numbers of tensors
 COMPUTED = ("float32", "float16", "bfloat16")
+_LEAST = 1 << 26  # products; below, kernels of our own fuse with their neighbours
+_LEAST_EXACT = 1 << 29  # the same in float32, for which there are no tensor cores
+# Products of a number in 16 bits up to which a ReLU goes with them: on an H200 the engines with one
+# do 0.84 of the products a second of those without, and a kernel of its own moves 4 bytes a number.
+_DEEPEST_WITH_RELU = 1536
 
 
 def memory_of(attrs: ConvolveAttrs, slots: Sequence[int]) -> Mapping[int, Place]:
@@ -109,3 +135,62 @@ def _tensor(number: int, sizes: tuple[int, ...], dtype: str, held: Held) -> Tens
     last = (sizes[0], *sizes[2:], sizes[1])
     dense = [prod(last[place + 1 :]) for place in range(len(last))]
     return Tensor(number, dtype, sizes, (dense[0], dense[-1], *dense[1:-1]), held)
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionLaunch:
+    """A call of cuDNN; the slots are those of the operands, then of the result."""
+
+    workspace: int
+    attrs: ConvolveAttrs
+    dtype: str
+    shortened: bool  # whether float32 products may have fewer bits
+    one_order: bool  # whether sums have one order
+
+    def steps(self, slots: tuple[int, ...], on: Starting) -> Iterator[LaunchStep]:
+        """The call."""
+        chosen = plan(on.device, self.attrs, self.dtype, self.shortened, self.one_order)
+        assert chosen is not None, "the library has what it had when the program was compiled"
+        memory = memory_of(self.attrs, slots)
+        yield GraphStep(on.device, chosen, memory, on.workspace, on.words)
+
+
+class CudnnConvolution:
+    """Convolutions with channels last, and their gradients."""
+
+    ops = (CONVOLVE,)
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def plan(self, attrs: ConvolveAttrs, dtype: str) -> EnginePlan | None:
+        """How cuDNN computes a convolution; None where it does not."""
+        self._device.activate()
+        return plan(self._device.number, attrs, dtype, config.allow_tf32, config.deterministic)
+
+    def matches(self, attrs: ConvolveAttrs, node: Node) -> bool:
+        """True for convolutions large enough for a library, of which cuDNN has this one."""
+        exact = node.dtype.itemsize > 2 and not config.allow_tf32
+        least = _LEAST_EXACT if exact else _LEAST
+        if node.dtype.name not in COMPUTED or attrs.products < least:
+            return False
+        return is_product(attrs) or self.plan(attrs, node.dtype.name) is not None
+
+    def matches_with_relu(self, attrs: ConvolveAttrs, node: Node) -> bool:
+        """True for a convolution that cuDNN has with a ReLU, if that saves more than it costs."""
+        pays = node.dtype.itemsize == 2 and prod(attrs.filters[1:]) <= _DEEPEST_WITH_RELU
+        return pays and self.plan(attrs, node.dtype.name) is not None
+
+    def operands(self, node: Node, graph: Graph) -> Sequence[View]:
+        """Memory as it is, or in order."""
+        return [in_order(operand, graph.is_input) for operand in node.inputs]
+
+    def launch(self, group: Group) -> ConvolutionLaunch:
+        """The call, with the workspace of its best engine."""
+        node = group.apart
+        assert node is not None
+        plan = self.plan(node.attrs, node.dtype.name)
+        assert plan is not None, "a graph holds only convolutions that the library has"
+        return ConvolutionLaunch(
+            plan.workspace, node.attrs, node.dtype.name, config.allow_tf32, config.deterministic
+        )

@@ -24,8 +24,7 @@ from typing import Any
 
 from ridgeline.atomic import Block, Switch
 from ridgeline.errors import DeviceError
-from ridgeline.runtime.cuda.driver import bindings, call, function, missing
-from ridgeline.runtime.cuda.faults import MOST_PROGRAMS, Results
+from ridgeline.runtime.cuda.driver import MOST_PROGRAMS, Results, bindings, call, function, missing
 from ridgeline.runtime.cuda.stream import Stream, call_on
 
 

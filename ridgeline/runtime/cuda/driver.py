@@ -1,13 +1,32 @@
-"""NVIDIA's driver through `cuda.bindings`: found when first asked for, every call checked."""
+"""NVIDIA's driver through `cuda.bindings`, every call checked, and where its libraries are.
+
+Of a device's failure all that can be known are the lines whose work was enqueued last: kernels run
+long after they were enqueued, and the driver reports a fault to whoever asks next. Each device
+keeps the results of the programs that it was given last, and results know their lines.
+
+Libraries are found in the wheels that pip installs or on the system. What they make is destroyed
+when the next such thing is made: finalizers only note it (`device.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+import ctypes
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache, partial
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from ridgeline.errors import DeviceError, OutOfMemoryError, RidgelineError
+from ridgeline.graph.node import Node
+from ridgeline.graph.origins import lines_of
+
+MOST_PROGRAMS = 4  # that a device remembers
+_SHOWN = 8
+Results: TypeAlias = Sequence[Node]
 
 
 class DeviceFailure(RidgelineError):
@@ -82,3 +101,51 @@ def function(name: str) -> Callable[..., Any]:
     """A function of the driver for hot paths, where the caller looks at the status."""
     found: Callable[..., Any] = getattr(bindings(), name)
     return found
+
+
+def blamed(error: DeviceFailure, recent: Iterable[Results]) -> DeviceFailure:
+    """A failure, with the lines of the programs that were enqueued last."""
+    lines = dict.fromkeys(place for results in reversed([*recent]) for place in places(results))
+    text = "\n".join(["enqueued last, the latest first:", *list(lines)[:_SHOWN]])
+    if lines and text not in error.note:
+        error.note = f"{error.note}\n{text}" if error.note else text
+    return error
+
+
+def places(results: Results) -> list[str]:
+    """The lines that recorded some results."""
+    return [str(line) for line in lines_of(results)][:_SHOWN]
+
+
+def load(folders: Sequence[str], names: Sequence[str]) -> Any:
+    """The first library of these names, in folders of the wheels first; None if there is none."""
+    found = find_spec("nvidia")
+    roots = (found.submodule_search_locations or ()) if found else ()
+    for root, folder, name in product(roots, folders, names):
+        path = Path(root) / folder / name
+        if path.exists():
+            return ctypes.CDLL(str(path))
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+_discarded: deque[Callable[[], object]] = deque()
+
+
+def destroying(destroy: Callable[..., object], made: object) -> Callable[[], object]:
+    """What the holder of something that a library made does at its end, for `__del__`: C code."""
+    return partial(_discarded.append, partial(destroy, made))
+
+
+def destroy_discarded() -> None:
+    """Destroy what nobody holds any more."""
+    while _discarded:
+        try:
+            destroy = _discarded.popleft()
+        except IndexError:  # another thread took it
+            return
+        destroy()

@@ -3,6 +3,9 @@
 A block belongs to the stream it was taken on and is reused in that stream's order, so a buffer may
 be let go while kernels that read it still wait in the queue. A buffer that another stream used
 too makes its own stream wait for that one first.
+
+The `arena` is the scratch memory of a stream: one block that its programs use in turn, as large as
+any needs.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _EVERYTHING = (1 << 64) - 1
 _ALIGNED = 256  # of memory that the driver gives; kernels and libraries count on it
+_arenas: dict[int, DeviceBuffer] = {}
 
 
 class DevicePool:
@@ -208,3 +212,25 @@ def statistics(number: int) -> dict[str, Any]:
         "peak": sum(p.peak for p in found),
         "cached": sum(p.cached for p in found),
     }
+
+
+def arena(stream: Stream, nbytes: int) -> DeviceBuffer:
+    """At least so many bytes, whose contents last for one program's run.
+
+    Programs run one after the other on a stream, so they can share; a larger block replaces a
+    smaller one, which whoever still refers to it keeps alive.
+    """
+    found = _arenas.get(id(stream))
+    if found is None or found.nbytes < nbytes:
+        _arenas.pop(id(stream), None)
+        found = None  # let go before the larger one is taken
+        found = _arenas[id(stream)] = allocate(stream, nbytes)
+    return found
+
+
+def drop(stream: Stream | None = None) -> None:
+    """Let go of the scratch memory of a stream, or of all."""
+    if stream is None:
+        _arenas.clear()
+    else:
+        _arenas.pop(id(stream), None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ridgeline.codegen.loaded_code import LoadedCode
+from ridgeline.codegen.caches import LoadedCode
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.driver import bindings, call
 from ridgeline.runtime.cuda.memory import with_room

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from ridgeline.runtime.buffer import misplaced
 from ridgeline.runtime.cuda import flags, transfer
-from ridgeline.runtime.cuda.arena import arena
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.driver import DeviceFailure
 from ridgeline.runtime.cuda.graphs import Graph, Graphs
-from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate
+from ridgeline.runtime.cuda.memory import DeviceBuffer, allocate, arena
 from ridgeline.runtime.cuda.steps import KernelStep, LaunchStep, Words
 from ridgeline.runtime.cuda.stream import Event, Stream
-from ridgeline.runtime.memory_spaces import misplaced
 
 NUMBER = 16  # bytes that a number from the host takes
 _WORTH_A_GRAPH = 2  # steps from which one launch beats several

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe
-from ridgeline.runtime.overwriting import Moving
+from ridgeline.runtime.buffer import Moving
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device

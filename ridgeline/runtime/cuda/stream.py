@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.errors import DeviceError
-from ridgeline.runtime.cuda.driver import DeviceFailure, call, failure, function
-from ridgeline.runtime.cuda.faults import blamed
+from ridgeline.runtime.cuda.driver import DeviceFailure, blamed, call, failure, function
 
 if TYPE_CHECKING:
     from ridgeline.runtime.cuda.device import Device

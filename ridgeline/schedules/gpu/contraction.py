@@ -21,12 +21,11 @@ from ridgeline.loops.schedule import (
     Share,
     Split,
     Step,
+    leave_out,
 )
 from ridgeline.schedules.accesses import access
-from ridgeline.schedules.attempts import leave_out
 from ridgeline.schedules.gpu import pointwise, rows
-from ridgeline.schedules.gpu.common import Draft
-from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.machine import Draft, GpuMachine
 from ridgeline.schedules.gpu.tiles import choose
 
 _FEWEST, _FEWEST_ELEMENTS = 3, 48  # rows or columns, and both: below, tiles are mostly padding

@@ -15,8 +15,7 @@ from ridgeline.ops.radix import RANK
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED
 from ridgeline.schedules.accesses import accesses
-from ridgeline.schedules.gpu.common import Draft, power_at_least, power_at_most
-from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.machine import Draft, GpuMachine, power_at_least, power_at_most
 
 _THREADS = 128
 _FEW_ROWS, _MANY_ROWS = 32, 4096

@@ -7,8 +7,7 @@ from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Kernel, Load
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Bind, Reorder, SetKind, Split, Step
-from ridgeline.schedules.gpu.common import Draft, power_at_least, vector_width
-from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.machine import Draft, GpuMachine, power_at_least, vector_width
 from ridgeline.schedules.gpu.transpose import turn_tiles
 from ridgeline.schedules.pointwise import collapse
 

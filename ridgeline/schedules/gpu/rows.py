@@ -29,17 +29,17 @@ from ridgeline.loops.schedule import (
     Spread,
     Step,
     Streamed,
+    attempt,
 )
 from ridgeline.schedules.accesses import Access, accesses
-from ridgeline.schedules.attempts import attempt
-from ridgeline.schedules.gpu.common import (
+from ridgeline.schedules.gpu.machine import (
     ACCESS_BYTES,
     Draft,
+    GpuMachine,
     power_at_least,
     power_at_most,
     vector_width,
 )
-from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.pointwise import spread_over_threads
 from ridgeline.schedules.pointwise import collapse
 

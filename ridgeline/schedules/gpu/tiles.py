@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from ridgeline.schedules.gpu.common import power_at_least, power_at_most
-from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.machine import GpuMachine, power_at_least, power_at_most
 
 _LEAST, _MOST, _HUGE = 64, 4096, 16384  # elements of a block's part
 _WARP, _TALLEST = 32, 256

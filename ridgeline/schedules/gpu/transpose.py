@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from math import prod
 
-from ridgeline.loops.schedule import Bind, Pad, Reorder, ScheduleError, SetKind, Share, Split
+from ridgeline.loops.schedule import (
+    Bind,
+    Pad,
+    Reorder,
+    ScheduleError,
+    SetKind,
+    Share,
+    Split,
+    leave_out,
+)
 from ridgeline.schedules.accesses import Access, accesses
-from ridgeline.schedules.attempts import leave_out
-from ridgeline.schedules.gpu.common import ACCESS_BYTES, Draft, power_at_least, power_at_most
-from ridgeline.schedules.gpu.machine import GpuMachine
+from ridgeline.schedules.gpu.machine import (
+    ACCESS_BYTES,
+    Draft,
+    GpuMachine,
+    power_at_least,
+    power_at_most,
+)
 
 _AREAS = (4096, 1024)  # elements of a tile: the first that gives every multiprocessor one
 _SIDE = 64  # of a tile, where neither length is less

@@ -3,7 +3,7 @@
 Our kernels read rows of a head that are dense and begin at multiples of 16 bytes, at any strides
 for heads and batches, and masks at any strides at all; cuDNN reads what its engines take. An
 operand that lies otherwise is written to memory in order first. A long attention that cuDNN has is
-a call of it (`graph/passes/libraries/attention_calls.py`).
+a call of it (`graph/passes/libraries/attention.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ridgeline.codegen.cuda.attention import (
     is_generated,
 )
 from ridgeline.codegen.cuda.source import KernelSource
-from ridgeline.compiler.cuda_launches import KernelLaunch, Starting, grids_of
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
@@ -35,6 +34,7 @@ from ridgeline.runtime.cuda import cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD, Memory
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place
 from ridgeline.runtime.cuda.device import Device
+from ridgeline.runtime.cuda.launches import KernelLaunch, Starting, grids_of
 from ridgeline.runtime.cuda.steps import LaunchStep
 
 _MASK = 3  # the place of a mask among operands

@@ -8,17 +8,15 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.compiler.backend import LayoutExecutable
-from ridgeline.compiler.cuda_launches import Starting
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.backend import LayoutExecutable, NumpyCalls
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
 from ridgeline.devices import CPU
 from ridgeline.errors import OutOfMemoryError
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import check_indices, index_inputs
-from ridgeline.runtime.cuda.driver import DeviceFailure, failure
-from ridgeline.runtime.cuda.faults import blamed, places
+from ridgeline.runtime.cuda.driver import DeviceFailure, blamed, failure, places
 from ridgeline.runtime.cuda.flags import watch
+from ridgeline.runtime.cuda.launches import Starting
 from ridgeline.runtime.cuda.memory import DeviceBuffer
 from ridgeline.runtime.cuda.plan import DevicePlan, HostStep, Slots
 from ridgeline.runtime.cuda.space import DeviceSpace
@@ -27,7 +25,7 @@ from ridgeline.runtime.cuda.transfer import copying
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.compiler.cuda import CudaBackend
+    from ridgeline.runtime.cuda.backend import CudaBackend
 
 _WARP = 32
 

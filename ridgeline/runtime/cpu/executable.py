@@ -13,20 +13,18 @@ from time import perf_counter, perf_counter_ns
 
 import numpy as np
 
+from ridgeline.codegen.caches import LoadedCode
 from ridgeline.codegen.llvm.machine_code import Library
-from ridgeline.codegen.loaded_code import LoadedCode
-from ridgeline.compiler.backend import LayoutExecutable
-from ridgeline.compiler.cpu_control import BranchCall, LoopCall
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls, known
+from ridgeline.compiler.backend import LayoutExecutable, NumpyCalls, known
 from ridgeline.compiler.memory_plan import Call, HostCall, KernelCall, Layout
 from ridgeline.devices import CPU
 from ridgeline.dtypes import bool_, uint8
 from ridgeline.graph.node import TensorType
 from ridgeline.ops.index_checks import report_index
-from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.runtime.buffer import HostBuffer, misplaced
+from ridgeline.runtime.cpu.control_flow import BranchCall, LoopCall
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop
 from ridgeline.runtime.cpu.executor import SCRATCH_BYTES, NativePlan, NativeStep
-from ridgeline.runtime.memory_spaces import misplaced
 from ridgeline.scalars import Array
 
 

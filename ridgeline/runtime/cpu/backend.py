@@ -1,4 +1,4 @@
-"""The CPU backend: LLVM for code, plans of the native executor to run it (`cpu_run.py`)."""
+"""The CPU backend: LLVM for code, plans of the native executor to run it (`executable.py`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from ridgeline.codegen.caches import LoadedCode
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, compiler_fingerprint, target
 from ridgeline.codegen.llvm.matrix_instructions import has_instruction
-from ridgeline.codegen.loaded_code import LoadedCode
-from ridgeline.compiler.backend import Backend
-from ridgeline.compiler.cpu_control import CALL_TYPES, NativeControlFlow
-from ridgeline.compiler.cpu_run import CpuExecutable
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.backend import Backend, NumpyCalls
 from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
@@ -29,10 +26,11 @@ from ridgeline.loops.lowering.elements import widened_from
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.runtime.cpu.calibration import calibration
+from ridgeline.runtime.cpu.control_flow import CALL_TYPES, NativeControlFlow
+from ridgeline.runtime.cpu.executable import CpuExecutable
 from ridgeline.schedules.default import steps as default_steps
 from ridgeline.schedules.dots import fitting
-from ridgeline.schedules.machine import Machine
-from ridgeline.schedules.parallel_tasks import grain
+from ridgeline.schedules.machine import Machine, grain
 
 _CONTROL_FLOW = NativeControlFlow()
 MOST_CODE = 8 << 20  # bytes of machine code that stay mapped besides what programs use

@@ -17,24 +17,7 @@ from ridgeline.codegen.cuda.error_flag import marking
 from ridgeline.codegen.cuda.horizontal_fusion import Part, fits, join_key, joined
 from ridgeline.codegen.cuda.nvrtc import version
 from ridgeline.codegen.llvm.machine_code import sources_fingerprint
-from ridgeline.compiler.backend import Backend
-from ridgeline.compiler.cuda_launches import Grid, JoinedLaunch, KernelLaunch, grids_of
-from ridgeline.compiler.cuda_run import CudaExecutable
-from ridgeline.compiler.libraries import Libraries, LibraryOp
-from ridgeline.compiler.libraries.attention import (
-    AttentionKernels,
-    AttentionLaunch,
-    CudnnAttention,
-)
-from ridgeline.compiler.libraries.convolution import ConvolutionLaunch, CudnnConvolution
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
-from ridgeline.compiler.libraries.product import (
-    CublasProduct,
-    Matmul,
-    Matrix,
-    ProductLaunch,
-    reads_narrow,
-)
+from ridgeline.compiler.backend import Backend, Libraries, LibraryOp, NumpyCalls
 from ridgeline.compiler.memory_plan import Layout, shared_values
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.config import config
@@ -46,8 +29,23 @@ from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import ConvolveAttrs
 from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_attention, device as devices
+from ridgeline.runtime.cuda.attention import (
+    AttentionKernels,
+    AttentionLaunch,
+    CudnnAttention,
+)
 from ridgeline.runtime.cuda.cudnn_attention import Memory
+from ridgeline.runtime.cuda.cudnn_convolution import ConvolutionLaunch, CudnnConvolution
+from ridgeline.runtime.cuda.executable import CudaExecutable
+from ridgeline.runtime.cuda.launches import Grid, JoinedLaunch, KernelLaunch, grids_of
 from ridgeline.runtime.cuda.module import DeviceFunction, Modules
+from ridgeline.runtime.cuda.product import (
+    CublasProduct,
+    Matmul,
+    Matrix,
+    ProductLaunch,
+    reads_narrow,
+)
 from ridgeline.schedules.gpu.default import steps as gpu_steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from ridgeline.schedules.gpu.occupancy import reason_to_part

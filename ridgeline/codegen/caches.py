@@ -1,10 +1,15 @@
-"""The disk cache: bytes under a key, safe against crashes, damage and other processes.
+"""The caches of code: bytes on disk under a key, and what is loaded, by the names of functions.
 
-An entry is a file whose name is the hash of its key and whose head is a checksum of its contents.
-Machine code is loaded from here, so the folder is private to the user, and one that others could
-have written to is not used. The cache has a folder of its own, which a tag marks: nothing outside
-it is touched, and nothing inside that does not look like an entry. A cache that cannot be used only
-costs time: that is a warning, never an error.
+The one on disk is safe against crashes, damage and other processes. An entry is a file whose name
+is the hash of its key and whose head is a checksum of its contents. Machine code is loaded from
+here, so the folder is private to the user, and one that others could have written to is not used.
+The cache has a folder of its own, which a tag marks: nothing outside it is touched, and nothing
+inside that does not look like an entry. A cache that cannot be used only costs time: that is a
+warning, never an error.
+
+Of what is loaded, in this process or on a device, that which nothing uses is unloaded. Plans hold
+the code that their steps call. Besides that, what was asked for last is kept, up to so many bytes:
+a program that comes again soon finds its code, and one over ever new shapes does not fill memory.
 """
 
 from __future__ import annotations
@@ -13,13 +18,16 @@ import contextlib
 import os
 import re
 import stat
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from ridgeline.config import config
 from ridgeline.files import sweep, write_whole
+from ridgeline.weak import Recent, WeakTable
 
 OWN = "ridgeline-cache"  # the folder's name inside a `cache_dir` that a user chose
 TAG = "CACHEDIR.TAG"  # programs that make backups know this name and its first line
@@ -31,6 +39,7 @@ _MAGIC = b"RLcache1"
 _SHELF, _NAME = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{40}")
 _DIGEST = 16
 _SCAN_EVERY = 32 << 20  # bytes this process writes between two looks at the folder's size
+_MANY = 1 << 16
 
 
 class ObjectCache:
@@ -201,3 +210,71 @@ def _may_be_ours(entry: os.DirEntry[str]) -> bool:
 
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+
+class Code(Protocol):
+    """Loaded code, which is unloaded some time after nobody refers to it."""
+
+    nbytes: int
+
+
+C = TypeVar("C", bound=Code)
+Image = tuple[Sequence[str], Callable[[], C]]  # what it defines, and how it is loaded
+
+
+class LoadedCode(Generic[C]):
+    """Loaded code by the functions it defines."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._by_symbol: WeakTable[C] = WeakTable()
+        self._last_used: Recent[int, C] = Recent(_MANY, most_bytes)  # by identity
+        # a program that takes its functions from here finds all of them, however large they are
+        self._loaded_last: tuple[C, ...] = ()
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._by_symbol)
+
+    def load(self, images: Iterable[Image[C]]) -> None:
+        """Load those images of which not all functions are there already."""
+        with self._lock:
+            self._loaded_last = tuple([code for image in images for code in self._load(*image)])
+
+    def _load(self, symbols: Sequence[str], load: Callable[[], C]) -> list[C]:
+        found = self.held(symbols)
+        missing = [symbol for symbol in symbols if symbol not in found]
+        there = list(found.values())
+        if missing:
+            code = load()
+            self._use(code)
+            for symbol in missing:
+                self._by_symbol.keep(symbol, code)
+            there.append(code)
+        return there
+
+    def held(self, symbols: Iterable[str]) -> dict[str, C]:
+        """The code of those functions that are there; it was used just now."""
+        with self._lock:
+            found = {s: self._by_symbol.get(s) for s in symbols}
+            known = {s: code for s, code in found.items() if code is not None}
+            for code in known.values():
+                self._use(code)
+            return known
+
+    def code(self, symbol: str) -> C:
+        """The code that defines a function."""
+        with self._lock:
+            found = self._by_symbol.get(symbol)
+        if found is None:
+            raise KeyError(symbol)
+        return found
+
+    def clear(self) -> None:
+        """Forget all; plans keep what they call."""
+        with self._lock:
+            self._by_symbol = WeakTable()
+            self._last_used.clear()
+            self._loaded_last = ()
+
+    def _use(self, code: C) -> None:
+        self._last_used.keep(id(code), code, code.nbytes)

@@ -13,7 +13,6 @@ from itertools import product as combinations
 from math import prod
 
 from ridgeline import dtypes
-from ridgeline.compiler.cuda_launches import Starting
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
@@ -25,6 +24,7 @@ from ridgeline.ops.contract import CONTRACT, PRODUCT, ContractAttrs, product
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
+from ridgeline.runtime.cuda.launches import Starting
 from ridgeline.runtime.cuda.steps import LaunchStep
 from ridgeline.weak import WeakMap
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ridgeline.compiler.cpu import CpuBackend, TaskLaunch, machine_code
-from ridgeline.compiler.libraries.numpy_call import NumpyCalls
+from ridgeline.compiler.backend import NumpyCalls
 from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
@@ -21,6 +20,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.graph.sizes import Sym
 from ridgeline.loops.ir import Kernel
+from ridgeline.runtime.cpu.backend import CpuBackend, TaskLaunch, machine_code
 
 
 class _AtSizes(CpuBackend):
