@@ -14,6 +14,7 @@ functions an interrupt can end an `__exit__` where it begins.
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dis import opmap
@@ -49,6 +50,16 @@ def sealed(function: F) -> F:
     code[2 * code[::2].index(_RESUME) + 1] = _INSIDE_YIELD_FROM
     function.__code__ = function.__code__.replace(co_code=bytes(code))
     return function
+
+
+def young(wanted: set[int]) -> set[int]:
+    """Which of these identities are of objects that no collection has seen, found in one call.
+
+    The collector hands out everything, such as tuples that other threads are building, and CPython
+    refuses to finish a tuple to which others refer: no thread may run before those are let go.
+    """
+    objects = chain.from_iterable(map(gc.get_objects, (0,)))
+    return set(filter(wanted.__contains__, map(id, objects)))
 
 
 class Block:

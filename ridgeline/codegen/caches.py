@@ -106,6 +106,7 @@ def cache_root() -> Path:
 def evict(root: Path, limit: int) -> None:
     """Remove entries, longest unused first, until a little less than `limit` bytes are left."""
     entries: list[tuple[float, int, Path]] = []
+    sweep(root)  # where a tag may be unfinished
     for shelf in _shelves(root):
         sweep(shelf)
         for entry in _inside(shelf):

@@ -12,6 +12,7 @@ import pytest
 
 from ridgeline.compiler import program
 from ridgeline.compiler.backend import backend
+from ridgeline.compiler.background import background
 from ridgeline.config import config
 from ridgeline.execution import tiers
 from ridgeline.execution.structures import Table
@@ -46,6 +47,7 @@ _BY_DEVICE: tuple[Any, ...] = (
 @contextmanager
 def no_devices_yet() -> Iterator[None]:
     """Nothing is known of any device, and what a block makes for one is let go at its end."""
+    background.wait()  # for what other blocks left to compile
     gc.freeze()  # what there was before is not for this block to collect
     with pytest.MonkeyPatch.context() as patch:
         for part, name in _BY_STREAM:
@@ -57,6 +59,7 @@ def no_devices_yet() -> Iterator[None]:
         patch.setattr(tiers, "_pieces", Table(tiers.MOST_STRUCTURES))
         _forget()
         yield
+        background.wait()
         programs.clear()
         pieces.clear()
         tiers._pieces.clear()
@@ -104,6 +107,7 @@ def pretended_code(fake: FakeDriver, folder: str) -> Iterator[FakeCode]:
         patch.setattr(cuda_backend, "version", lambda: "pretended")
         with config.override(cache_dir=folder, tier="compiled"):
             yield made
+            background.wait()  # it writes to the folder
 
 
 @contextmanager

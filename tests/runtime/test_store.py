@@ -194,3 +194,16 @@ def test_what_a_killed_writer_left_is_swept(root: Path) -> None:
     left.write_bytes(b"half")
     evict(root, 1 << 20)
     assert not left.exists() and cache.get("key") == b"value"
+
+
+def test_an_unfinished_tag_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / f".{TAG}.{_ended_process()}-0123abcd.tmp"
+    left.write_bytes(b"Signature")
+    evict(tmp_path, 1 << 20)
+    assert not left.exists()
+
+
+def _ended_process() -> int:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return ended.pid

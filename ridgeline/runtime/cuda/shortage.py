@@ -38,7 +38,7 @@ def holders(device: str) -> list[tuple[str, int, int]]:
     """Where the values that lie on a device were made: line, bytes and number, largest first."""
     found: dict[str, tuple[int, int]] = {}
     counted: set[int] = set()
-    for node in gc.get_objects():
+    for node in gc.get_referrers(Node):  # instances refer to their class
         if type(node) is not Node:
             continue
         buffer = node.buffer

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from ridgeline.atomic import young
 from ridgeline.graph.origins import user_line
 from ridgeline.record.modes import modes
 from ridgeline.tracing.kept_state import Place, Stores
@@ -229,18 +230,18 @@ class ReadRecorder:
         wanted |= {id(owner) for owner in self._tables.values()}
         wanted |= {id(value) for value, _ in self._doubts}
         wanted |= {id(store.place.owner) for store in self.stores.all}
-        young = {id(value) for value in gc.get_objects(generation=0) if id(value) in wanted}
+        made = young(wanted)
         for value, reason in self._doubts:
-            if not self.open and id(value) not in young and not self.is_given(value):
+            if not self.open and id(value) not in made and not self.is_given(value):
                 self.open = reason
-        self.stores.keep(lambda owner: self._is_outside(owner, young))
+        self.stores.keep(lambda owner: self._is_outside(owner, made))
         return [
             read
             for read in self._reads.values()
-            if self._is_outside(read.owner, young) and not self.stores.stored(read.value)
+            if self._is_outside(read.owner, made) and not self.stores.stored(read.value)
         ]
 
-    def _is_outside(self, owner: Any, young: set[int]) -> bool:
+    def _is_outside(self, owner: Any, made: set[int]) -> bool:
         owner = self._tables.get(id(owner), owner)
         if id(owner) in self._given:
             return False
@@ -248,7 +249,7 @@ class ReadRecorder:
             return True
         if isinstance(owner, _UNTRACKED) or (type(owner) is dict and not gc.is_tracked(owner)):
             return False
-        return id(owner) not in young
+        return id(owner) not in made
 
 
 def _at_line(reason: str) -> str:
