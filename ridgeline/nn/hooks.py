@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import count
-from types import TracebackType
+from functools import partial
+from itertools import count, repeat
+from operator import call
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
+from ridgeline.atomic import Block, apply, steps
 from ridgeline.autograd.function import Function
 from ridgeline.record import mutation
 from ridgeline.record.modes import called
@@ -17,34 +20,31 @@ if TYPE_CHECKING:
 Gradients = tuple[Tensor | None, ...]
 
 _numbers = count()
+_NONES = repeat(None)
 
 
-class RemovableHandle:
-    """Takes a hook out of the table it was put into."""
+class RemovableHandle(Block):
+    """Takes a hook out of the table it was put into; as a block, at its end.
+
+    The hook is there from the call that gives the handle on, which is before the block begins.
+    """
 
     def __init__(self, table: dict[int, Any], hook: Any, first: bool = False) -> None:
-        self._table, self._number = table, next(_numbers)
-        others = dict(table) if first else {}
+        number = next(_numbers)
+        self._remove = partial(table.pop, number, None)
+        added = {number: hook}
         if first:
-            table.clear()
-        table[self._number] = hook
-        table.update(others)
+            clear = partial(table.clear)
+            apply(steps((clear, partial(table.update, added | table)), ()))
+        else:
+            table.update(added)
+        remove = map(dict.pop, repeat(table), repeat(number), _NONES)
+        super().__init__(map(call, repeat(ref(self))), zip(mutation.epoch.bumps(), remove))
 
     def remove(self) -> None:
         """Take the hook out; a second call does nothing. Jitted functions notice."""
         mutation.bump()
-        self._table.pop(self._number, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.remove()
+        self._remove()
 
 
 class BackwardPass:

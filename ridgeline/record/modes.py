@@ -109,7 +109,10 @@ def inference_mode(mode: bool = True) -> GradientMode:
 
 def set_grad_enabled(mode: bool) -> GradientMode:
     """Switch gradients from here on; used as a context manager, for a block."""
-    return _Switched(bool(mode))
+    switched = _Switched(bool(mode))
+    switched._before = modes.gradients, None
+    modes.gradients = switched._enabled  # after this nothing looks for signals until the block
+    return switched
 
 
 class _Switched(GradientMode):
@@ -117,10 +120,7 @@ class _Switched(GradientMode):
 
     __slots__ = ()
 
-    def __init__(self, enabled: bool) -> None:
-        super().__init__(enabled)
-        super().__enter__()
-
+    @sealed
     def __enter__(self) -> GradientMode:
         return self
 

@@ -8,7 +8,7 @@ an object's attributes. What a capture makes of that is in `tracing/guards.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
+from itertools import count, repeat
 from typing import Any
 
 from ridgeline.record.modes import modes
@@ -26,6 +26,10 @@ class Epoch:
     def bump(self) -> None:
         """Something that captures may have read has changed."""
         self.value = next(self._numbers)
+
+    def bumps(self) -> map[None]:
+        """A `bump` by C code alone with each `next`, for blocks."""
+        return map(setattr, repeat(self), repeat("value"), self._numbers)
 
 
 epoch = Epoch()

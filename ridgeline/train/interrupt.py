@@ -43,6 +43,6 @@ class Interrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
+        for number, handler in reversed(self._before.items()):  # SIGINT, which raises, at the end
             signal.signal(number, handler)
         self._before = {}

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from itertools import count
 from operator import call
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,6 +35,8 @@ from ridgeline.loops.schedule import _noting, noted
 from ridgeline.nn.parameter import deferred
 from ridgeline.nn.utils import parametrize
 from ridgeline.record.modes import modes
+from ridgeline.record.mutation import epoch
+from ridgeline.runtime.cuda import device
 from ridgeline.tracing.subtrace import Enclosure
 
 PACKAGE = Path(rl.__file__).parent
@@ -88,6 +91,7 @@ def _nothing() -> None:
 BLOCKS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "no_grad": (rl.no_grad, _modes),
     "inference_mode": (rl.inference_mode, _modes),
+    "set_grad_enabled": (lambda: rl.set_grad_enabled(False), _modes),
     "eager": (rl.eager, _modes),
     "autocast": (lambda: rl.autocast("cpu", dtype=rl.bfloat16), _modes),
     "detect_anomaly": (rl.autograd.detect_anomaly, _modes),
@@ -183,6 +187,58 @@ def test_a_block_can_be_entered_again_inside_itself() -> None:
     assert modes.gradients
 
 
+def test_an_interrupted_handle_takes_its_hook_out() -> None:
+    model = nn.Linear(2, 2)
+    entered = 0
+
+    def action() -> None:
+        nonlocal entered
+        with handle as given:
+            entered += given is handle
+            _nothing()
+        _nothing()
+
+    for moment in count():
+        before, entered = epoch.value, 0
+        handle = model.register_forward_hook(_nothing)
+        came = interrupted(action, moment)
+        assert len(model._forward_hooks) == (0 if entered else 1), f"after moment {moment}"
+        assert not entered or epoch.value > before + 1, "jit is to notice"
+        handle.remove()
+        if not came:
+            break
+    assert entered and moment > 2
+
+
+def test_a_hook_put_first_loses_no_other_where_an_interrupt_comes() -> None:
+    model = nn.Linear(2, 2)
+    handles = [model.register_forward_hook(_nothing) for _ in range(3)]
+    kept = list(model._forward_hooks)
+    for moment in count():
+        came = interrupted(lambda: model.register_forward_hook(_nothing, prepend=True), moment)
+        assert list(model._forward_hooks)[-3:] == kept, f"after moment {moment}"
+        if not came:
+            break
+    assert moment > 3 and len(handles) == 3
+
+
+def test_an_interrupted_visit_gives_the_context_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts = ["before"]
+    driver = {"cuCtxPushCurrent": contexts.append, "cuCtxPopCurrent": contexts.pop}
+    monkeypatch.setattr(device, "function", driver.__getitem__)
+    monkeypatch.setattr(device._here, "device", None)
+    visited: Any = SimpleNamespace(context="visited")
+
+    def action() -> None:
+        with device._visiting(visited):
+            assert contexts == ["before", "visited"]
+            assert device._here.device is visited
+            _nothing()
+        _nothing()
+
+    _check_moments(action, lambda: contexts == ["before"] and device._here.device is None)
+
+
 def test_an_interrupted_module_leaves_no_path() -> None:
     model, x = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), rl.ones(1, 2)
     for moment in range(0, 400, 3):
@@ -195,9 +251,8 @@ def test_no_block_with_state_is_left_by_a_function_that_is_not_sealed() -> None:
     allowed = {
         "cli/diagnose.py", "codegen/cuda/expressions.py", "codegen/cuda/statements.py",
         "codegen/cuda/vectors.py", "codegen/llvm/expressions.py", "runtime/cuda/executable.py",
-        "compiler/background.py", "nn/hooks.py", "profile/trace/files.py", "runtime/cuda/device.py",
-        "tracing/reads/hooks.py", "train/display.py", "train/events.py", "train/interrupt.py",
-        "train/log.py",
+        "compiler/background.py", "profile/trace/files.py", "tracing/reads/hooks.py",
+        "train/display.py", "train/events.py", "train/interrupt.py", "train/log.py",
     }  # fmt: skip
     found = set()
     for path in PACKAGE.rglob("*.py"):

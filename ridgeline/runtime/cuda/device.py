@@ -13,12 +13,14 @@ device is given up goes with its context.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any
 
@@ -116,7 +118,7 @@ class Device:
             call("cuCtxSetCurrent", self.context)
             _here.device = self
 
-    def visit(self) -> AbstractContextManager[None]:
+    def visit(self) -> AbstractContextManager[Any]:
         """Make the calls of a block go to this device, and later ones where they went before."""
         return _STAYING if self._is_current() else _visiting(self)
 
@@ -200,16 +202,12 @@ class Device:
 _STAYING = nullcontext()
 
 
-@contextmanager
-def _visiting(device: Device) -> Iterator[None]:
-    before = _here.device
-    call("cuCtxPushCurrent", device.context)
-    _here.device = device
-    try:
-        yield
-    finally:
-        call("cuCtxPopCurrent")
-        _here.device = before
+def _visiting(device: Device) -> Block:
+    """A block whose calls go to a device; a context that the driver refuses fails in the first."""
+    here = Switch(_here, device=device)
+    push = map(function("cuCtxPushCurrent"), repeat(device.context))
+    pop = map(operator.call, repeat(function("cuCtxPopCurrent")))
+    return Block(zip(push, here.entering), zip(pop, here.leaving))
 
 
 _devices: dict[int, Device] = {}
