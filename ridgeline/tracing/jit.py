@@ -114,15 +114,18 @@ class JitFunction:
         leaves, exact, original = self._views.shown(structure, given), False, (args, kwargs)
         while True:
             args, kwargs = original if leaves is given else unflatten(structure, leaves)
-            signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
+            signature = self._signature(structure, leaves)
             trace = self._find(signature, leaves)
             traced = trace is None
             if trace is None:
                 if traces and self._opening.runs_python():
                     return self._run_python(*original)
-                if not exact and self._views.learn(traces, signature):
-                    leaves = self._views.shown(structure, given)
-                    continue
+                if not exact:
+                    by_value = self._views.learn(traces, self._signature(structure, given), given)
+                    if by_value is (leaves is given):  # traced otherwise than it was looked for
+                        leaves = self._views.shown(structure, given) if by_value else given
+                        exact = not by_value
+                        continue
                 trace = self._trace(signature, leaves, args, kwargs)
             elif config.audit and trace.is_due():
                 traced = True
@@ -138,6 +141,9 @@ class JitFunction:
             result = trace.executable.replay(leaves, traced)
             if result is not AGAIN:
                 return result
+
+    def _signature(self, structure: Hashable, leaves: list[Any]) -> Signature:
+        return signature_of(structure, leaves, self._changing.get(structure, _NONE))
 
     def _run_python(self, args: Any, kwargs: Any) -> Any:
         """A call that no trace can stand for: undecorated code, as it would run by itself."""
@@ -317,7 +323,7 @@ class JitFunction:
         structure = flatten((args, kwargs), given)
         leaves = self._views.shown(structure, given)
         args, kwargs = unflatten(structure, leaves)
-        signature = signature_of(structure, leaves, self._changing.get(structure, _NONE))
+        signature = self._signature(structure, leaves)
         found = self._find(signature, leaves) or self._trace(signature, leaves, args, kwargs)
         return found, leaves
 

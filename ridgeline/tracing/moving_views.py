@@ -4,11 +4,14 @@ A view's place in its memory is part of a signature, because a function may writ
 it. Where a function did neither, and is called with another view that shows as much, the argument
 is from then on a tensor of its own for its traces: a block of memory is read where it lies, and any
 other view is copied. So one trace serves all places.
+
+A call is traced so only where a trace over a view says what it will do: nothing else has changed.
+Else Python would run a second time where the function, over its copy, turned out to write to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.graph.node import TensorType, leaf
@@ -41,13 +44,15 @@ class MovingViews:
             for place, value in enumerate(leaves)
         ]
 
-    def learn(self, traces: Iterable[Trace], signature: Signature) -> bool:
+    def learn(self, traces: Iterable[Trace], signature: Signature, leaves: Sequence[Any]) -> bool:
         """Take note of views in which a call differs from a traced one, and in nothing else."""
         known = self._places.setdefault(signature.structure, set())
         exact = self._exact.get(signature.structure, set())
         for trace in traces:
             moved = _moved(trace.signature, signature)
-            if moved and not moved & (exact | trace.recording.touched):
+            if not moved or moved & exact or trace.conditions.changed(leaves) is not None:
+                continue
+            if _changes_nothing(trace, known | moved, leaves):
                 known |= moved
                 return True
         return False
@@ -62,6 +67,10 @@ class MovingViews:
 def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
     """True where a trace can take arguments by their value: it changes nothing under them."""
     by_value = {place for place, (a, b) in enumerate(zip(given, shown)) if a is not b}
+    return _changes_nothing(trace, by_value, given)
+
+
+def _changes_nothing(trace: Trace, by_value: Set[int], given: Sequence[Any]) -> bool:
     recording = trace.recording
     written = {w.source.cell for w in recording.effects.writes if isinstance(w.source, CellInput)}
     return not by_value & recording.touched and not any(given[p]._cell in written for p in by_value)

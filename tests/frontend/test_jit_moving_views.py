@@ -106,6 +106,31 @@ def test_a_function_that_begins_to_write_later() -> None:
         np.testing.assert_array_equal(data.numpy(), plain.numpy())
 
 
+@pytest.mark.parametrize("begins", [2, 4, 5])
+def test_python_runs_once_in_the_call_in_which_it_begins_to_write(begins: int) -> None:
+    data, plain = table(), table()
+
+    def counted(wrap: Any, data: rl.Tensor) -> tuple[int, list[float]]:
+        calls, sums, switch = [0], list[rl.Tensor](), {"writes": False}
+
+        def step(x: rl.Tensor) -> rl.Tensor:
+            total = x.sum()
+            if switch["writes"]:
+                calls[0] += 1
+                sums.append(total)
+                x.add_(1)
+            return total
+
+        run = wrap(step)
+        for i in range(8):
+            switch["writes"] = i == begins
+            run(data[i : i + 2])
+        return calls[0], [total.item() for total in sums]
+
+    assert counted(rl.jit, data) == counted(lambda f: f, plain) == (1, [32.0 * begins + 28.0])
+    np.testing.assert_array_equal(data.numpy(), plain.numpy())
+
+
 def test_a_view_of_what_the_function_itself_changes() -> None:
     state, plain, other = table(), table(), table()
 
