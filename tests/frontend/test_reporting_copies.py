@@ -9,15 +9,18 @@ import dataclasses
 import enum
 import functools
 import itertools
+import linecache
 import operator
 import sys
 import traceback
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import ridgeline as rl
 from ridgeline.record.modes import modes
 from ridgeline.tracing.reads.calls import CallRecorder, call
 
@@ -449,3 +452,29 @@ def test_what_was_born_inside_is_not_guarded() -> None:
     finally:
         modes.call_recorder = None
     assert not any(isinstance(read.owner, Base | list) for read in recorder.reads())
+
+
+class AssertionRewritingHook:
+    """Stands for the loader of pytest, which compiles something else than the text."""
+
+
+@pytest.mark.parametrize("loader", [None, AssertionRewritingHook()])
+@pytest.mark.parametrize("after", [
+    "f = lambda x: x * 5 + 1\n", "f = lambda x: y(x)\n", "def f(x):\n    return x * 5\n",
+    "def f(x):\n    assert x.shape\n    return x * 5\n", "#\n#\n#\n", "",
+])  # fmt: skip
+@pytest.mark.parametrize("before", [
+    "f = lambda x: x * 2 + 1\n", "def f(x):\n    return x * 2 + 1\n",
+    "def f(x):\n    assert x.ndim\n    return x * 2 + 1\n",
+])  # fmt: skip
+def test_a_file_that_was_edited_since_it_was_loaded(
+    tmp_path: Path, before: str, after: str, loader: Any
+) -> None:
+    file = tmp_path / "edited.py"
+    file.write_text(before)
+    namespace: dict[str, Any] = {"__loader__": loader, "__name__": "edited"}
+    exec(compile(before, str(file), "exec"), namespace)
+    file.write_text(after)
+    linecache.checkcache()
+    step = rl.jit(namespace["f"])
+    assert [step(rl.ones(2)).tolist() for _ in range(3)] == [[3.0, 3.0]] * 3

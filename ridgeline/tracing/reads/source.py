@@ -53,10 +53,11 @@ def definition(code: CodeType, namespace: dict[str, Any]) -> Definition | None:
     if file is None:
         return None
     key = (code.co_name, code.co_firstlineno)
-    same = [made for made in file.codes.get(key, ()) if made == code]
-    found = file.definitions.get(key, [])
-    if not same and not _is_rewritten(namespace):
-        return None
+    found, made = file.definitions.get(key, []), file.codes.get(key, [])
+    if code not in made:
+        if not _is_rewritten(namespace) or not any(_may_become(one, code) for one in made):
+            return None
+        found = [one for one in found if any(isinstance(n, ast.Assert) for n in ast.walk(one.node))]
     if len(found) > 1:
         found = _innermost(found, code)
     return found[0] if len(found) == 1 else None
@@ -91,6 +92,21 @@ def _command(name: str) -> str:
 def _is_rewritten(namespace: dict[str, Any]) -> bool:
     loader = namespace.get("__loader__") or getattr(namespace.get("__spec__"), "loader", None)
     return type(loader).__name__ in _REWRITERS
+
+
+def _may_become(before: CodeType, after: CodeType) -> bool:
+    """Whether code may be another's with its assertions written out: that adds names and values."""
+
+    def parameters(code: CodeType) -> tuple[str, ...]:
+        return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] + code.co_freevars
+
+    names = {*after.co_names, *after.co_varnames, *after.co_cellvars}
+    values = [(type(value), value) for value in after.co_consts]
+    return (
+        parameters(before) == parameters(after)
+        and {*before.co_names, *before.co_varnames} <= names
+        and all((type(v), v) in values for v in before.co_consts if not isinstance(v, CodeType))
+    )
 
 
 def _definitions(tree: ast.AST) -> Iterator[Definition]:
