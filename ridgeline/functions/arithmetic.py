@@ -397,10 +397,10 @@ def _spread_three(test: Node, yes: Node, no: Node) -> tuple[Node, Node, Node]:
 @public(inplace=True)
 def masked_fill(input: Node, mask: Node, value: Operand) -> Node:
     """The input with `value` where the mask holds."""
+    if mask.dtype is not dtypes.bool_:
+        raise DTypeError(f"masked_fill needs a mask of bool, not {mask.dtype.name}")
     filled = fitting(value, input.dtype)
-    test, source, other = _spread_three(
-        as_mask(mask, "masked_fill"), input, stretch(filled, input.shape)
-    )
+    test, source, other = _spread_three(mask, input, stretch(filled, input.shape))
     return select(test, other, source)
 
 
@@ -412,11 +412,19 @@ def clamp(input: Node, min: Operand | None = None, max: Operand | None = None) -
     result = input
     if min is not None:
         a, low = _limited(result, min)
-        result = select(a < low, low, a)
+        result = select(_limiting(a < low, low, min), low, a)
     if max is not None:
         a, high = _limited(result, max)
-        result = select(high < a, high, a)
+        result = select(_limiting(high < a, high, max), high, a)
     return result
+
+
+def _limiting(beyond: Node, limit: Node, given: Operand) -> Node:
+    """Where a limit takes the place of a value: beyond it, and everywhere if it is NaN."""
+    surely_a_number = isinstance(given, int | float) and given == given
+    if surely_a_number or not limit.dtype.is_floating_point:
+        return beyond
+    return beyond | apply("isnan", limit)
 
 
 def _limited(input: Node, limit: Operand) -> tuple[Node, Node]:

@@ -16,6 +16,7 @@ from ridgeline.functions.operands import (
     Operand,
     as_node,
     check_fits,
+    default_complex,
     defaults,
     dtype_of_number,
     fitting,
@@ -158,7 +159,7 @@ def arange(
 @public(method=False, creation=True)
 def linspace(start: Operand, end: Operand, steps: int, *, dtype: DType | None = None) -> Node:
     """`steps` numbers from `start` to `end`, both included, evenly apart."""
-    wanted = dtype or defaults.dtype
+    wanted = dtype or _kind_between(start, end)
     return cast(_even(start, end, steps, wanted), wanted)
 
 
@@ -167,9 +168,14 @@ def logspace(
     start: Operand, end: Operand, steps: int, base: float = 10.0, *, dtype: DType | None = None
 ) -> Node:
     """`base` to the power of `linspace(start, end, steps)`."""
-    wanted = dtype or defaults.dtype
+    wanted = dtype or _kind_between(start, end)
     exponents = _even(start, end, steps, wanted)
     return cast(full_like(exponents, float(base)) ** exponents, wanted)
+
+
+def _kind_between(*ends: Operand) -> DType:
+    """The element type of numbers between two, which may be complex."""
+    return default_complex() if any(isinstance(v, complex) for v in ends) else defaults.dtype
 
 
 def _even(start: Operand, end: Operand, steps: int, wanted: DType) -> Node:

@@ -9,7 +9,7 @@ from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import add, div, mul, neg, sub
 from ridgeline.functions.movement import cat, cut
-from ridgeline.functions.operands import Operand, as_node, axis_of, floating, step_count
+from ridgeline.functions.operands import Operand, as_node, axis_of, floating, listed, step_count
 from ridgeline.functions.reductions import sum as total
 from ridgeline.functions.registry import grown, public
 from ridgeline.functions.scanning import cumsum
@@ -97,7 +97,7 @@ def gradient(
 ) -> tuple[Node, ...]:
     """Derivatives along axes by central differences; one-sided at the ends."""
     rank = len(input.shape)
-    dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = range(rank) if dim is None else listed(dim)
     axes = [axis_of(d, rank) for d in dims]
     if edge_order not in (1, 2):
         raise BadValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")

@@ -9,7 +9,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, BadValueError, DTypeError
 from ridgeline.functions.movement import cut, roll
-from ridgeline.functions.operands import axis_of, defaults
+from ridgeline.functions.operands import axis_of, defaults, listed
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import complex_of, conj
@@ -66,8 +66,7 @@ def _axes(input: Node, s: Sizes, dim: Dims, what: str) -> tuple[list[int], list[
             raise AxisError(f"{what} of {count} sizes needs as many axes, got {rank}")
         axes = list(range(rank - count, rank))
     else:
-        listed = [dim] if isinstance(dim, int) else list(dim)
-        axes = [axis_of(d, rank) for d in listed]
+        axes = [axis_of(d, rank) for d in listed(dim)]
     if len(set(axes)) < len(axes):
         raise AxisError(f"{what} names an axis twice: {dim}")
     sizes: list[int | None] = (
@@ -140,40 +139,45 @@ def _one(n: int | None) -> Sizes:
     return None if n is None else (n,)
 
 
+def _along(input: Node, dim: int) -> Sizes:
+    """The only axis of a transform."""
+    return (axis_of(dim, len(input.shape)),)
+
+
 @public(namespace="fft")
 def fft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
     """The transform along one axis."""
-    return _transform(input, _one(n), dim, norm, True, "fft")
+    return _transform(input, _one(n), _along(input, dim), norm, True, "fft")
 
 
 @public(namespace="fft")
 def ifft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
     """The inverse of `fft`."""
-    return _transform(input, _one(n), dim, norm, False, "ifft")
+    return _transform(input, _one(n), _along(input, dim), norm, False, "ifft")
 
 
 @public(namespace="fft")
 def rfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
     """The non-negative frequencies of a real signal."""
-    return _to_half(input, _one(n), dim, norm, True, "rfft")
+    return _to_half(input, _one(n), _along(input, dim), norm, True, "rfft")
 
 
 @public(namespace="fft")
 def irfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
     """The inverse of `rfft`."""
-    return _to_real(input, _one(n), dim, norm, False, "irfft")
+    return _to_real(input, _one(n), _along(input, dim), norm, False, "irfft")
 
 
 @public(namespace="fft")
 def hfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
     """The real spectrum of half a Hermitian signal."""
-    return _to_real(input, _one(n), dim, norm, True, "hfft")
+    return _to_real(input, _one(n), _along(input, dim), norm, True, "hfft")
 
 
 @public(namespace="fft")
 def ihfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
     """The inverse of `hfft`."""
-    return _to_half(input, _one(n), dim, norm, False, "ihfft")
+    return _to_half(input, _one(n), _along(input, dim), norm, False, "ihfft")
 
 
 @public(namespace="fft")
@@ -250,8 +254,7 @@ def ihfftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = No
 
 def _shift(input: Node, dim: Dims, back: bool) -> Node:
     rank = len(input.shape)
-    listed = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
-    axes = [axis_of(d, rank) for d in listed]
+    axes = [axis_of(d, rank) for d in (range(rank) if dim is None else listed(dim))]
     halves = [known(input.shape[a]) // 2 for a in axes]
     if back:
         halves = [-half for half in halves]

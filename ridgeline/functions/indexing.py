@@ -205,6 +205,11 @@ def index_put(
     original = input.shape
     input, indices = _with_axes(input, indices)
     found = _Picks(input, indices)
+    if isinstance(values, Node) and values.dtype is not input.dtype:
+        raise DTypeError(
+            f"index_put: the values are {values.dtype.name} and the input {input.dtype.name}",
+            help="convert the values first; `x[index] = values` does so",
+        )
     source = as_node(values, input.dtype)
     if not found.axes:
         return stretch(source, original)

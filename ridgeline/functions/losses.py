@@ -21,7 +21,7 @@ from ridgeline.ops.reduce import expand_back, sum_
 from ridgeline.record.cells import known
 
 
-@public(method=False, wide=True)
+@public(method=False, wide="input")
 def layer_norm(
     input: Node,
     normalized_shape: Sequence[int],
@@ -30,7 +30,7 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Node:
     """Zero mean and unit variance over the last axes, then scale and shift."""
-    require_float(input, "layer_norm")
+    require_real(input.dtype, "layer_norm")
     wanted = tuple(normalized_shape)
     rank = len(input.shape)
     if not wanted or input.shape[rank - len(wanted) :] != wanted:
@@ -48,7 +48,7 @@ def layer_norm(
     return result if bias is None else add(result, bias)
 
 
-@public(method=False, wide=True)
+@public(method=False, wide="input")
 def rms_norm(
     input: Node,
     normalized_shape: Sequence[int],
@@ -320,8 +320,8 @@ def _probabilities(
     input: Node, target: Node, weight: Node | None, reduction: str, smoothing: float
 ) -> Node:
     axis = _class_axis(input)
-    logs = log_softmax(input, axis)
-    goal = cast(target, logs.dtype)
+    scores, goal = pair(input, target)
+    logs = log_softmax(scores, axis)
     if smoothing:
         classes = input.shape[axis]
         goal = add(

@@ -7,7 +7,6 @@ turns the chain into view steps, so that the result shares memory with the argum
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as index_of
 from typing import Any
 
 from ridgeline import dtypes
@@ -19,8 +18,10 @@ from ridgeline.functions.operands import (
     axis_of,
     check_fits,
     fitting,
+    listed,
     promote_types,
     sizes_from,
+    whole_numbers,
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -137,10 +138,8 @@ def t(input: Node) -> Node:
 def movedim(input: Node, source: int | Sequence[int], destination: int | Sequence[int]) -> Node:
     """Axes moved to other places; the rest keep their order."""
     rank = len(input.shape)
-    sources = [axis_of(d, rank) for d in ([source] if isinstance(source, int) else source)]
-    targets = [
-        axis_of(d, rank) for d in ([destination] if isinstance(destination, int) else destination)
-    ]
+    sources = [axis_of(d, rank) for d in listed(source)]
+    targets = [axis_of(d, rank) for d in listed(destination)]
     if len(sources) != len(targets) or len(set(sources)) < len(sources):
         raise AxisError(f"movedim cannot move {source} to {destination}")
     placed = dict(zip(targets, sources))
@@ -157,7 +156,7 @@ def squeeze(input: Node, dim: int | Sequence[int] | None = None) -> Node:
     if dim is None:
         named = set(range(rank))
     else:
-        axes = [axis_of(d, rank) for d in ([dim] if isinstance(dim, int) else dim)]
+        axes = [axis_of(d, rank) for d in listed(dim)]
         named = set(axes)
         if len(named) < len(axes):
             raise AxisError(f"squeeze: axes {tuple(axes)} name the same axis twice")
@@ -266,7 +265,7 @@ def checked_index(index: int, size: int, axis: int) -> int:
 
 def _axis_to_cut(input: Node, dim: int, what: str) -> int:
     if not input.shape:
-        raise ShapeError(f"{what} needs at least one axis")
+        raise AxisError(f"{what} needs at least one axis")
     return axis_of(dim, len(input.shape))
 
 
@@ -403,11 +402,10 @@ def flip(input: Node, *dims: Any) -> Node:
 @public()
 def roll(input: Node, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Node:
     """Elements moved along axes, those pushed out coming back at the other end."""
-    if dims is None:
+    if dims is None or dims in ((), []):
         flat = movement.reshape(input, (product(input.shape),))
         return movement.reshape(roll(flat, shifts, 0), input.shape)
-    amounts = [shifts] if isinstance(shifts, int) else list(shifts)
-    axes = [dims] if isinstance(dims, int) else list(dims)
+    amounts, axes = listed(shifts), listed(dims)
     if len(amounts) != len(axes):
         raise BadValueError(f"roll: {len(amounts)} shifts for {len(axes)} axes")
     result = input
@@ -426,11 +424,11 @@ def pad(
     input: Node, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Node:
     """Elements put around (or, where negative, taken away): pairs from the last axis backwards."""
+    rank, pad = len(input.shape), whole_numbers(pad)
     if mode != "constant":
         from ridgeline.functions.padding import pad_by_mode
 
         return pad_by_mode(input, pad, mode)
-    rank, pad = len(input.shape), [index_of(size) for size in pad]
     if len(pad) % 2 or len(pad) > 2 * rank:
         raise ShapeError(f"pad needs pairs for at most {rank} axes, got {tuple(pad)}")
     low, high = [0] * rank, [0] * rank

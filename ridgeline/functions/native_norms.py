@@ -34,7 +34,7 @@ def _statistics(x: Node, axes: Sequence[int], eps: float) -> tuple[Node, Node]:
     return centre, rsqrt(add(spread, float(eps)))
 
 
-@public(method=False, wide=True)
+@public(method=False, wide="input")
 def native_layer_norm(
     input: Node,
     normalized_shape: Sequence[int],
@@ -59,7 +59,7 @@ def _by_channel(vector: Node, like: Node) -> Node:
     return broadcast(vector, like.shape, (1,))
 
 
-@public(method=False, wide=True)
+@public(method=False, wide="input")
 def native_group_norm(
     input: Node,
     weight: Node | None,
@@ -81,7 +81,7 @@ def native_group_norm(
     return Normalized(result, reshape(centre, (N, group)), reshape(scale, (N, group)))
 
 
-@public(method=False, wide=True)
+@public(method=False, wide="input")
 def native_batch_norm(
     input: Node,
     weight: Node | None,
@@ -112,7 +112,7 @@ def native_batch_norm(
     return Normalized(result, *statistics)
 
 
-@public(method=False, wide=True)
+@public(method=False, wide="input")
 def _native_batch_norm_legit(
     input: Node, weight: Node | None, bias: Node | None, *rest: Any
 ) -> Normalized:

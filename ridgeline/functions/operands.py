@@ -34,6 +34,7 @@ Number: TypeAlias = bool | int | float | complex
 Operand: TypeAlias = Node | Number
 
 _CATEGORY = {"bool": 0, "uint": 1, "int": 1, "float": 2, "complex": 3}
+_LARGEST = (1 << 63) - 1
 _SIGNED = {8: dtypes.int16, 16: dtypes.int32, 32: dtypes.int64}
 
 
@@ -253,19 +254,23 @@ def axis_of(dim: Any, rank: int) -> int:
     return int(dim) % span
 
 
+def listed(given: Any) -> list[Any]:
+    """One int, or several in a sequence; text and mappings are neither."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+        return list(given)
+    return [given]
+
+
 def axes_of(dim: Any, rank: int) -> tuple[int, ...]:
     """Sorted axes from None (all), an int or a sequence; each at most once."""
     if dim is None:
         return tuple(range(rank))
-    if isinstance(dim, Iterable) and not isinstance(dim, str | bytes | dict):
-        axes = [axis_of(d, rank) for d in dim]
-        if not axes:
-            return tuple(range(rank))
-        if len(set(axes)) < len(axes):
-            raise AxisError(f"axes {tuple(dim)} name the same axis twice")
-        return tuple(sorted(a for a in axes if rank))
-    axis = axis_of(dim, rank)
-    return (axis,) if rank else ()
+    axes = [axis_of(d, rank) for d in listed(dim)]
+    if not axes:
+        return tuple(range(rank))
+    if len(set(axes)) < len(axes):
+        raise AxisError(f"axes {tuple(dim)} name the same axis twice")
+    return tuple(sorted(axes)) if rank else ()
 
 
 def require_float(node: Node, what: str) -> None:
@@ -287,9 +292,12 @@ def require_real(dtype: DType, what: str) -> None:
 def whole_numbers(values: Any) -> tuple[int, ...]:
     """The ints of a tuple or list, such as the windows of a layer."""
     try:
-        return tuple(map(index, values))
+        found = tuple(map(index, listed(values)))  # of bytes and mappings too elements may be ints
     except TypeError:
         raise SizeKindError(f"ints are needed, not {values!r:.60}") from None
+    if any(not -_LARGEST < value < _LARGEST for value in found):
+        raise BadValueError(f"ints of at most 64 bits are needed, not {values!r:.60}")
+    return found
 
 
 def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
@@ -301,4 +309,6 @@ def sizes_from(args: Sequence[Any]) -> tuple[Size, ...]:
     for size in args:
         if isinstance(size, bool) or not isinstance(size, int | np.integer | SizeExpr):
             raise SizeKindError(f"a size is an int, not {type(size).__name__}: {tuple(args)}")
+        if not isinstance(size, SizeExpr) and size > _LARGEST:
+            raise SizeKindError(f"a size has at most 64 bits: {tuple(args)}")
     return tuple(size if isinstance(size, SizeExpr) else int(size) for size in args)

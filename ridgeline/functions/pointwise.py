@@ -235,16 +235,15 @@ def isfinite(input: Node) -> Node:
 
 @public(inplace=True)
 def nan_to_num(
-    input: Node, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+    input: Node, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Node:
     """NaN and infinities replaced by finite numbers."""
     if not input.dtype.is_floating_point:
         return input
     top = posinf if posinf is not None else largest(input.dtype)
     bottom = neginf if neginf is not None else -largest(input.dtype)
-    result = select(
-        apply("isnan", input), stretch(as_node(float(nan), input.dtype), input.shape), input
-    )
+    instead = as_node(0.0 if nan is None else float(nan), input.dtype)
+    result = select(apply("isnan", input), stretch(instead, input.shape), input)
     above = input.eq(_literal(input, math.inf))
     below = input.eq(_literal(input, -math.inf))
     result = select(above, stretch(as_node(float(top), input.dtype), input.shape), result)

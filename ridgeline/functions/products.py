@@ -77,9 +77,12 @@ def kron(input: Node, other: Node) -> Node:
 
 def _cross(input: Node, other: Node, axis: int) -> Node:
     same_type(input, other, "cross")
+    for vectors in (input, other):
+        if vectors.shape[axis] != 3:
+            raise ShapeError(
+                f"cross needs axes of size 3, got {list(vectors.shape)} along axis {axis}"
+            )
     a, b = pair(input, other)
-    if a.shape[axis] != 3:
-        raise ShapeError(f"cross needs axes of size 3, got {list(a.shape)} along axis {axis}")
 
     def turned(node: Node, by: int) -> Node:
         return grown(roll(node, by, axis))

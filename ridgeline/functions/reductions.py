@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import BadValueError, DTypeError, NoElementsError
+from ridgeline.errors import ArgumentError, BadValueError, DTypeError, NoElementsError
 from ridgeline.functions.arithmetic import add, div, mul, truth
 from ridgeline.functions.operands import (
     Operand,
@@ -253,6 +253,7 @@ def max(
     if other is not None or isinstance(dim, Node):
         return maximum(input, other if other is not None else dim)  # type: ignore[arg-type]
     if axis is not None:
+        _only_axis(dim, "max")
         return _extreme(input, "max", axis, keepdim)
     if dim is None or isinstance(dim, tuple | list):
         return _extreme(input, "max", dim, keepdim)
@@ -277,10 +278,16 @@ def min(
     if other is not None or isinstance(dim, Node):
         return minimum(input, other if other is not None else dim)  # type: ignore[arg-type]
     if axis is not None:
+        _only_axis(dim, "min")
         return _extreme(input, "min", axis, keepdim)
     if dim is None or isinstance(dim, tuple | list):
         return _extreme(input, "min", dim, keepdim)
     return _along(input, "argmin", dim, keepdim)  # type: ignore[arg-type]
+
+
+def _only_axis(dim: Operand | None, what: str) -> None:
+    if dim is not None:
+        raise ArgumentError(f"{what} takes dim= or axis=, not both")
 
 
 def _arg(input: Node, monoid: str, dim: int | None, keepdim: bool) -> Node:
@@ -306,20 +313,20 @@ def argmin(input: Node, dim: int | None = None, keepdim: bool = False) -> Node:
 @public()
 def any(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
     """True where at least one element is not zero."""
-    axes = axes_of(dim, len(input.shape))
-    return _answer(input, keep(reduce(truth(input), "any", axes), input.shape, axes, keepdim))
+    return _answers(input, "any", dim, keepdim)
 
 
 @public()
 def all(input: Node, dim: Dims = None, keepdim: bool = False) -> Node:
     """True where no element is zero."""
-    axes = axes_of(dim, len(input.shape))
-    return _answer(input, keep(reduce(truth(input), "all", axes), input.shape, axes, keepdim))
+    return _answers(input, "all", dim, keepdim)
 
 
-def _answer(input: Node, truth_value: Node) -> Node:
-    """Truth is bool, except that torch gives uint8 for uint8."""
-    return cast(truth_value, dtypes.uint8) if input.dtype is dtypes.uint8 else truth_value
+def _answers(input: Node, monoid: str, dim: Dims, keepdim: bool) -> Node:
+    """Truth is bool, but uint8 for uint8, as in torch; along no axis it is each element's."""
+    axes = () if dim in ((), []) else axes_of(dim, len(input.shape))
+    found = keep(reduce(truth(input), monoid, axes), input.shape, axes, keepdim)
+    return cast(found, dtypes.uint8) if input.dtype is dtypes.uint8 else found
 
 
 @public()
@@ -427,6 +434,7 @@ def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> No
 
     a, b = pair(x1, x2)
     require_real(a.dtype, "cosine_similarity")
+    dim = axis_of(dim, len(a.shape))
     dots = sum(a * b, dim)
     left, right = norm(a, 2, dim), norm(b, 2, dim)
     return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.functions.operands import result_type
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast
 
@@ -48,17 +49,19 @@ def public(
     inplace: bool = False,
     creation: bool = False,
     namespace: str = "",
-    wide: bool = False,
+    wide: bool | Literal["input"] = False,
     steps: Callable[..., Any] | None = None,
 ) -> Callable[[Body], Body]:
     """Register a body under its own name (or `name`) and under `aliases`.
 
-    A `wide` one computes in float32 where its operands are narrower, and rounds once at the end.
+    A `wide` one computes in float32 where its operands are narrower, and rounds once at the end:
+    to the type that they promote to, or with `wide="input"` to that of the first, whose result is
+    scaled by the others.
     """
 
     def register(body: Body) -> Body:
         if wide:
-            body = widened(body)
+            body = widened(body, by_first=wide == "input")
         own = name or body.__name__.rstrip("_")
         # a method may differ from the function of its name, as torch's where() and unfold() do
         key = f"{namespace}.{own}" if namespace else own if function else f"Tensor.{own}"
@@ -76,18 +79,19 @@ def is_narrow(dtype: DType) -> bool:
     return dtype.kind == "float" and dtype.itemsize < 4
 
 
-def widened(body: Body) -> Body:
+def widened(body: Body, by_first: bool = False) -> Body:
     """The body, computing in float32 where operands are float16 or bfloat16."""
 
     @wraps(body)
     def wide(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values())
-        narrow = [v.dtype for v in given if isinstance(v, Node) and is_narrow(v.dtype)]
-        if not narrow or any(isinstance(v, DType) for v in given):  # a type asked for is kept
-            return body(*args, **kwargs)
+        floats = [v for v in given if isinstance(v, Node) and v.dtype.kind == "float"]
+        if not any(is_narrow(v.dtype) for v in floats) or any(isinstance(v, DType) for v in given):
+            return body(*args, **kwargs)  # a type asked for is kept
         values = [grown(v) if isinstance(v, Node) else v for v in args]
         named = {key: grown(v) if isinstance(v, Node) else v for key, v in kwargs.items()}
-        return _rounded(body(*values, **named), narrow[0])
+        rounded = floats[0].dtype if by_first else result_type(*floats)
+        return _rounded(body(*values, **named), rounded)
 
     return wide  # type: ignore[return-value]
 
@@ -99,7 +103,7 @@ def grown(value: Node) -> Node:
 
 def _rounded(result: Any, dtype: DType) -> Any:
     if isinstance(result, Node):
-        return cast(result, dtype) if result.dtype is dtypes.float32 else result
+        return cast(result, dtype) if result.dtype.kind == "float" else result
     if isinstance(result, tuple):
         parts = [_rounded(part, dtype) for part in result]
         return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)

@@ -13,7 +13,7 @@ from ridgeline.functions.counting import indices
 from ridgeline.functions.gathering import index_select
 from ridgeline.functions.index_checks import as_index, flat, lined
 from ridgeline.functions.movement import flip, repeat, transpose
-from ridgeline.functions.operands import axis_of, number
+from ridgeline.functions.operands import axis_of, number, whole_numbers
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
@@ -27,6 +27,7 @@ from ridgeline.record.strided import Strided, Windows
 
 def _unfolded(input: Node, dimension: int, size: int, step: int) -> tuple[Step, ...]:
     axis = axis_of(dimension, len(input.shape))
+    size, step = whole_numbers((size, step))
     source = lined(input)
     total = known(source.shape[axis])
     if not 0 <= size <= total or step <= 0:

@@ -152,7 +152,7 @@ class _RunningNorm(Module):
         self.affine, self.track_running_stats = affine, track_running_stats
         _affine(self, num_features, affine, bias, dtype, device)
         for name in ("running_mean", "running_var"):
-            memory = np.zeros(num_features, (dtype or defaults.dtype).numpy)
+            memory = np.zeros(num_features, (dtypes.wanted(dtype) or defaults.dtype).numpy)
             tracked = tensor(memory, dtype=dtype, device=device)
             self.register_buffer(name, tracked if track_running_stats else None)
         count = tensor(0, dtype=dtypes.int64, device=device) if track_running_stats else None

@@ -178,7 +178,10 @@ def _respelled(kwargs: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
         kwargs["dtype"] = dtypes.wanted(kwargs["dtype"])
     if kwargs.keys().isdisjoint(_SPELLINGS):
         return kwargs
-    return {_spelling(k, names): v for k, v in kwargs.items()}
+    spelled = {_spelling(k, names): v for k, v in kwargs.items()}
+    if len(spelled) < len(kwargs):
+        raise ArgumentError(f"one argument is given twice: {', '.join(kwargs)}")
+    return spelled
 
 
 def _spelling(name: str, names: frozenset[str]) -> str:
@@ -195,6 +198,15 @@ def _starred(body: Callable[..., Any]) -> str:
     if not code.co_flags & inspect.CO_VARARGS:
         return ""
     return code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+
+
+def _with_starred(
+    body: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments with what was passed as `name=` in the place of `*name`."""
+    if len(args) > body.__code__.co_argcount:
+        raise ArgumentError(f"one argument is given twice: by its place and as {name}=")
+    return (*args, kwargs.pop(name))
 
 
 def _parameters(body: Callable[..., Any]) -> frozenset[str]:
@@ -216,7 +228,7 @@ def make_function(entry: Entry) -> Callable[..., Any]:
         if kwargs:
             kwargs = _respelled(kwargs, names)
             if starred in kwargs:
-                args = (*args, kwargs.pop(starred))
+                args = _with_starred(body, starred, args, kwargs)
         values, named = operands.nodes(args, kwargs)
         if strict:
             check_strict(name, strict, values, named)
@@ -307,7 +319,7 @@ def make_view(entry: Entry) -> Callable[..., Any]:
         base = read(input)
         others = Operands()
         if starred in kwargs:
-            args = (*args, kwargs.pop(starred))
+            args = _with_starred(body, starred, (input, *args), kwargs)[1:]
         values = [others.take(a) for a in args]
         named = {k: others.take(v) for k, v in _respelled(kwargs, names).items()}
         try:

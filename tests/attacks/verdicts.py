@@ -1,28 +1,37 @@
-"""What a library says to a call: a result, or an error of some kind; and whether two agree."""
+"""What a library says to a call, a result or an error of some kind, and whether two agree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 import ridgeline as rl
 from ridgeline.record.captures import CaptureError
 from tests.attacks.calls import Call, Values
-from tests.attacks.differences import caught_alike, is_meant
+from tests.attacks.differences import caught_alike, is_alike, is_meant
 
 
-def verdict(call: Call, library: Any, run: Callable[..., Any] | None = None) -> Exception | None:
-    """None where the call gives something, else the error; values are looked at."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a call: an error, or element types and values of its results."""
+
+    error: Exception | None
+    results: tuple[tuple[str, np.ndarray], ...] = ()
+
+
+def verdict(call: Call, library: Any, run: Callable[..., Any] | None = None) -> Verdict:
+    """What the library says; values are looked at."""
     try:
         args = tuple(_made(a, library) for a in call.args)
         kwargs = {k: _made(v, library) for k, v in call.kwargs}
         result = (run or _plainly)(call.function(library), args, kwargs)
-        _look(result, library)
+        return Verdict(None, tuple(_looked_at(result, library)))
     except Exception as error:
-        return error
-    return None
+        return Verdict(error)
 
 
 def _plainly(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -55,32 +64,47 @@ def _made(value: Any, library: Any) -> Any:
     return value
 
 
-def _look(result: Any, library: Any) -> None:
+def _looked_at(result: Any, library: Any) -> Iterator[tuple[str, np.ndarray]]:
     if isinstance(result, library.Tensor):
-        result.detach().tolist()
+        values = np.array(result.detach().tolist(), complex).reshape(tuple(result.shape))
+        yield str(result.dtype).rpartition(".")[2], values
+    elif isinstance(result, bool | int | float | complex):
+        yield type(result).__name__, np.array(result, complex)
     elif isinstance(result, tuple | list):
         for part in result:
-            _look(part, library)
+            yield from _looked_at(part, library)
 
 
 def compare(call: Call, compiled: bool = False) -> str:
     """What is wrong with the verdicts about a call; empty where they agree."""
     theirs, ours = verdict(call, torch), verdict(call, rl)
-    if (theirs is None) != (ours is None):
-        if is_meant(call, theirs, ours):
+    return _with_torch(call, theirs, ours) or _in_every_way(call, ours.error, compiled)
+
+
+def _with_torch(call: Call, theirs: Verdict, ours: Verdict) -> str:
+    if theirs.error is None and ours.error is None:
+        alike = is_alike(call, theirs.results, ours.results)
+        return "" if alike else f"{call}\n  {ours.results}\n  torch: {theirs.results}"
+    if theirs.error is None or ours.error is None:
+        if is_meant(call, theirs.error, ours.error):
             return ""
-        said = "accepted" if ours is None else f"refused: {type(ours).__name__}: {ours}"
-        their = "accepts" if theirs is None else f"refuses: {type(theirs).__name__}: {theirs}"
-        return f"{call}\n  {said}\n  torch {their}"
-    if theirs is not None and ours is not None:
-        if not isinstance(ours, rl.RidgelineError | TypeError):
-            return f"{call}\n  {type(ours).__name__} is not an error of ours: {ours}"
-        if not caught_alike(call, theirs, ours):
-            return f"{call}\n  {ours!r}\n  no `except` for torch's would catch it: {theirs!r}"
+        return f"{call}\n  {_told(ours.error)}\n  torch: {_told(theirs.error)}"
+    if not isinstance(ours.error, rl.RidgelineError | TypeError):
+        return f"{call}\n  {_told(ours.error)} is not an error of ours"
+    if not caught_alike(call, theirs.error, ours.error):
+        return f"{call}\n  no `except` for {_told(theirs.error)} would catch {_told(ours.error)}"
+    return ""
+
+
+def _told(error: Exception | None) -> str:
+    return "accepted" if error is None else f"refused: {type(error).__name__}: {error}"
+
+
+def _in_every_way(call: Call, ours: Exception | None, compiled: bool) -> str:
     tier = "compiled" if compiled else "interpreter"
     for name, run in (("eager", _eagerly), ("jit", _jitted)):
         with rl.config.override(tier=tier):
-            other = verdict(call, rl, run)
+            other = verdict(call, rl, run).error
         if ours is None and isinstance(other, CaptureError):
             continue  # jit refuses what it cannot replay, and says so
         if (other is None) != (ours is None):

@@ -73,6 +73,34 @@ TYPES: dict[str, tuple[list[Any], Function]] = {
     "huber_loss of ints": (INTS, lambda L, x: L.nn.functional.huber_loss(x, x)),
     "nll_loss of ints": ([[1]], lambda L, x: L.nn.functional.nll_loss(x, x[0] * 0)),
     "dropout of ints": (INTS, lambda L, x: L.nn.functional.dropout(x, 0.5)),
+    "group_norm of complex": ([COMPLEX], lambda L, x: L.nn.functional.group_norm(x, 1)),
+    "layer_norm of complex": ([COMPLEX], lambda L, x: L.nn.functional.layer_norm(x, (2,))),
+    "instance_norm of complex": ([[COMPLEX]], lambda L, x: L.nn.functional.instance_norm(x)),
+    "local_response_norm of complex": (
+        [[COMPLEX]], lambda L, x: L.nn.functional.local_response_norm(x, 2)),
+    "index_put of another type": (
+        FLOATS, lambda L, x: x.index_put((L.tensor([0]),), L.tensor([2], dtype=L.int64))),
+    "index_put_ of a wider type": (
+        FLOATS, lambda L, x: x.clone().index_put_((L.tensor([0]),), x[:1].double())),
+    "masked_fill of bytes": (FLOATS, lambda L, x: x.masked_fill(x.to(L.uint8), 1.0)),
+    "cross of a stretched vector": (
+        [[1.0, 2.0, 3.0]], lambda L, x: L.cross(x, x[:, :1], dim=1)),
+    "squeeze of text": ([[1.0]], lambda L, x: x.squeeze("")),
+    "roll by bytes": (FLOATS, lambda L, x: x.roll(b"x", 0)),
+    "movedim of a dict": ([[1.0]], lambda L, x: L.movedim(x, {}, {})),
+    "pad by text": (FLOATS, lambda L, x: L.nn.functional.pad(x, "")),
+    "pad by a dict": (FLOATS, lambda L, x: L.nn.functional.pad(x, {})),
+    "windows of a half": (FLOATS, lambda L, x: x.unfold(0, 1.5, 1)),
+    "fft along no axis": (FLOATS, lambda L, x: L.fft.fft(x, dim=None)),
+    "rfft along text": (FLOATS, lambda L, x: L.fft.rfft(x, dim="")),
+    "cosine_similarity along no axis": (
+        [FLOATS], lambda L, x: L.nn.functional.cosine_similarity(x, x, None)),
+    "nan_to_num by text": (FLOATS, lambda L, x: x.nan_to_num("")),
+    "an axis given twice": ([FLOATS], lambda L, x: x.sum(dim=0, axis=1)),
+    "axes given twice": ([FLOATS], lambda L, x: x.flip(0, dims=(1,))),
+    "a maximum along two axes": ([FLOATS], lambda L, x: x.max(1, axis=0)),
+    "more elements than there are numbers": (FLOATS, lambda L, x: x[:1].expand(1 << 70)),
+    "a step beyond 64 bits": (FLOATS, lambda L, x: x.unfold(0, 1, 1 << 70)),
     "batch_norm of ints": ([[1]], lambda L, x: L.nn.functional.batch_norm(x, L.ones(1), L.ones(1))),
 }  # fmt: skip
 WAYS = ("deferred", "eager", "jit")
@@ -131,11 +159,15 @@ def test_a_jitted_draw_is_checked_on_every_call() -> None:
     lambda L, x: x.to(x.double(), copy=True), lambda L, x: x.to(device="cpu", dtype=L.float16),
     lambda L, x: x.to("cpu", None),
     lambda L, x: L.softmax(x.long(), 0, dtype=L.float64),
+    lambda L, x: x.nan_to_num(None), lambda L, x: x.roll(1, []), lambda L, x: x.all(dim=()),
+    lambda L, x: x.reshape(2, 1).any(dim=[]), lambda L, x: x.reshape(1, 2).all([], keepdim=True),
+    lambda L, x: L.linspace(1j, 2, 4), lambda L, x: L.logspace(0, 1j, 3),
 ])  # fmt: skip
 def test_what_torch_takes_is_taken(call: Function) -> None:
     theirs, ours = call(torch, torch.tensor(FLOATS)), call(rl, rl.tensor(FLOATS))
     assert str(theirs.dtype).removeprefix("torch.") == ours.dtype.name
-    assert theirs.tolist() == pytest.approx(ours.tolist())
+    assert theirs.shape == tuple(ours.shape)
+    assert theirs.flatten().tolist() == pytest.approx(ours.flatten().tolist())
 
 
 def test_weights_below_the_number_of_samples() -> None:

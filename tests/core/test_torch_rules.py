@@ -30,6 +30,14 @@ CASES = {
     "integers too large for float8_e4m3fn": lambda lib: (
         lib.tensor([1000, -1000, 7]).to(lib.float8_e4m3fn).float()
     ),
+    "a limit of NaN": lambda lib: lib.clamp(lib.tensor([1.0, math.nan]), min=math.nan, max=3.0),
+    "an upper limit of NaN": lambda lib: lib.tensor([1.0, 5.0]).clip(max=math.nan),
+    "limits with NaN among them": lambda lib: lib.clamp(
+        lib.tensor([1.0, 2.0, math.nan, 4.0]),
+        lib.tensor([math.nan, 3.0, 0.0, 0.0]),
+        lib.tensor([9.0, 9.0, 9.0, math.nan]),
+    ),
+    "a limit of NaN for ints": lambda lib: lib.tensor([1, 2]).clamp_min(math.nan),
     "bool minus int": lambda lib: lib.tensor([True]) - 1,
     "int minus bool": lambda lib: 1 - lib.tensor([True]),
     "float minus bools": lambda lib: lib.tensor([1.5]) - lib.tensor([True]),
@@ -121,3 +129,48 @@ def test_lists_of_integer_tensors_keep_their_type(name: str) -> None:
         made = rl.tensor(data)
         assert made.dtype is held.dtype and made.tolist() == expected
     assert rl.tensor([held[0], 300]).dtype is rl.int64
+
+
+MIXED = {
+    "mse_loss": lambda lib, a, b: lib.nn.functional.mse_loss(a, b),
+    "smooth_l1_loss": lambda lib, a, b: lib.nn.functional.smooth_l1_loss(a, b),
+    "cosine_similarity": lambda lib, a, b: lib.nn.functional.cosine_similarity(a, b),
+    "cross_entropy": lambda lib, a, b: lib.nn.functional.cross_entropy(a, b),
+    "dist": lambda lib, a, b: lib.dist(a, b),
+    "xlogy": lambda lib, a, b: lib.xlogy(a, b),
+    "ldexp": lambda lib, a, b: lib.ldexp(a, b),
+    "addcmul": lambda lib, a, b: lib.addcmul(a, b, a),
+    "addcdiv": lambda lib, a, b: lib.addcdiv(a, b, a),
+    "layer_norm": lambda lib, a, b: lib.nn.functional.layer_norm(a, (3,), b[0].abs(), b[1]),
+    "rms_norm": lambda lib, a, b: lib.nn.functional.rms_norm(a, (3,), b[0]),
+    "xlogy with a number of another type": lambda lib, a, b: lib.xlogy(a, b[0, 0]),
+}
+
+
+@pytest.mark.parametrize("types", [("float16", "float32"), ("bfloat16", "float32"),
+                                   ("float32", "bfloat16"), ("float16", "bfloat16"),
+                                   ("bfloat16", "float64"), ("float16", "float16")])  # fmt: skip
+@pytest.mark.parametrize("name", MIXED)
+def test_operands_of_two_types_give_the_type_that_they_promote_to(
+    name: str, types: tuple[str, str]
+) -> None:
+    values = [[1.5, 2.25, 0.5], [0.25, 3.0, 1.0]]
+
+    def outcome(lib: Any, *wider: Any) -> Any:
+        a, b = (lib.tensor(values).to(getattr(lib, kind)).to(*wider) for kind in types)
+        return MIXED[name](lib, a, b)
+
+    try:
+        theirs = outcome(torch)
+    except (RuntimeError, NotImplementedError):
+        pytest.skip("torch refuses")
+    ours = outcome(rl)
+    assert ours.dtype.name == str(theirs.dtype).removeprefix("torch.")
+    tolerance = {"float16": 2**-10, "bfloat16": 2**-7, "float64": 1e-12}.get(ours.dtype.name, 1e-5)
+    exact = outcome(torch, torch.float64)
+    np.testing.assert_allclose(ours.tolist(), exact.tolist(), rtol=tolerance, atol=tolerance)
+
+
+def test_a_loss_in_half_precision_with_targets_in_single_does_not_overflow() -> None:
+    predictions, targets = rl.full((4,), 300.0, dtype=rl.float16), rl.zeros(4)
+    assert rl.nn.functional.mse_loss(predictions, targets).item() == 90000.0

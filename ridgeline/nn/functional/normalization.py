@@ -94,6 +94,7 @@ def instance_norm(
     """Zero mean and unit variance by sample and channel."""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    require_real(input.dtype, "instance_norm")
     axes = tuple(range(2, len(input.shape)))
     count = _count(input, axes)
     if not axes or count <= 1:
@@ -120,6 +121,7 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Zero mean and unit variance over groups of channels."""
+    require_real(input.dtype, "group_norm")
     batch, channels = input.shape[:2]
     if channels % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups do not divide {channels} channels")
@@ -137,6 +139,7 @@ def local_response_norm(
     """Division by a power of the mean square over neighbouring channels."""
     from ridgeline.tensors.public import pad
 
+    require_real(input.dtype, "local_response_norm")
     if input.numel() == 0:
         return input
     square = input * input
