@@ -90,9 +90,7 @@ def _power(a: Array, b: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    from math import erf
-
-    wide: Array = np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64))
+    wide: Array = np.vectorize(math.erf, otypes=[np.float64])(x.astype(np.float64))
     return wide.astype(x.dtype)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ LAYERS = (
     "schedules",
     "fusion",
     "codegen",
-    "compiler explain",
+    "compiler",
     "runtime",
     "record",
     "functions",
@@ -44,6 +45,18 @@ LAYERS = (
     "train",
     "cli",
 )
+# What `import ridgeline` does not load, since it takes long or few programs need it. An import
+# inside a function is for that alone: all others are at the top of their modules.
+LATE = (
+    "llvmlite",  # when the first program is compiled that no cache holds
+    "cuda.bindings", "ridgeline.codegen.cuda", "ridgeline.runtime.cuda",  # where there is a GPU
+    "ridgeline.compiler.explain", "ridgeline.compiler.show",  # for who wants to read programs
+    "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
+    "ridgeline.kernel",  # for `rl.loops`
+    "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command
+    "pydoc_data",  # a text to train on
+    "ridgeline.tensors.display",  # when a tensor is printed
+)  # fmt: skip
 RANK = {name: rank for rank, line in enumerate(LAYERS) for name in line.split()}
 
 
@@ -81,3 +94,31 @@ def test_imports_point_downwards(path: Path) -> None:
 def test_no_cycle_of_imports_spans_folders() -> None:
     for group in house.cycles(PACKAGE):
         assert len({name.rpartition(".")[0] for name in group}) == 1, group
+
+
+def late_imports(path: Path) -> Iterator[str]:
+    """What a module imports inside functions."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    yield from (alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    yield str(node.module)
+
+
+def is_late(name: str) -> bool:
+    return any(name == late or name.startswith(f"{late}.") for late in LATE)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_inside_functions_are_for_start_up_time(path: Path) -> None:
+    for name in late_imports(path):
+        assert is_late(name), f"{name} is loaded in any case: import it at the top"
+
+
+def test_what_is_late_is_not_loaded_at_start() -> None:
+    program = "import ridgeline, sys; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    loaded = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    assert not [name for name in loaded.split() if is_late(name)]

@@ -16,8 +16,8 @@ import ridgeline as rl
 from ridgeline import nn, optim
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.compiler import lay_out, lower_graph
+from ridgeline.compiler.explain import kernel_row, quantity
 from ridgeline.compiler.pipeline import CHECK, LOWER, OPTIMIZE, PREPARE
-from ridgeline.explain import kernel_row, quantity
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.printer import format_graph
 from ridgeline.loops.text.printer import print_kernel

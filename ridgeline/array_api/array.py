@@ -12,6 +12,7 @@ from typing import Any
 from ridgeline.array_api.types import KindError, held_by, is_number, promote, require, weak
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, BadValueError, RidgelineError, ShapeError
+from ridgeline.record.upcalls import upcalls
 from ridgeline.tensors.creation import wrap_operand
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.tensor import Tensor
@@ -38,9 +39,7 @@ Method = Callable[["Array", Any], Any]
 
 
 def _function(name: str) -> Callable[..., Any]:
-    from ridgeline import array_api
-
-    function: Callable[..., Any] = getattr(array_api, name)
+    function: Callable[..., Any] = getattr(upcalls.array_namespace(), name)
     return function
 
 

@@ -14,8 +14,7 @@ from ridgeline.autograd.batch_frame import Frame
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
 from ridgeline.graph.passes.autodiff.vectorize import Batching, BatchingError
-from ridgeline.ops.batching import spread
-from ridgeline.ops.movement import permute
+from ridgeline.ops.movement import permute, spread
 from ridgeline.record.cells import CUT, GRAPH, LEAF
 from ridgeline.record.modes import called
 from ridgeline.record.values import read, write

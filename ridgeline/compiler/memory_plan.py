@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.materialize import sources
 from ridgeline.graph.costs import nbytes
@@ -148,25 +146,22 @@ class BodyPlan(Protocol):
         """The step of the program."""
 
 
-def lay_out(
-    stages: Stages, target: Backend, sizes: Mapping[str, int] = MappingProxyType({})
+def laid_out(
+    stages: Stages,
+    target: Backend,
+    sizes: Mapping[str, int],
+    lay_out: Callable[[Stages, Backend], Layout],
 ) -> Layout:
-    """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
-    layout = _laid_out(stages, target, sizes)
-    if config.verify:
-        from ridgeline.compiler.verify import verify_layout  # which looks at layouts
+    """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes.
 
-        verify_layout(stages, layout)
-    return layout
-
-
-def _laid_out(stages: Stages, target: Backend, sizes: Mapping[str, int]) -> Layout:
+    `lay_out` is for the bodies of control flow.
+    """
     inputs = stages.graph.inputs
     slot_of: dict[Node | Scratch | str, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
     slot_of.update({name: len(inputs) + i for i, name in enumerate(sizes)})
-    inner = _bodies(stages, target)
+    inner = _bodies(stages, target, lay_out)
     written = live_ranges(stages.fusion.groups, stages.joined, sizes, stages.over)
     lives: dict[Node | Scratch, LiveRange] = dict(written.items())
     for held in inner.values():
@@ -204,7 +199,9 @@ def _laid_out(stages: Stages, target: Backend, sizes: Mapping[str, int]) -> Layo
     )  # fmt: skip
 
 
-def _bodies(stages: Stages, target: Backend) -> dict[int, BodyPlan]:
+def _bodies(
+    stages: Stages, target: Backend, lay_out: Callable[[Stages, Backend], Layout]
+) -> dict[int, BodyPlan]:
     """What is known of each native control-flow step before slots are given out, by step."""
     found: dict[int, BodyPlan] = {}
     native = target.control_flow()

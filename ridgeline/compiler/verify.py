@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
-from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout
+from ridgeline.compiler.backend import Backend
+from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout, laid_out
 from ridgeline.compiler.stages import CompiledKernel, Stages
+from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.costs import nbytes
 from ridgeline.graph.graph import Graph
@@ -105,6 +108,16 @@ def _verify_joined(stages: Stages) -> None:
         made = {value for place in places for value in _written(groups[place])}
         for place in places:
             require(made.isdisjoint(groups[place].reads), "joined kernels are independent")
+
+
+def lay_out(
+    stages: Stages, target: Backend, sizes: Mapping[str, int] = MappingProxyType({})
+) -> Layout:
+    """Slots, arena and launches for scheduled kernels, checked with `config.verify`."""
+    layout = laid_out(stages, target, sizes, lay_out)
+    if config.verify:
+        verify_layout(stages, layout)
+    return layout
 
 
 def verify_layout(stages: Stages, layout: Layout) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ridgeline import compiler
 from ridgeline.compiler.passes import Observer
 from ridgeline.devices import CPU
 from ridgeline.graph.graph import Graph
@@ -44,8 +45,6 @@ class Brought:
     """
 
     def __init__(self, graph: Graph, part: Part, pairs: Sequence[tuple[int, int]]) -> None:
-        from ridgeline.compiler import compile_graph
-
         inputs, self._device = graph.inputs, part.device
         places = {node: number for number, node in enumerate(inputs)}
         taken = list(inputs)
@@ -69,7 +68,7 @@ class Brought:
         ]
         self._shown_again = {number for at, number, _ in self._moved if at >= len(inputs)}
         self._more: list[Any] = [None] * (len(taken) - len(inputs))
-        self.program = compile_graph(Graph(graph.outputs, taken), pairs)
+        self.program = compiler.compile_graph(Graph(graph.outputs, taken), pairs)
 
     @property
     def moves(self) -> bool:
@@ -119,11 +118,9 @@ class Chain(Fresh):
     """Programs of several devices, one after the other, with copies between them."""
 
     def __init__(self, graph: Graph, parts: Sequence[Part]) -> None:
-        from ridgeline.compiler import compile_graph
-
         self._inputs = graph.inputs
         self._outputs = [(node, source_of(node, graph)) for node in graph.outputs]
-        self._parts = [(part, compile_graph(part.graph)) for part in parts]
+        self._parts = [(part, compiler.compile_graph(part.graph)) for part in parts]
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The results, in memory of their own."""

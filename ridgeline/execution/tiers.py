@@ -16,6 +16,8 @@ from functools import lru_cache
 from time import perf_counter
 from typing import Any, Protocol
 
+from ridgeline import compiler
+from ridgeline.compiler.backend import backend
 from ridgeline.compiler.background import Announced, background
 from ridgeline.compiler.passes import Observer, Recorded
 from ridgeline.compiler.pipeline import prepare
@@ -120,8 +122,6 @@ def program_for(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Runnable
 
 def is_library_call(node: Node) -> bool:
     """True for an op such as attention that is one call on its device, not written out."""
-    from ridgeline.compiler.backend import backend  # loads LLVM
-
     return config.tier != "interpreter" and backend(node.type.device).library_op(node) is not None
 
 
@@ -138,8 +138,6 @@ def _check_sizes(outputs: Sequence[Node]) -> None:
 
 
 def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
-    from ridgeline.compiler import compile_graph  # loads LLVM, so not before it is needed
-
     parts = partition(graph)
     if len(parts) != 1 or any(n not in parts[0].outputs for n in graph.outputs):
         return Chain(graph, parts)
@@ -148,7 +146,7 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
         return Chain(graph, parts)
     as_they_lie = all(reaches(part.device, node) for node in graph.inputs)
     if as_they_lie and all(node is source for node, source in part.inputs.items()):
-        return compile_graph(graph, pairs)
+        return compiler.compile_graph(graph, pairs)
     brought = Brought(graph, part, pairs)
     return brought if brought.moves else brought.program
 

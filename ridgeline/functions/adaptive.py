@@ -13,6 +13,7 @@ from ridgeline.functions.movement import cut
 from ridgeline.functions.operands import step_count
 from ridgeline.functions.pooling import Pooled, Sizes
 from ridgeline.functions.registry import public
+from ridgeline.functions.scattering import scatter
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.movement import broadcast, broadcast_scalar, concat, reshape
@@ -169,8 +170,6 @@ def _max_unpool(
     spatial: int,
 ) -> Node:
     """Values put back where they stood, zeros elsewhere."""
-    from ridgeline.functions.scattering import scatter
-
     if input.shape != indices.shape:
         raise ShapeError(f"max_unpool: {list(input.shape)} values, {list(indices.shape)} indices")
     kernel = per_axis(kernel_size, spatial, "kernel_size")

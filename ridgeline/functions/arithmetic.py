@@ -24,7 +24,7 @@ from ridgeline.ops import elementwise
 from ridgeline.ops.checked import divisor
 from ridgeline.ops.elementwise import ROWS, apply, cast, select
 from ridgeline.ops.math import reciprocal, sqrt, trunc
-from ridgeline.ops.movement import stretch
+from ridgeline.ops.movement import broadcast_shapes, stretch
 
 _ADD, _SUB, _MUL, _DIV = ROWS["add"], ROWS["sub"], ROWS["mul"], ROWS["div"]
 
@@ -355,20 +355,6 @@ def bitwise_right_shift(input: Operand, other: Operand) -> Node:
     return _shift("shr", ">>", input, other)
 
 
-@public(method=False)
-def where(
-    condition: Node, input: Operand | None = None, other: Operand | None = None
-) -> Node | tuple[Node, ...]:
-    """`input` where the condition holds, `other` elsewhere; alone, where the condition holds."""
-    if input is None and other is None:
-        from ridgeline.functions.counting import nonzero
-
-        return nonzero(condition, as_tuple=True)
-    if input is None or other is None:
-        raise BadValueError("where takes a condition alone, or both input and other")
-    return choose(condition, input, other)
-
-
 @public(function=False, name="where")
 def where_method(input: Node, condition: Node, other: Operand) -> Node:
     """This tensor where the condition holds, `other` elsewhere."""
@@ -388,8 +374,6 @@ def choose(condition: Node, input: Operand, other: Operand) -> Node:
 
 
 def _spread_three(test: Node, yes: Node, no: Node) -> tuple[Node, Node, Node]:
-    from ridgeline.ops.movement import broadcast_shapes
-
     shape = broadcast_shapes(test.shape, yes.shape)
     return stretch(test, shape), stretch(yes, shape), stretch(no, shape)
 

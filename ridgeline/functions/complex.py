@@ -7,7 +7,9 @@ import math
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.functions.operands import floating, pair
+from ridgeline.functions.pointwise import sign
 from ridgeline.functions.registry import public
+from ridgeline.functions.trigonometry import arctangent2
 from ridgeline.graph.node import Node
 from ridgeline.ops import complex as parts
 from ridgeline.ops.elementwise import cast, full_like, select
@@ -91,8 +93,6 @@ def view_as_complex(input: Node) -> Node:
 @public()
 def angle(input: Node) -> Node:
     """The angle of complex numbers; of real ones, 0 or pi by their sign."""
-    from ridgeline.functions.trigonometry import arctangent2
-
     if is_complex_node(input):
         x, y = parts.real(input), parts.imag(input)
         origin = x.eq(0) & y.eq(0)
@@ -106,8 +106,6 @@ def angle(input: Node) -> Node:
 @public(inplace=True)
 def sgn(input: Node) -> Node:
     """The sign; of complex numbers, the number divided by its magnitude."""
-    from ridgeline.functions.pointwise import sign
-
     return parts.unit(input) if is_complex_node(input) else sign(input)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.devices import CPU
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.functions.arithmetic import truth
+from ridgeline.functions.arithmetic import choose, truth
 from ridgeline.functions.concrete import concrete, given
 from ridgeline.functions.gathering import index_select
 from ridgeline.functions.index_checks import as_index, flat, lined, number, ramp
@@ -54,6 +54,18 @@ def nonzero(input: Node, *, as_tuple: bool = False) -> Node | tuple[Node, ...]:
         return tuple(places_of(source, "nonzero", _STATIC))
     values = concrete(truth(input), "nonzero", _STATIC)
     return indices(_rows(values))
+
+
+@public(method=False)
+def where(
+    condition: Node, input: Operand | None = None, other: Operand | None = None
+) -> Node | tuple[Node, ...]:
+    """`input` where the condition holds, `other` elsewhere; alone, where the condition holds."""
+    if input is None and other is None:
+        return nonzero(condition, as_tuple=True)
+    if input is None or other is None:
+        raise BadValueError("where takes a condition alone, or both input and other")
+    return choose(condition, input, other)
 
 
 def _rows(values: Array) -> Array:

@@ -9,7 +9,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.arithmetic import div, mul, sub
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.index_checks import as_index, flat, number, per_row, ramp
-from ridgeline.functions.reductions import norm
+from ridgeline.functions.matrices import norm
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size

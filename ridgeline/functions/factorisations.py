@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
+from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import Operand, as_node
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size
 from ridgeline.ops import decompositions, linalg as ops, spectra
 from ridgeline.ops.contract import matmul
-from ridgeline.ops.elementwise import apply, cast, full_like, stop_gradient
+from ridgeline.ops.elementwise import apply, cast, constant, full_like, stop_gradient
 from ridgeline.ops.linalg import adjoint, transposed
 from ridgeline.ops.math import log
 from ridgeline.ops.movement import broadcast_scalar, broadcast_shapes, reshape, stretch
@@ -290,14 +291,10 @@ def _reflection_product(input: Node, tau: Node, size: Size) -> Node:
 
 def zero_of(like: Node) -> Node:
     """A 0-d zero of another node's type."""
-    from ridgeline.ops.elementwise import constant
-
     return constant(0, like.dtype)
 
 
 def _column(vectors: Node, k: int) -> Node:
-    from ridgeline.functions.movement import cut, drop
-
     axis = len(vectors.shape) - 1
     return drop(cut(vectors, axis, k, 1), axis)
 

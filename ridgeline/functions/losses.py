@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.functions.arithmetic import add, mul, sub
+from ridgeline.functions.arithmetic import add, clamp_min, mul, sub
+from ridgeline.functions.creation import finfo
+from ridgeline.functions.linear import tensordot
 from ridgeline.functions.operands import pair, require_float, require_real
-from ridgeline.functions.pointwise import abs
+from ridgeline.functions.pointwise import abs, logsigmoid
 from ridgeline.functions.reductions import log_softmax, mean, scalar_like, sum
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -56,8 +58,6 @@ def rms_norm(
     eps: float | None = None,
 ) -> Node:
     """Unit mean square over the last axes, then scale."""
-    from ridgeline.functions.creation import finfo
-
     require_float(input, "rms_norm")
     wanted = tuple(normalized_shape)
     rank = len(input.shape)
@@ -140,8 +140,6 @@ def binary_cross_entropy_with_logits(
     pos_weight: Node | None = None,
 ) -> Node:
     """The binary cross-entropy of sigmoid(input), without overflow."""
-    from ridgeline.functions.pointwise import logsigmoid
-
     _same_shape(input, target, "binary_cross_entropy_with_logits")
     x, goal = pair(input, target)
     by_one = (1 - goal) * x
@@ -159,8 +157,6 @@ def binary_cross_entropy(
     input: Node, target: Node, weight: Node | None = None, reduction: str = "mean"
 ) -> Node:
     """The binary cross-entropy of probabilities; logarithms are held at -100, as in torch."""
-    from ridgeline.functions.arithmetic import clamp_min
-
     _same_shape(input, target, "binary_cross_entropy")
     if target.dtype.is_floating_point:
         target = within(target, 0, 1, "binary_cross_entropy")
@@ -308,8 +304,6 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
 ) -> Node:
     """The cross-entropy of `linear(input, linear_weight, linear_bias)`."""
-    from ridgeline.functions.linear import tensordot
-
     logits = tensordot(input, linear_weight, ([-1], [-1]))
     logits = logits if linear_bias is None else add(logits, linear_bias)
     ignored = -100 if ignore_index is None else ignore_index

@@ -13,7 +13,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import BadValueError, ShapeError
-from ridgeline.functions import reductions, scanning, trigonometry
+from ridgeline.functions import matrices, reductions, scanning, trigonometry
 from ridgeline.functions.arithmetic import clamp_min, div, mul, sub, truth
 from ridgeline.functions.index_checks import number
 from ridgeline.functions.operands import axes_of, floating
@@ -209,7 +209,7 @@ def norm(
     """The vector norm of the elements that take part."""
     order = 2.0 if ord is None else ord
     x = _filled(input, mask, math.inf if order == -math.inf else 0)
-    return reductions.norm(x, order, dim, keepdim, dtype)
+    return matrices.norm(x, order, dim, keepdim, dtype)
 
 
 def _variance(

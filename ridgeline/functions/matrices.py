@@ -11,10 +11,10 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import div, maximum, mul, pow as power
 from ridgeline.functions.creation import finfo
-from ridgeline.functions.factorisations import tolerance
+from ridgeline.functions.factorisations import solve, tolerance
 from ridgeline.functions.linear import matmul
-from ridgeline.functions.movement import movedim
-from ridgeline.functions.operands import Operand, axes_of, axis_of
+from ridgeline.functions.movement import cut, movedim
+from ridgeline.functions.operands import Operand, axes_of, axis_of, require_float
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.reductions import keep, sum
 from ridgeline.functions.registry import public
@@ -310,8 +310,6 @@ def lstsq(
 
 
 def _none_of(a: Node) -> Node:
-    from ridgeline.functions.movement import cut
-
     return cut(a, 0, 0, 0)
 
 
@@ -331,8 +329,6 @@ def tensorinv(A: Node, ind: int = 2) -> Node:
 @public(namespace="linalg")
 def tensorsolve(A: Node, B: Node, dims: Sequence[int] | None = None) -> Node:
     """The solution X of tensordot(A, X) = B."""
-    from ridgeline.functions.factorisations import solve
-
     if dims is not None:
         A = movedim(A, tuple(dims), tuple(range(len(A.shape) - len(dims), len(A.shape))))
     shape = A.shape[len(B.shape) :]
@@ -382,3 +378,22 @@ def ldl_solve(LD: Node, pivots: Node, B: Node, *, hermitian: bool = False) -> No
     packed = stretch(LD, (*lead, *LD.shape[-2:]))
     places = stretch(pivots, (*lead, *pivots.shape[-1:]))
     return symmetric.ldl_solve(packed, places, stretch(B, (*lead, *B.shape[-2:])), hermitian)
+
+
+@public(wide=True)
+def norm(
+    input: Node,
+    p: float | str | None = "fro",
+    dim: Dims = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Node:
+    """The vector norm of order p over some axes."""
+    x = input if dtype is None else cast(input, dtype)
+    require_float(x, "norm")
+    if p == "nuc":
+        axes = axes_of(dim, len(x.shape)) if dim is None or isinstance(dim, int) else tuple(dim)
+        return matrix_norm(x, "nuc", axes, keepdim)
+    if p is not None and p != "fro" and not isinstance(p, int | float):
+        raise BadValueError(f"norm of order {p!r} is not defined", help="use a number")
+    return vector_norm(x, 2 if p in ("fro", None) else p, dim, keepdim)  # type: ignore[arg-type]

@@ -12,16 +12,15 @@ from typing import Any
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import AxisError, BadValueError, IndexRangeError, ShapeError
+from ridgeline.functions.concrete import concrete
 from ridgeline.functions.operands import (
     Operand,
     as_node,
     axis_of,
-    check_fits,
-    fitting,
     listed,
+    pair,
     promote_types,
     sizes_from,
-    whole_numbers,
 )
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -234,8 +233,6 @@ def narrow(input: Node, dim: int, start: int | Node, length: int) -> Node:
     axis = _axis_to_cut(input, dim, "narrow")
     size = known(input.shape[axis])
     if isinstance(start, Node):
-        from ridgeline.functions.concrete import concrete
-
         if start.shape or not start.dtype.is_integer:
             raise ShapeError(f"narrow needs one integer to start from, got {start.types[0]}")
         start = int(concrete(start, "narrow from a tensor", "start from an int"))
@@ -419,51 +416,17 @@ def roll(input: Node, shifts: int | Sequence[int], dims: int | Sequence[int] | N
     return result
 
 
-@public(method=False)
-def pad(
-    input: Node, pad: Sequence[int], mode: str = "constant", value: float | None = None
-) -> Node:
-    """Elements put around (or, where negative, taken away): pairs from the last axis backwards."""
-    rank, pad = len(input.shape), whole_numbers(pad)
-    if mode != "constant":
-        from ridgeline.functions.padding import pad_by_mode
-
-        return pad_by_mode(input, pad, mode)
-    if len(pad) % 2 or len(pad) > 2 * rank:
-        raise ShapeError(f"pad needs pairs for at most {rank} axes, got {tuple(pad)}")
-    low, high = [0] * rank, [0] * rank
-    for place in range(len(pad) // 2):
-        low[rank - 1 - place], high[rank - 1 - place] = pad[2 * place], pad[2 * place + 1]
-    result = input
-    for axis in range(rank):
-        if low[axis] < 0 or high[axis] < 0:
-            start, end = max(-low[axis], 0), max(-high[axis], 0)
-            size = known(result.shape[axis]) - start - end
-            if size < 0:
-                raise ShapeError(f"pad {tuple(pad)} takes more than shape {list(input.shape)} has")
-            result = cut(result, axis, start, size)
-    grown = (tuple(max(p, 0) for p in low), tuple(max(p, 0) for p in high))
-    if isinstance(value, complex):
-        inside = movement.pad(stretch(as_node(True, dtypes.bool_), result.shape), *grown)
-        outer = stretch(fitting(value, input.dtype), inside.shape)
-        return select(inside, movement.pad(result, *grown), outer)
-    if value is not None:
-        check_fits(value, input.dtype)
-    return movement.pad(result, *grown, value=0.0 if value is None else float(value))
-
-
 def _triangle(input: Node, diagonal: int, keep_lower: bool) -> Node:
-    from ridgeline.functions.arithmetic import le, sub
-
     if len(input.shape) < 2:
         raise ShapeError(f"a triangle needs a matrix, got shape {list(input.shape)}")
     rank = len(input.shape)
     row = iota(input.shape, rank - 2, dtypes.int64)
     column = iota(input.shape, rank - 1, dtypes.int64)
-    offset = sub(column, row)
+    offset = column - row
     if isinstance(diagonal, int):
         diagonal = max(-(1 << 62), min(diagonal, 1 << 62))  # further off than any matrix reaches
-    kept = le(offset, diagonal) if keep_lower else le(diagonal, offset)
+    place, limit = pair(offset, diagonal)
+    kept = place <= limit if keep_lower else place >= limit
     zero: Operand = 0
     return select(kept, input, stretch(as_node(zero, input.dtype), input.shape))
 

@@ -1,13 +1,18 @@
-"""Padding by reflection, repetition and wrapping: slices and their mirror images, joined."""
+"""Padding: with a value, or by reflection, repetition and wrapping."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.movement import cut, flip
+from ridgeline.functions.operands import as_node, check_fits, fitting, whole_numbers
+from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
-from ridgeline.ops.movement import broadcast, concat
+from ridgeline.ops import movement
+from ridgeline.ops.elementwise import select
+from ridgeline.ops.movement import broadcast, concat, stretch
 from ridgeline.record.cells import known
 
 MODES = ("reflect", "replicate", "circular")
@@ -60,7 +65,7 @@ def _repeated(x: Node, axis: int, count: int) -> Node:
     return broadcast(x, shape, tuple(range(len(shape))))
 
 
-def pad_by_mode(x: Node, pad: Sequence[int], mode: str) -> Node:
+def _pad_by_mode(x: Node, pad: Sequence[int], mode: str) -> Node:
     """Pairs of amounts from the last axis backwards."""
     rank = len(x.shape)
     if len(pad) % 2 or len(pad) // 2 > max(rank - 1, 0):
@@ -71,3 +76,34 @@ def pad_by_mode(x: Node, pad: Sequence[int], mode: str) -> Node:
     for place in range(len(pad) // 2):
         x = padded(x, rank - 1 - place, pad[2 * place], pad[2 * place + 1], mode)
     return x
+
+
+@public(method=False)
+def pad(
+    input: Node, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Node:
+    """Elements put around (or, where negative, taken away): pairs from the last axis backwards."""
+    rank, pad = len(input.shape), whole_numbers(pad)
+    if mode != "constant":
+        return _pad_by_mode(input, pad, mode)
+    if len(pad) % 2 or len(pad) > 2 * rank:
+        raise ShapeError(f"pad needs pairs for at most {rank} axes, got {tuple(pad)}")
+    low, high = [0] * rank, [0] * rank
+    for place in range(len(pad) // 2):
+        low[rank - 1 - place], high[rank - 1 - place] = pad[2 * place], pad[2 * place + 1]
+    result = input
+    for axis in range(rank):
+        if low[axis] < 0 or high[axis] < 0:
+            start, end = max(-low[axis], 0), max(-high[axis], 0)
+            size = known(result.shape[axis]) - start - end
+            if size < 0:
+                raise ShapeError(f"pad {tuple(pad)} takes more than shape {list(input.shape)} has")
+            result = cut(result, axis, start, size)
+    grown = (tuple(max(p, 0) for p in low), tuple(max(p, 0) for p in high))
+    if isinstance(value, complex):
+        inside = movement.pad(stretch(as_node(True, dtypes.bool_), result.shape), *grown)
+        outer = stretch(fitting(value, input.dtype), inside.shape)
+        return select(inside, movement.pad(result, *grown), outer)
+    if value is not None:
+        check_fits(value, input.dtype)
+    return movement.pad(result, *grown, value=0.0 if value is None else float(value))

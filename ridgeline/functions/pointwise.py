@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import ml_dtypes
+
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, BadValueError, DTypeError
-from ridgeline.functions.arithmetic import add, div, mul, pow, sub
+from ridgeline.functions.arithmetic import add, clamp, div, mul, pow, sub
 from ridgeline.functions.operands import Operand, as_node, floating, number, require_real
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
@@ -252,8 +254,6 @@ def nan_to_num(
 
 def largest(dtype: DType) -> float:
     """The largest finite number of a floating type."""
-    import ml_dtypes
-
     return float(ml_dtypes.finfo(dtype.numpy).max)
 
 
@@ -286,8 +286,6 @@ def logsigmoid(input: Node) -> Node:
 @public(inplace=True, wide=True)
 def logit(input: Node, eps: float | None = None) -> Node:
     """log(input / (1 - input)), accurate around 1/2."""
-    from ridgeline.functions.arithmetic import clamp
-
     x = _real(input)
     if eps is not None:
         x = clamp(x, number(eps), 1 - eps)

@@ -11,8 +11,10 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
+from ridgeline.functions.arithmetic import div, mul, pow as power
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.operands import require_real
+from ridgeline.functions.pointwise import abs, relu, sign
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
@@ -191,8 +193,6 @@ def _divided(total: Node, by: int) -> Node:
 
 
 def _ratio(total: Node, by: Node) -> Node:
-    from ridgeline.functions.arithmetic import div
-
     return div(total, by, rounding_mode=None if total.dtype.is_differentiable else "trunc")
 
 
@@ -250,9 +250,6 @@ def _lp_pool(
     spatial: int,
 ) -> Node:
     """The p-norm of windows; a window that reaches beyond the end counts as if it were full."""
-    from ridgeline.functions.arithmetic import mul, pow as power
-    from ridgeline.functions.pointwise import abs, relu, sign
-
     raised = power(input, float(norm_type))
     means = _avg_pool(raised, kernel_size, stride, 0, ceil_mode, True, None, spatial)
     count = math.prod(per_axis(kernel_size, spatial, "kernel_size"))

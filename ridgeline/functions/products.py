@@ -7,17 +7,26 @@ from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.functions.arithmetic import div, maximum, mul, sub
+from ridgeline.functions.arithmetic import clamp, clamp_min, div, maximum, mul, sub
 from ridgeline.functions.linear import bmm, matmul, mv, outer, plus, same_type
-from ridgeline.functions.matrices import vector_norm
+from ridgeline.functions.matrices import norm, vector_norm
 from ridgeline.functions.movement import cut, roll
-from ridgeline.functions.operands import Operand, axis_of, pair, result_type, step_count
+from ridgeline.functions.operands import (
+    Operand,
+    axis_of,
+    defaults,
+    pair,
+    require_real,
+    result_type,
+    step_count,
+)
+from ridgeline.functions.pointwise import sqrt
 from ridgeline.functions.reductions import mean, sum
 from ridgeline.functions.registry import grown, is_narrow, public
 from ridgeline.graph.node import Node
-from ridgeline.ops.complex import conj
+from ridgeline.ops.complex import conj, real
 from ridgeline.ops.elementwise import cast, full_like
-from ridgeline.ops.linalg import transposed
+from ridgeline.ops.linalg import diagonal_of, transposed
 from ridgeline.ops.movement import broadcast_shapes, concat, reshape, stretch
 from ridgeline.ops.reduce import reduce
 from ridgeline.record.cells import known
@@ -255,8 +264,6 @@ def cov(
     if not input.shape:
         matrix = reshape(input, (1, 1))
     if not matrix.dtype.is_differentiable:
-        from ridgeline.functions.operands import defaults
-
         matrix = cast(matrix, defaults.dtype)
     weights = aweights if fweights is None else fweights
     if fweights is not None and aweights is not None:
@@ -283,10 +290,6 @@ def cov(
 @public()
 def corrcoef(input: Node) -> Node:
     """The correlations of variables in rows, observed in columns."""
-    from ridgeline.functions.pointwise import sqrt
-    from ridgeline.ops.complex import real
-    from ridgeline.ops.linalg import diagonal_of
-
     found = cov(input)
     if not found.shape:
         return div(found, found)
@@ -295,8 +298,6 @@ def corrcoef(input: Node) -> Node:
     result = div(found, mul(reshape(spread, (count, 1)), reshape(spread, (1, count))))
     if result.dtype.is_complex:
         return result
-    from ridgeline.functions.arithmetic import clamp
-
     return clamp(result, -1, 1)
 
 
@@ -304,3 +305,20 @@ def corrcoef(input: Node) -> Node:
 def adjoint(input: Node) -> Node:
     """The last two axes exchanged, and conjugated."""
     return conj(transposed(input))
+
+
+@public(method=False, wide=True)
+def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> Node:
+    """The cosine of the angle between vectors along an axis."""
+    a, b = pair(x1, x2)
+    require_real(a.dtype, "cosine_similarity")
+    dim = axis_of(dim, len(a.shape))
+    dots = sum(a * b, dim)
+    left, right = norm(a, 2, dim), norm(b, 2, dim)
+    return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))
+
+
+@public(method=False, wide=True)
+def normalize(input: Node, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Node:
+    """The input divided by its norm along an axis."""
+    return div(input, clamp_min(norm(input, p, dim, keepdim=True), float(eps)))

@@ -8,17 +8,15 @@ from typing import NamedTuple
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.errors import ArgumentError, BadValueError, DTypeError, NoElementsError
-from ridgeline.functions.arithmetic import add, div, mul, truth
+from ridgeline.errors import ArgumentError, DTypeError, NoElementsError
+from ridgeline.functions.arithmetic import add, maximum, minimum, truth
 from ridgeline.functions.operands import (
     Operand,
     as_node,
     axes_of,
     axis_of,
     floating,
-    pair,
     require_float,
-    require_real,
 )
 from ridgeline.functions.pointwise import abs
 from ridgeline.functions.registry import grown, public
@@ -248,8 +246,6 @@ def max(
 
     Along `axis`, the Array API's spelling, the values alone.
     """
-    from ridgeline.functions.arithmetic import maximum
-
     if other is not None or isinstance(dim, Node):
         return maximum(input, other if other is not None else dim)  # type: ignore[arg-type]
     if axis is not None:
@@ -273,8 +269,6 @@ def min(
 
     Along `axis`, the Array API's spelling, the values alone.
     """
-    from ridgeline.functions.arithmetic import minimum
-
     if other is not None or isinstance(dim, Node):
         return minimum(input, other if other is not None else dim)  # type: ignore[arg-type]
     if axis is not None:
@@ -333,27 +327,6 @@ def _answers(input: Node, monoid: str, dim: Dims, keepdim: bool) -> Node:
 def count_nonzero(input: Node, dim: Dims = None) -> Node:
     """How many elements are not zero."""
     return sum(cast(truth(input), dtypes.int64), dim)
-
-
-@public(wide=True)
-def norm(
-    input: Node,
-    p: float | str | None = "fro",
-    dim: Dims = None,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-) -> Node:
-    """The vector norm of order p over some axes."""
-    from ridgeline.functions.matrices import matrix_norm, vector_norm
-
-    x = input if dtype is None else cast(input, dtype)
-    require_float(x, "norm")
-    if p == "nuc":
-        axes = axes_of(dim, len(x.shape)) if dim is None or isinstance(dim, int) else tuple(dim)
-        return matrix_norm(x, "nuc", axes, keepdim)
-    if p is not None and p != "fro" and not isinstance(p, int | float):
-        raise BadValueError(f"norm of order {p!r} is not defined", help="use a number")
-    return vector_norm(x, 2 if p in ("fro", None) else p, dim, keepdim)  # type: ignore[arg-type]
 
 
 def _shifted(x: Node, axes: Sequence[int]) -> tuple[Node, Node]:
@@ -425,27 +398,6 @@ def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     grown = exp(x - expand_back(shift, x.shape, axes))
     total = add(log(reduce(grown, "sum", axes)), shift)
     return keep(total, x.shape, axes, keepdim)
-
-
-@public(method=False, wide=True)
-def cosine_similarity(x1: Node, x2: Node, dim: int = 1, eps: float = 1e-8) -> Node:
-    """The cosine of the angle between vectors along an axis."""
-    from ridgeline.functions.arithmetic import maximum
-
-    a, b = pair(x1, x2)
-    require_real(a.dtype, "cosine_similarity")
-    dim = axis_of(dim, len(a.shape))
-    dots = sum(a * b, dim)
-    left, right = norm(a, 2, dim), norm(b, 2, dim)
-    return div(dots, mul(maximum(left, float(eps)), maximum(right, float(eps))))
-
-
-@public(method=False, wide=True)
-def normalize(input: Node, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Node:
-    """The input divided by its norm along an axis."""
-    from ridgeline.functions.arithmetic import clamp_min
-
-    return div(input, clamp_min(norm(input, p, dim, keepdim=True), float(eps)))
 
 
 def scalar_like(like: Node, value: float) -> Node:

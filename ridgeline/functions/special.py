@@ -6,6 +6,7 @@ import math
 
 from ridgeline.errors import BadValueError
 from ridgeline.functions.operands import Operand, align, floating, result_type, step_count
+from ridgeline.functions.pointwise import sigmoid
 from ridgeline.functions.registry import public
 from ridgeline.functions.trigonometry import real_or_complex
 from ridgeline.graph.node import Node
@@ -233,8 +234,6 @@ def zeta(input: Operand, other: Operand) -> Node:
 @public(namespace="special")
 def expit(input: Node) -> Node:
     """1 / (1 + exp(-input))."""
-    from ridgeline.functions.pointwise import sigmoid
-
     return sigmoid(input)
 
 

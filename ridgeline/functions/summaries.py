@@ -11,7 +11,7 @@ from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, div, le, mul, sub
 from ridgeline.functions.concrete import concrete
 from ridgeline.functions.matrices import vector_norm
-from ridgeline.functions.movement import cut, drop, pad as pad_
+from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.operands import (
     Operand,
     as_node,
@@ -22,6 +22,7 @@ from ridgeline.functions.operands import (
     fitting,
     pair,
 )
+from ridgeline.functions.padding import pad as pad_
 from ridgeline.functions.pointwise import abs, isfinite, isnan
 from ridgeline.functions.reductions import Dims, amax, amin, keep, sum
 from ridgeline.functions.registry import public

@@ -138,7 +138,7 @@ class Node:
 
     # Operators make pointwise nodes of one shape and type; a number is repeated over the shape of
     # the other operand. `==` compares identities, so equality of elements is a method.
-    # `ops/elementwise.py`, which has the ops, defines them.
+    # `ops/elementwise.py` and `ops/reduce.py`, which have the ops, define them.
     if TYPE_CHECKING:
         __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _binary
         __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = (
@@ -148,10 +148,22 @@ class Node:
         __lt__ = __le__ = __gt__ = __ge__ = eq = ne = _binary
         __neg__ = __invert__ = __abs__ = _unary
 
+        def full_like(self, value: complex | SizeExpr) -> Node: ...
+        def cast(self, dtype: DType) -> Node: ...
+        def select(self, yes: Node, no: Node) -> Node: ...
+        def sum(self, axes: Sequence[int]) -> Node: ...
+
     def __bool__(self) -> NoReturn:
         raise TypeError("a node is neither true nor false: its value is not computed yet")
 
 
+class Devices:
+    """How operands of several devices come to one: `graph/placement.py` sets it."""
+
+    together: Callable[[str, Sequence[Node]], Sequence[Node]]
+
+
+devices = Devices()
 NO_ATTRS = Attrs()
 # Nodes by the hash of what they are. The callback of each reference is C code that forgets the
 # entry: one in Python would swallow an interrupt. It needs a key without a hash of Python's, and
@@ -202,9 +214,7 @@ def node(op: Op, inputs: Iterable[Node] = (), attrs: Any = NO_ATTRS) -> Node:
         home = types[0].device
         for kind in types:
             if kind.device is not home and kind.device != home:
-                from ridgeline.graph.placement import together
-
-                return node(op, together(op.name, operands), attrs)
+                return node(op, devices.together(op.name, operands), attrs)
     made = op.infer(types, attrs)
     if len(made) == 1 and operands and made[0] is types[-1]:
         made = operands[-1].types[:1]  # which is that tuple itself where there is one output

@@ -11,7 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ridgeline.errors import DeviceError
-from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj, topological
+from ridgeline.graph.node import (
+    PROJ,
+    Attrs,
+    Node,
+    Op,
+    TensorType,
+    devices,
+    node,
+    proj,
+    topological,
+)
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet
 
@@ -154,3 +164,6 @@ def together(name: str, operands: Sequence[Node]) -> list[Node]:
         )
     home = homes.pop() if homes else "cpu"
     return [placed(n, home) for n in operands]
+
+
+devices.together = together

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ridgeline.compiler.explain import quantity
 from ridgeline.devices import CPU, device
 from ridgeline.dtypes import float64
-from ridgeline.explain import quantity
 from ridgeline.loops.lowering.iteration_space import Lowered
+from ridgeline.runtime.cpu.ceilings import ceilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +55,6 @@ class KernelRoofline:
 def ceilings_of(place: str, lowered: Lowered) -> tuple[float, float]:
     """Bytes and operations per second that a device was measured to do."""
     if place == CPU:
-        from ridgeline.runtime.cpu.ceilings import ceilings
-
         limits = ceilings()
         wide = any(b.dtype is float64 for b in lowered.kernel.params)
         return limits.copy_bandwidth, limits.fma_float64 if wide else limits.fma_float32

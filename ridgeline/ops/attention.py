@@ -27,10 +27,10 @@ from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops import attention_written as written
-from ridgeline.ops.batching import outputs_of, spread
+from ridgeline.ops.batching import outputs_of
 from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.expansion import jvp_through, vjp_through
-from ridgeline.ops.movement import reshape
+from ridgeline.ops.movement import reshape, spread
 from ridgeline.ops.reduce import expand_back, sum_
 from ridgeline.ops.values import attention as values
 from ridgeline.scalars import Array

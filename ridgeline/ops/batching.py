@@ -11,27 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ridgeline.graph.node import Node, node, proj
-from ridgeline.graph.sizes import Size
-from ridgeline.ops.movement import BROADCAST, broadcast
+from ridgeline.ops.movement import spread, spread_all
 
 if TYPE_CHECKING:
     from ridgeline.graph.passes.autodiff.vectorize import Batching
-
-
-def spread(a: Node, size: Size) -> Node:
-    """The same value for every element of the batch."""
-    axes: Sequence[int] = range(len(a.shape))
-    source = a
-    if a.op is BROADCAST:  # one broadcast instead of two, so that literals stay easy to see
-        source, axes = a.inputs[0], a.attrs.axes
-    return broadcast(source, (size, *a.shape), tuple(axis + 1 for axis in axes))
-
-
-def spread_all(
-    inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
-) -> tuple[Node, ...]:
-    """All inputs with the new axis."""
-    return tuple(a if has else spread(a, batching.size) for a, has in zip(inputs, batched))
 
 
 def outputs_of(made: Node) -> list[Node]:

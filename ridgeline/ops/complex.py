@@ -98,15 +98,9 @@ def _conj_rule(current: Node, parts: Parts) -> list[Node | None]:
     return [None if parts[0] is None else conj(parts[0])]
 
 
-def _zero(like: Node) -> Node:
-    from ridgeline.ops.elementwise import full_like
-
-    return full_like(like, 0)
-
-
 def _real_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     ct = cotangents[0]
-    return [None if ct is None else join(ct, _zero(ct))]
+    return [None if ct is None else join(ct, ct.full_like(0))]
 
 
 def _real_jvp(current: Node, tangents: Parts) -> list[Node | None]:
@@ -115,7 +109,7 @@ def _real_jvp(current: Node, tangents: Parts) -> list[Node | None]:
 
 def _imag_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
     ct = cotangents[0]
-    return [None if ct is None else join(_zero(ct), ct)]
+    return [None if ct is None else join(ct.full_like(0), ct)]
 
 
 def _imag_jvp(current: Node, tangents: Parts) -> list[Node | None]:
@@ -130,29 +124,24 @@ def _join_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
 def _join_jvp(current: Node, tangents: Parts) -> list[Node | None]:
     if all(t is None for t in tangents):
         return [None]
-    x, y = (_zero(i) if t is None else t for t, i in zip(tangents, current.inputs))
+    x, y = (i.full_like(0) if t is None else t for t, i in zip(tangents, current.inputs))
     return [join(x, y)]
 
 
 def unit(a: Node) -> Node:
     """a / |a|, and 0 at 0; differentiable through its parts."""
-    from ridgeline.ops.elementwise import cast, full_like, select
-
     size = magnitude(a)
     zero = size.eq(0)
-    safe = select(zero, full_like(size, 1), size)
-    return select(zero, full_like(a, 0), a / cast(safe, a.dtype))
+    safe = zero.select(size.full_like(1), size)
+    return zero.select(a.full_like(0), a / safe.cast(a.dtype))
 
 
 def _magnitude_vjp(current: Node, cotangents: Parts) -> list[Node | None]:
-    from ridgeline.ops.elementwise import cast
-
     ct, a = cotangents[0], current.inputs[0]
-    return [None if ct is None else cast(ct, a.dtype) * unit(a)]
+    return [None if ct is None else ct.cast(a.dtype) * unit(a)]
 
 
 def _magnitude_jvp(current: Node, tangents: Parts) -> list[Node | None]:
-
     tangent, a = tangents[0], current.inputs[0]
     return [None if tangent is None else real(conj(unit(a)) * tangent)]
 

@@ -16,7 +16,7 @@ from ridgeline import dtypes
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size
-from ridgeline.ops.batching import leading, outputs_of, spread
+from ridgeline.ops.batching import leading, outputs_of
 from ridgeline.ops.complex import imag, join
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import full_like
@@ -32,7 +32,7 @@ from ridgeline.ops.linalg import (
     scaled_diagonal,
     solve_triangular,
 )
-from ridgeline.ops.movement import concat, slice_
+from ridgeline.ops.movement import concat, slice_, spread
 from ridgeline.ops.values import matrices
 from ridgeline.scalars import Array
 

@@ -506,3 +506,5 @@ for _name in ("eq", "ne"):
     setattr(Node, _name, _binary(_name))
 for _symbol, _name in (("neg", "neg"), ("invert", "not"), ("abs", "abs")):
     setattr(Node, f"__{_symbol}__", _unary(_name))
+for _method in (full_like, cast, select):
+    setattr(Node, _method.__name__, _method)

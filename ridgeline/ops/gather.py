@@ -19,10 +19,9 @@ from ridgeline.errors import DTypeError, IndexRangeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.origins import describe
 from ridgeline.graph.sizes import Size
-from ridgeline.ops.batching import spread_all
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import IOTA, cast, full_like, iota, select
-from ridgeline.ops.movement import permute
+from ridgeline.ops.movement import permute, spread_all
 from ridgeline.ops.reduce import kept_axes
 from ridgeline.ops.values import sums
 from ridgeline.scalars import Array

@@ -302,13 +302,11 @@ def _permute_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node 
 
 
 def _broadcast_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node | None]:
-    from ridgeline.ops.reduce import sum_
-
     ct, attrs, source = cotangents[0], current.attrs, current.inputs[0]
     if ct is None:
         return [None]
     kept = [axis for size, axis in zip(source.shape, attrs.axes) if size == attrs.shape[axis]]
-    summed = sum_(ct, tuple(a for a in range(len(attrs.shape)) if a not in kept))
+    summed = ct.sum(tuple(a for a in range(len(attrs.shape)) if a not in kept))
     # the axes that remain stand in output order; put them in the input's order
     order = tuple(sorted(kept).index(axis) for axis in kept)
     return [reshape(permute(summed, order), source.shape)]
@@ -354,12 +352,26 @@ def _concat_vjp(current: Node, cotangents: Sequence[Node | None]) -> list[Node |
 
 
 def _concat_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
-    from ridgeline.ops.elementwise import full_like
-
     if all(t is None for t in tangents):
         return [None]
-    filled = [full_like(i, 0) if t is None else t for t, i in zip(tangents, current.inputs)]
+    filled = [i.full_like(0) if t is None else t for t, i in zip(tangents, current.inputs)]
     return [concat(filled, current.attrs.axis)]
+
+
+def spread(a: Node, size: Size) -> Node:
+    """The same value for every element of the batch."""
+    axes: Sequence[int] = range(len(a.shape))
+    source = a
+    if a.op is BROADCAST:  # one broadcast instead of two, so that literals stay easy to see
+        source, axes = a.inputs[0], a.attrs.axes
+    return broadcast(source, (size, *a.shape), tuple(axis + 1 for axis in axes))
+
+
+def spread_all(
+    inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
+) -> tuple[Node, ...]:
+    """All inputs with the new axis."""
+    return tuple(a if has else spread(a, batching.size) for a, has in zip(inputs, batched))
 
 
 def _later(axes: Sequence[int]) -> tuple[int, ...]:
@@ -404,9 +416,7 @@ def _pad_batch(
 def _concat_batch(
     current: Node, inputs: Sequence[Node], batched: Sequence[bool], batching: Batching
 ) -> list[Node]:
-    from ridgeline.ops.batching import shift_axis
-
-    return shift_axis(current, inputs, batched, batching)
+    return [concat(spread_all(inputs, batched, batching), current.attrs.axis + 1)]
 
 
 RESHAPE = Op(

@@ -69,6 +69,9 @@ def sum_(a: Node, axes: Sequence[int]) -> Node:
     return reduce(a, "sum", axes)
 
 
+Node.sum = sum_  # type: ignore[method-assign, assignment]
+
+
 def arg_reduce(a: Node, monoid: str, axis: int, index: DType = dtypes.int64) -> tuple[Node, Node]:
     """The extreme value along an axis and where it stands first; NaN is extreme."""
     both = node(ARG_REDUCE, (a,), ArgReduceAttrs(monoid, axis, index))

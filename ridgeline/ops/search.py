@@ -13,8 +13,7 @@ from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
 from ridgeline.graph.sizes import product
-from ridgeline.ops.batching import spread_all
-from ridgeline.ops.movement import reshape
+from ridgeline.ops.movement import reshape, spread_all
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:

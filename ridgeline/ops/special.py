@@ -14,7 +14,7 @@ import numpy as np
 
 from ridgeline import dtypes, scalars
 from ridgeline.errors import DTypeError, ShapeError
-from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
+from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.ops.batching import leading
 from ridgeline.ops.elementwise import (
     Derivative,
@@ -215,8 +215,6 @@ def _split_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _power_of(current: Node) -> Node:
-    from ridgeline.graph.node import proj
-
     exponent = cast(proj(current, 1), current.dtype)
     return exp(-exponent * math.log(2))
 

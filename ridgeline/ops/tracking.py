@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ridgeline.dtypes import DType
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
-from ridgeline.ops.batching import leading, outputs_of, spread, spread_all
+from ridgeline.ops.batching import leading, outputs_of
 from ridgeline.ops.elementwise import cast
+from ridgeline.ops.movement import spread, spread_all
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.sizes import Size
 from ridgeline.ops.elementwise import add, constant
 from ridgeline.record.captures import CaptureError, LeakError, check_held
-from ridgeline.record.cells import Cell, Rare, Step, Track
+from ridgeline.record.cells import GRAPH, Cell, Rare, Step, Track
 from ridgeline.record.numbers import Lifted
 from ridgeline.tracing import guards
 
@@ -241,8 +241,6 @@ class Capture:
 
     def check_backward(self, order: list[Node]) -> None:
         """Gradients cannot leave the traced function into graphs recorded outside."""
-        from ridgeline.record.cells import GRAPH
-
         outside = {
             shadow.node: cell
             for cell, shadow in self.shadows.items()

@@ -14,8 +14,7 @@ from ridgeline.errors import ShapeError
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.ops.control.branch import cond as cond_node
 from ridgeline.ops.control.common import outputs_of
-from ridgeline.ops.control.loop import loop
-from ridgeline.ops.control.loop_gradient import keeping
+from ridgeline.ops.control.loop import keeping, loop
 from ridgeline.ops.control.repeat import while_loop as while_node
 from ridgeline.ops.movement import reshape
 from ridgeline.record.cells import GRAPH, Cell

@@ -53,7 +53,7 @@ from ridgeline.tracing.trace import Trace, trace as trace_call
 
 if TYPE_CHECKING:
     from ridgeline.compiler import Program
-    from ridgeline.explain import KernelTime
+    from ridgeline.compiler.explain import KernelTime
 
 Axes: TypeAlias = int | Sequence[int]
 Dynamic: TypeAlias = (
@@ -341,7 +341,7 @@ class JitFunction:
         The kernels run, but nothing outside sees it: no parameter, gradient or result changes.
         """
         trace, leaves = self._prepared(args, kwargs)
-        from ridgeline.explain import kernel_times  # loads the compiler
+        from ridgeline.compiler.explain import kernel_times  # loads the compiler
 
         program, memory = compiled(trace), trace.executable.live_buffers(leaves)
         if isinstance(trace.executable.program, Brought):

@@ -5,6 +5,7 @@ One text for terminals; in notebooks the same as tables, with the long parts fol
 
 from __future__ import annotations
 
+import builtins
 import re
 import warnings
 from collections import Counter, deque
@@ -141,7 +142,7 @@ def _kernels(program: Runnable) -> Iterable[str]:
         program = program.program
     if not hasattr(program, "stages"):
         return
-    from ridgeline.explain import kernel_rows, quantity  # loads the compiler
+    from ridgeline.compiler.explain import kernel_rows, quantity  # loads the compiler
 
     compiled = cast("Program", program)
     rows = [
@@ -166,7 +167,5 @@ def _folded(title: str, text: str) -> str:
 
 def in_notebook() -> bool:
     """True where values are shown by a notebook's front end."""
-    import builtins
-
     shell = getattr(builtins, "get_ipython", None)
     return shell is not None and type(shell()).__name__ == "ZMQInteractiveShell"

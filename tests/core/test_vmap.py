@@ -17,7 +17,7 @@ from ridgeline.graph.interpreter import evaluate, has_value
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.passes.autodiff.vectorize import Batching
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
-from ridgeline.ops.batching import spread
+from ridgeline.ops.movement import spread
 from tests.core.batching_examples import Example, all_rows, examples
 
 ROWS = all_rows()

@@ -19,7 +19,7 @@ from ridgeline.codegen.llvm.types import (
     vector,
 )
 from ridgeline.dtypes import DType
-from ridgeline.loops.ir import Const
+from ridgeline.loops.ir import Const, const
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +164,6 @@ class ScalarEmitter:
         return self.instruction(text, dtypes.bool_, a, b)
 
     def _literal(self, number: float, like: Value) -> Value:
-        from ridgeline.loops.ir import const
-
         return self.widen(self.constant(const(number, like.dtype)), like.lanes)
 
     def _float(self, name: str, dtype: DType, *operands: Value) -> Value:

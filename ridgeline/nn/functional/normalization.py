@@ -8,7 +8,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import require_real, step_count
 from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.record.modes import no_grad
-from ridgeline.tensors.public import rsqrt, var, var_mean
+from ridgeline.tensors.public import pad, rsqrt, var, var_mean
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -137,8 +137,6 @@ def local_response_norm(
     input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Tensor:
     """Division by a power of the mean square over neighbouring channels."""
-    from ridgeline.tensors.public import pad
-
     require_real(input.dtype, "local_response_norm")
     if input.numel() == 0:
         return input

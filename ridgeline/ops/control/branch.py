@@ -11,7 +11,6 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.passes.autodiff.differentiate import forward, reverse
 from ridgeline.graph.sizes import remembered
-from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import (
     batched,
     fresh,
@@ -22,7 +21,7 @@ from ridgeline.ops.control.common import (
     zeros,
 )
 from ridgeline.ops.elementwise import select
-from ridgeline.ops.movement import broadcast
+from ridgeline.ops.movement import broadcast, spread
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
 from ridgeline.graph.passes.autodiff.differentiate import forward
 from ridgeline.graph.sizes import remembered
-from ridgeline.ops.batching import spread
 from ridgeline.ops.control.common import (
     batched,
     fresh,
@@ -22,7 +21,7 @@ from ridgeline.ops.control.common import (
     zeros,
 )
 from ridgeline.ops.elementwise import select
-from ridgeline.ops.movement import broadcast
+from ridgeline.ops.movement import broadcast, spread
 from ridgeline.ops.reduce import reduce
 from ridgeline.scalars import Array
 

@@ -21,6 +21,7 @@ from ridgeline.dtypes import DType
 from ridgeline.runtime.cuda.driver import DriverOutOfMemory, bindings, call
 from ridgeline.runtime.cuda.shortage import shortage
 from ridgeline.runtime.cuda.stream import Stream, call_on
+from ridgeline.runtime.cuda.transfer import copy_within, download
 from ridgeline.runtime.memory import Pool
 from ridgeline.scalars import Array
 
@@ -159,8 +160,6 @@ class DeviceBuffer:
         made._owner = self
         if made.device_address % _ALIGNED == 0:
             return made
-        from ridgeline.runtime.cuda.transfer import copy_within
-
         stream = self.stream.device.stream
         copied = allocate(stream, nbytes)
         copy_within(made, copied, stream)
@@ -184,8 +183,6 @@ class DeviceBuffer:
 
     def array(self, dtype: DType, shape: Sequence[int]) -> Array:
         """The values as the host sees them, after the work that writes them: a copy."""
-        from ridgeline.runtime.cuda.transfer import download
-
         found = np.empty(tuple(shape), dtype.numpy)
         if found.nbytes > self.nbytes:
             raise ValueError(f"{shape} of {dtype.name} needs more than {self.nbytes} bytes")

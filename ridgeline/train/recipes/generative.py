@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ridgeline import nn
 from ridgeline.data import DataLoader, TensorDataset
 from ridgeline.data.dataset import as_array
@@ -83,8 +85,6 @@ def _autoencoder(settings: Settings, options: Options) -> Prepared:
 
 
 def picture(rows: list[Any], out: Path, what: str) -> str:
-    import numpy as np
-
     save_png(out / "images.png", grid(np.concatenate(rows), SHOWN))
     return f"{what}: {out / 'images.png'}"
 
