@@ -40,6 +40,7 @@ from ridgeline.graph.passes.legalize.decompose import (
     last_updates,
     spell,
     tiled_sorts,
+    widened_sums,
 )
 from ridgeline.graph.passes.legalize.index_flag import FLAGGED, with_index_flag
 from ridgeline.graph.passes.libraries.attention import place_heads, with_attention_calls
@@ -120,6 +121,8 @@ CHECK: tuple[Optimize, ...] = (
 OPTIMIZE: tuple[Optimize, ...] = (
     Pass("split_complex", "complex arithmetic is written in real and imaginary parts",
          lambda graph, to: complex_pairs(graph), required=True),
+    Pass("widen_sums", "floats are added up at places in double precision, and rounded after it",
+         lambda graph, to: widened_sums(graph), when=_on_gpu, required=True, ops={SCATTER}),
     Pass("simplify", "constants fold, identities that hold to the bit go, movement ops join",
          lambda graph, to: simplify(graph)),
     Pass("narrow_products", "a product that is only read rounded to 16 bits is computed so",

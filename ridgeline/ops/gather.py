@@ -29,6 +29,7 @@ from ridgeline.scalars import Array
 if TYPE_CHECKING:
     from ridgeline.graph.passes.autodiff.vectorize import Batching
 
+WIDE_ADD = "wide_add"
 _NUMPY: dict[str, Any] = {
     "prod": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
@@ -45,7 +46,8 @@ class GatherAttrs(Attrs):
 class ScatterAttrs(Attrs):
     """The axes that the index arrays point into, and how an update joins what is there.
 
-    `mode` is "set" (the last update wins), "add", "prod", "max" or "min".
+    `mode` is "set" (the last update wins), "add", "prod", "max" or "min"; for kernels also
+    `WIDE_ADD`: floats are added up in double precision, and rounded once.
     """
 
     axes: tuple[int, ...]
@@ -177,7 +179,7 @@ def _scatter_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     attrs = current.attrs
     for axis, index in zip(attrs.axes, indices):
         check_range(index, base.shape[axis], axis, current)
-    if attrs.mode == "add":
+    if attrs.mode in ("add", WIDE_ADD):
         with np.errstate(all="ignore"):
             added = sums.scattered(_rows(base, attrs.axes), updates, indices)
             back = np.argsort((*attrs.axes, *kept_axes(base.ndim, attrs.axes)))

@@ -1,10 +1,10 @@
 """Sums at places that indices name, so that many updates of one place lose nothing.
 
 Updates arrive in any order and one by one, so a sum of them cannot be cut into blocks. Narrower
-floats are summed in double precision and rounded once. On a CPU the sums of a few columns lie in
-scratch that a cache holds, if places are few. Where places are many and updates few, only as many
-sums as updates are kept so wide. Double precision itself is cut in two: the upper parts of all
-updates of a place are multiples of one unit, coarse enough to be added exactly.
+floats are summed in double precision and rounded once. If places are few, a kernel of a CPU keeps
+the sums of some columns in scratch that a cache holds. Where places are many and updates few, only
+as many sums as updates are kept so wide. Double precision itself is cut in two: the upper parts of
+all updates of a place are multiples of one unit, coarse enough to be added exactly.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ridgeline import dtypes
-from ridgeline.devices import CPU
 from ridgeline.graph.node import Node
-from ridgeline.graph.sizes import Size, product
+from ridgeline.graph.sizes import product
 from ridgeline.ops.elementwise import (
     cast,
     constant,
@@ -24,7 +23,7 @@ from ridgeline.ops.elementwise import (
     iota,
     select,
 )
-from ridgeline.ops.gather import gather, ramps, scatter
+from ridgeline.ops.gather import WIDE_ADD, gather, ramps, scatter
 from ridgeline.ops.math import minimum
 from ridgeline.ops.movement import broadcast, broadcast_scalar, reshape
 from ridgeline.ops.reduce import kept_axes
@@ -37,18 +36,6 @@ _ONE_CUT = 1 << 18  # updates whose lower parts may be added as they are
 _MOST_IN_SCRATCH = 1024  # places whose sums a kernel keeps for some columns
 
 
-def is_summed_in_scratch(current: Node) -> bool:
-    """True for scatters whose kernel sums in double precision by itself, and rounds once."""
-    dtype, device = current.dtype, current.types[0].device
-    if current.attrs.mode != "add" or dtype.kind != "float" or dtype.itemsize > 4:
-        return False
-    sums = _Sums(current.inputs[0], current.inputs[1], current.inputs[2:], current.attrs.axes)
-    few = sums.count <= _FEW and dtype.itemsize == 4
-    places = sums.places_of_a_row
-    near = isinstance(places, int) and places <= _MOST_IN_SCRATCH
-    return device == CPU and not few and not sums.is_sparse and near
-
-
 def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
     """A scatter that sums floats without loss, and one that multiplies narrow floats in float32;
     None where it is right as it is."""
@@ -59,14 +46,23 @@ def wide_scatter(current: Node, inputs: Sequence[Node]) -> Node | None:
         base, updates = (cast(operand, dtypes.float32) for operand in inputs[:2])
         made = scatter(base, updates, inputs[2:], current.attrs.axes, mode)
         return cast(made, dtype)
-    if mode != "add" or is_summed_in_scratch(current):
+    if mode != "add":
         return None
     sums = _Sums(inputs[0], inputs[1], inputs[2:], current.attrs.axes)
     if sums.count <= _FEW and dtype.itemsize >= 4:
         return None
     if dtype is dtypes.float64:
         return sums.in_parts()
-    return sums.by_first_update() if sums.is_sparse else sums.in_double_precision()
+    if sums.is_sparse:
+        return sums.by_first_update()
+    return sums.in_a_kernel() if sums.have_few_places else sums.in_double_precision()
+
+
+def widened(current: Node, inputs: Sequence[Node]) -> Node | None:
+    """A scatter in double precision for one of a kernel that has no scratch for its sums."""
+    if current.attrs.mode != WIDE_ADD:
+        return None
+    return _Sums(inputs[0], inputs[1], inputs[2:], current.attrs.axes).in_double_precision()
 
 
 class _Sums:
@@ -83,9 +79,10 @@ class _Sums:
         self.count = counted if isinstance(counted, int) else _MOST
 
     @property
-    def places_of_a_row(self) -> Size:
-        """Of how many places updates that meet choose."""
-        return product([self.base.shape[a] for a in self.axes if a not in self.apart])
+    def have_few_places(self) -> bool:
+        """True where updates that meet choose of so few places that scratch has room for all."""
+        places = product([self.base.shape[a] for a in self.axes if a not in self.apart])
+        return isinstance(places, int) and places <= _MOST_IN_SCRATCH
 
     @property
     def is_sparse(self) -> bool:
@@ -94,6 +91,10 @@ class _Sums:
         row = product([self.base.shape[a] for a in self.rest])
         known = isinstance(places, int) and isinstance(row, int) and not self.apart
         return known and row >= _LONG_ROW and places > _SPARSE * self.count
+
+    def in_a_kernel(self) -> Node:
+        """Sums that a kernel keeps in float64 by itself."""
+        return self._scatter(self.base, self.updates, WIDE_ADD)
 
     def in_double_precision(self) -> Node:
         """All sums in float64."""

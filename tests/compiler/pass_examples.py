@@ -30,7 +30,7 @@ from ridgeline.ops.attention import ATTENTION, attention
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.control.branch import cond
 from ridgeline.ops.control.loop import loop
-from ridgeline.ops.gather import gather, scatter
+from ridgeline.ops.gather import WIDE_ADD, gather, scatter
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.sort import sort
 from ridgeline.ops.tracking import tag
@@ -157,7 +157,7 @@ def _shared() -> Example:
 EXAMPLES: dict[str, Callable[[], Example]] = {
     "strip_autograd": lambda: Example([E.mul(tag(x := given(2)), x)]),
     "decompose": lambda: Example(
-        [scatter(given(2000, dtype=dtypes.bfloat16), given(2, dtype=dtypes.bfloat16),
+        [scatter(given(4, dtype=dtypes.bfloat16), given(2, dtype=dtypes.bfloat16),
                  [given(2, dtype=dtypes.int64)], (0,), "add")]
     ),
     "scale_results": lambda: Example(
@@ -191,6 +191,10 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     ),
     "one_pass_moments": _moments,
     "precise_moments": lambda: Example([var(given(100, 8), 0)]),
+    "widen_sums": lambda: Example(
+        [scatter(given(4, dtype=dtypes.bfloat16), given(2, dtype=dtypes.bfloat16),
+                 [given(2, dtype=dtypes.int64)], (0,), WIDE_ADD)], shared_bytes=_GPU
+    ),
     "join_updates": lambda: Example(
         [scatter(given(8), given(100), [given(100, dtype=dtypes.int64)], (0,))], shared_bytes=_GPU
     ),

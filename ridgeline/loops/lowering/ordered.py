@@ -30,12 +30,11 @@ from ridgeline.loops.lowering.sorting import (
     within,
 )
 from ridgeline.loops.monoids import MONOIDS, compensated_total
-from ridgeline.ops.gather import SCATTER, ramps
+from ridgeline.ops.gather import SCATTER, WIDE_ADD, ramps
 from ridgeline.ops.index_checks import stays_below
 from ridgeline.ops.radix import RADIX, RANK, SMALLEST
 from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried, is_compensated
 from ridgeline.ops.search import SEARCH
-from ridgeline.ops.summed_scatter import is_summed_in_scratch
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED, tiles_of
 
 ORDERED = (
@@ -50,7 +49,7 @@ def has_loops(node: Node) -> bool:
     if node.op is SCATTER and node.attrs.mode in ("add", "prod"):
         # updates of narrow floats would be rounded one by one
         narrow = node.dtype.kind == "float" and node.dtype.itemsize < 4
-        return node.dtype.kind != "bool" and (not narrow or is_summed_in_scratch(node))
+        return node.dtype.kind != "bool" and not narrow
     return node.op in ORDERED
 
 
@@ -283,7 +282,7 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
         for a in range(len(base.shape))
     )
     value = lowering.read(updates, (*at, *(rest_of[a] for a in rest)), space)
-    if is_summed_in_scratch(node):
+    if node.attrs.mode == WIDE_ADD:
         sums = Buffer(SUMS, tuple(size_expr(c.extent) for c in copies), dtypes.float64, "local")
         place = tuple(c.var for c in copies)
         into = Reduce((sums,), tuple(target[a] for a in copied), "sum", (cast(value, sums.dtype),))

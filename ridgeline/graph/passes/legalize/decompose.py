@@ -27,7 +27,7 @@ from ridgeline.ops.reinterpret import reinterpret
 from ridgeline.ops.scan import LINEAR_SCAN, SCAN
 from ridgeline.ops.sort import SORT
 from ridgeline.ops.special import SPLIT_EXPONENT
-from ridgeline.ops.summed_scatter import wide_scatter
+from ridgeline.ops.summed_scatter import wide_scatter, widened
 from ridgeline.ops.tiled_radix import tiled
 from ridgeline.ops.tracking import CUSTOM, ERASED
 
@@ -150,6 +150,11 @@ def tiled_sorts(graph: Graph, shared_bytes: int) -> Graph:
 
 _FEW_UPDATES = 64  # that a thread makes one after another
 _MANY_ROWS = 1 << 14  # whose updates run side by side
+
+
+def widened_sums(graph: Graph) -> Graph:
+    """The graph with sums at places in double precision, for kernels without scratch for them."""
+    return graph.rebuilt(lambda node, inputs: widened(node, inputs) if node.op is SCATTER else None)
 
 
 def last_updates(graph: Graph) -> Graph:
