@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import ml_dtypes
+
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, DTypeError, NoElementsError
@@ -18,7 +20,6 @@ from ridgeline.functions.operands import (
     floating,
     require_float,
 )
-from ridgeline.functions.pointwise import abs
 from ridgeline.functions.registry import grown, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr, product
@@ -392,9 +393,9 @@ def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     x = cast(input, floating(input.dtype))
     axes = axes_of(dim, len(x.shape))
     top = reduce(real(x), "max", axes)
-    infinite = abs(top).eq(full_like(top, math.inf))
-    shift = stop_gradient(select(infinite, full_like(top, 0), top))
-    shift = cast(shift, x.dtype)
+    # finite, since inf - inf is NaN; two instructions, also where they are repeated for each number
+    largest = full_like(top, float(ml_dtypes.finfo(top.dtype.numpy).max))
+    shift = cast(stop_gradient(minimum(maximum(top, -largest), largest)), x.dtype)
     grown = exp(x - expand_back(shift, x.shape, axes))
     total = add(log(reduce(grown, "sum", axes)), shift)
     return keep(total, x.shape, axes, keepdim)
