@@ -32,10 +32,10 @@ from ridgeline.fusion.recompute import copies_for_late_readers, recompute_in_rea
 from ridgeline.graph.costs import nbytes
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.analysis.aliasing import in_place
-from ridgeline.loops.ir import Kernel
+from ridgeline.loops.ir import Kernel, named
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import LeftOut, Step as ScheduleStep, noted, replay
-from ridgeline.loops.text.printer import named, print_kernel
+from ridgeline.ops.contract import PRODUCTS
 
 Slots = tuple[tuple[int, int], ...]
 _NO_STEPS: list[ScheduleStep] = []
@@ -59,7 +59,8 @@ def materialize(stages: Stages, setting: Compilation) -> Stages:
 def rematerialize(stages: Stages, setting: Compilation) -> Stages:
     """Give late readers of a value a second copy of it, made from what is kept anyway."""
     graph = stages.graph
-    late = copies_for_late_readers(graph, _values(stages))
+    several = [node for node in graph.order if node.op in PRODUCTS][1:]  # that may read one value
+    late = copies_for_late_readers(graph, _values(stages)) if several else None
     if late is None:
         return stages
     now = dict(zip(graph.order, late[0]))
@@ -164,7 +165,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
     The code of a kernel that is joined with no other is begun as soon as its loops are known.
     """
     target, groups = setting.target, stages.fusion.groups
-    known: dict[tuple[str, Op | None], CompiledKernel] = {}
+    known: dict[tuple[Kernel, Op | None], CompiledKernel] = {}
     scheduled: dict[Lowered, CompiledKernel] = {}
     placing = _Placing(stages.in_place, dict(stages.in_place))
     kernels: list[CompiledKernel] = []
@@ -180,7 +181,7 @@ def _scheduled(stages: Stages, setting: Compilation, make: Any) -> Stages:
             continue
         shared = group.lowered.model or group.lowered
         if shared not in scheduled:  # layers of a model give the same loops again and again
-            key = (print_kernel(shared.kernel), shared.anchor)
+            key = (shared.kernel, shared.anchor)
             if key not in known:
                 known[key] = make(group, group.lowered, setting)
             scheduled[shared] = known[key]
@@ -205,7 +206,9 @@ class _Placing:
         wanted = _overwritten(group, self.wanted)
         key = (made.kernel.name, group.name, wanted)
         if key not in self.known:
-            kernel, found = in_place(made.kernel, dict(wanted))
+            kernel, found = made.kernel, dict(wanted)
+            if wanted:
+                kernel, found = in_place(kernel, found)
             self.known[key] = (named(replace(kernel, name=group.name)) if found else kernel, found)
         kernel, found = self.known[key]
         for written, _ in wanted:
@@ -255,7 +258,10 @@ def overlay(
             break
         seen.add(step)
         compiled = kernels[number]
-        kernel, found = in_place(compiled.kernel, _pairs(compiled.group, lives, step))
+        pairs = _pairs(compiled.group, lives, step)
+        if not pairs:
+            break
+        kernel, found = in_place(compiled.kernel, pairs)
         if not found:
             break
         kernel = named(replace(kernel, name=compiled.group.name))

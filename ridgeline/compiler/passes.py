@@ -37,7 +37,7 @@ class Pass(Generic[State, Setting]):
     `required` runs also where `config.passes_until` leaves later ones out; in the place of another
     that is left out runs `otherwise`, if there is one. A pass with `since` has work only where one
     behind the pass of that name changed something, a pass with `ops` only in a graph with one of
-    these.
+    these, one with `kinds` only where there are elements of such types.
     """
 
     name: str
@@ -48,10 +48,14 @@ class Pass(Generic[State, Setting]):
     otherwise: Callable[[State, Setting], State] | None = None
     since: str = ""
     ops: Set[Op] = frozenset()
+    kinds: Set[str] = frozenset()
 
     def has_work(self, state: State) -> bool:
         """False where nothing in a graph is for this pass."""
-        return not (self.ops and isinstance(state, Graph) and self.ops.isdisjoint(state.ops))
+        if not isinstance(state, Graph):
+            return True
+        without = self.ops and self.ops.isdisjoint(state.ops)
+        return not (without or (self.kinds and self.kinds.isdisjoint(state.kinds)))
 
 
 def run_passes(

@@ -13,6 +13,7 @@ Add a pass by writing it as a function from a graph to a graph and naming it her
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -85,19 +86,38 @@ def _at_inference(recorded: Recorded) -> bool:
     return bool(recorded.steady)
 
 
+def _alone(run: Callable[[Graph], Graph]) -> Callable[[Graph, Any], Graph]:
+    """A pass that needs to be told nothing besides the graph."""
+    return lambda graph, setting: run(graph)
+
+
+def _for_library(
+    library: str, name: str, doc: str, run: Callable[[Graph, Any], Graph], **rest: Any
+) -> Optimize:
+    """A pass for what some devices have a library for: it is given what `Libraries` says of it."""
+
+    def has_library(to: Compilation) -> bool:
+        return getattr(to.libraries, library) is not None
+
+    def with_library(graph: Graph, to: Compilation) -> Graph:
+        return run(graph, getattr(to.libraries, library))
+
+    return Pass(name, doc, with_library, when=has_library, **rest)
+
+
 # ---- graph to graph, before it is looked up ------------------------------------------------------
 
 PREPARE: tuple[Prepare, ...] = (
     Pass("strip_autograd", "tags, variables and custom rules, which only differentiation sees, go",
-         lambda graph, how: erase(graph), required=True, ops=ERASED),
+         _alone(erase), required=True, ops=ERASED),
     Pass("decompose", "random bits, sorts and attention are written out in ops that kernels have",
          lambda graph, how: spell(graph, how.is_library_call), required=True, ops=DECOMPOSED),
     Pass("scale_results", "scales of bytes in a product are applied to its result",
-         lambda graph, how: lift_scales(graph), ops={CAST}),
+         _alone(lift_scales), ops={CAST}),
     Pass("lay_out_heads", "attention that is one call on its device gives results laid as queries",
-         lambda graph, how: place_heads(graph), ops={ATTENTION, ATTENTION_GRADIENT}),
+         _alone(place_heads), ops={ATTENTION, ATTENTION_GRADIENT}),
     Pass("prune_control_flow", "results and inputs of control flow that nobody reads go",
-         lambda graph, how: prune(graph), ops=CONTROL_FLOW),
+         _alone(prune), ops=CONTROL_FLOW),
     Pass("prepare_bodies", "the same passes go through the bodies of control flow",
          lambda graph, how: in_bodies(graph, _prepared_body), required=True, ops=CONTROL_FLOW),
     Pass("fold_batch_norms", "at inference normalisation goes into the weights before it",
@@ -115,48 +135,48 @@ PREPARE: tuple[Prepare, ...] = (
 
 CHECK: tuple[Optimize, ...] = (
     Pass("check_indices", "one more output says whether an index was out of range",
-         lambda graph, to: with_index_flag(graph), required=True, when=_for_jit, ops=FLAGGED),
+         _alone(with_index_flag), required=True, when=_for_jit, ops=FLAGGED),
 )  # fmt: skip
 
 OPTIMIZE: tuple[Optimize, ...] = (
     Pass("split_complex", "complex arithmetic is written in real and imaginary parts",
-         lambda graph, to: complex_pairs(graph), required=True),
+         _alone(complex_pairs), required=True, kinds={"complex"}),
     Pass("widen_sums", "floats are added up at places in double precision, and rounded after it",
-         lambda graph, to: widened_sums(graph), when=_on_gpu, required=True, ops={SCATTER}),
+         _alone(widened_sums), when=_on_gpu, required=True, ops={SCATTER}),
     Pass("simplify", "constants fold, identities that hold to the bit go, movement ops join",
-         lambda graph, to: simplify(graph)),
+         _alone(simplify)),
     Pass("narrow_products", "a product that is only read rounded to 16 bits is computed so",
-         lambda graph, to: narrow_products(graph), ops={CAST}),
+         _alone(narrow_products), ops={CAST}),
     Pass("narrow_windows", "contractions compute no more than is used of them",
-         lambda graph, to: narrow_windows(graph), ops={PAD}),
+         _alone(narrow_windows), ops={PAD}),
     Pass("one_pass_moments", "mean and variance of a column read it once",
-         lambda graph, to: one_reading(graph), when=_on_gpu, ops={REDUCE}),
+         _alone(one_reading), when=_on_gpu, ops={REDUCE}),
     Pass("precise_moments", "means and variances of float32 are computed in double precision",
-         lambda graph, to: precise_moments(graph), when=_on_cpu, ops={REDUCE}),
+         _alone(precise_moments), when=_on_cpu, ops={REDUCE}),
     Pass("join_updates", "updates of which the last counts are joined in any order",
-         lambda graph, to: last_updates(graph), when=_on_gpu, ops={SCATTER}),
+         _alone(last_updates), when=_on_gpu, ops={SCATTER}),
     Pass("tile_sorts", "radix passes go by tiles that a block sorts in shared memory",
          lambda graph, to: tiled_sorts(graph, to.target.shared_memory_bytes()),
          when=_on_gpu, ops={RADIX}),
-    Pass("channels_last", "convolutions of cuDNN have channels last, and what is between them too",
-         lambda graph, to: convolutions_last(graph, _there(to.libraries.convolution)),
-         when=lambda to: to.libraries.convolution is not None),
-    Pass("fuse_relu", "a ReLU right after a convolution of cuDNN goes with it",
-         lambda graph, to: with_rectifiers(graph, _there(to.libraries.convolution_with_relu)),
-         when=lambda to: to.libraries.convolution_with_relu is not None),
-    Pass("call_attention", "attention that cuDNN has is a call of it",
-         lambda graph, to: with_attention_calls(graph, _there(to.libraries.attention)),
-         when=lambda to: to.libraries.attention is not None),
-    Pass("fuse_bias", "a vector added to a product of cuBLASLt goes with it",
-         lambda graph, to: with_biases(graph, _there(to.libraries.product_with_bias)),
-         when=lambda to: to.libraries.product_with_bias is not None),
+    _for_library("convolution", "channels_last",
+                 "convolutions of cuDNN have channels last, and what is between them too",
+                 convolutions_last),
+    _for_library("convolution_with_relu", "fuse_relu",
+                 "a ReLU right after a convolution of cuDNN goes with it",
+                 with_rectifiers),
+    _for_library("attention", "call_attention",
+                 "attention that cuDNN has is a call of it",
+                 with_attention_calls),
+    _for_library("product_with_bias", "fuse_bias",
+                 "a vector added to a product of cuBLASLt goes with it",
+                 with_biases),
     Pass("simplify_again", "what was put into the form of libraries is simplified once more",
-         lambda graph, to: simplify(graph), since="narrow_windows"),
+         _alone(simplify), since="narrow_windows"),
     Pass("fit_windows", "no contraction reads more padding than its indices reach",
-         lambda graph, to: fit_windows(graph), ops={PAD}),
-    Pass("call_products", "contractions that are products of cuBLASLt are calls of it",
-         lambda graph, to: with_product_calls(graph, _there(to.libraries.product)),
-         when=lambda to: to.libraries.product is not None, ops={CONTRACT}),
+         _alone(fit_windows), ops={PAD}),
+    _for_library("product", "call_products",
+                 "contractions that are products of cuBLASLt are calls of it",
+                 with_product_calls, ops={CONTRACT}),
 )  # fmt: skip
 
 # ---- program to program --------------------------------------------------------------------------
@@ -291,9 +311,3 @@ def _with_kept(run: Any, graph: Graph, how: Recorded) -> Graph:
     made, kept = run(graph, steady_nodes(graph, how.steady).__contains__)
     how.packed.update(kept)
     return made
-
-
-def _there(found: Any) -> Any:
-    """A capability that `when` has found to be there."""
-    assert found is not None
-    return found

@@ -28,8 +28,8 @@ from ridgeline.execution.device_copies import Brought, Chain, Fresh, reaches
 from ridgeline.execution.structures import Structure, Table
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.interpreter import evaluate, has_value
-from ridgeline.graph.node import LEAF, Node, proj, topological
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import LEAF, Node, has_value, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.autodiff.backward_pass import is_whole, waiting, written_out
 from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward

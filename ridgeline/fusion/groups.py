@@ -10,24 +10,24 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from ridgeline.dtypes import float64
 from ridgeline.fusion.in_place import Precedence, Replacing, kernel_order, store_order
 from ridgeline.fusion.materialize import FOLDS, LibraryViews, Values, is_apart, sources
-from ridgeline.fusion.repeated_layers import Repeated
 from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, operations
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.graph.strides import View
-from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering, is_chain
+from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering
 from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable
 from ridgeline.loops.lowering.lower import GroupLowering
 from ridgeline.loops.lowering.ordered import ORDERED, lower_ordered
 from ridgeline.ops.contract import CONTRACT
+from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import PAD
 from ridgeline.ops.reduce import ARG_REDUCE
 
@@ -95,6 +95,38 @@ class Fusion:
     # results whose kernels come late enough to overwrite an input
     in_place: dict[Node, Node] = field(default_factory=dict)
     needs: Mapping[int, frozenset[int]] = field(default_factory=dict)  # kernels before each
+
+
+@dataclass(slots=True)
+class Repeated:
+    """The loops of the groups of one program: the layers of a model give the same again and again.
+
+    Groups of one structure differ only in which node each slot of memory holds, so the second takes
+    the loops of the first, or the reason why there are none.
+    """
+
+    known: dict[Hashable, tuple[Lowered, tuple[int, ...]] | str] = field(default_factory=dict)
+
+    def lower(
+        self, lowering: type[GroupLowering], folds: Sequence[Node], graph: Graph, name: str
+    ) -> Lowered:
+        """The loops of a group, which is a graph; NotFusable where one nest does not hold it."""
+        whole = graph.giving((*folds, *graph.outputs))
+        key = (lowering, name, len(folds), structure(whole))
+        found = self.known.get(key)
+        # how memory was made that a gather reads matters too: indices are surely in range, or not
+        if found is None or any(node.op is GATHER for node in whole.computed):
+            try:
+                made = lowering(folds=folds, graph=graph, name=name).lower()
+            except NotFusable as refusal:
+                self.known[key] = str(refusal)
+                raise
+            self.known[key] = (made, tuple(map(whole.order.index, made.slots)))
+            return made
+        if isinstance(found, str):
+            raise NotFusable(found)
+        model, slots = found
+        return model.over(tuple([whole.order[number] for number in slots]))
 
 
 @dataclass(slots=True)
@@ -222,7 +254,7 @@ class Fuser:
             lowered = lower_ordered(source, Graph(stored, read), name)
         else:
             lowering: type[GroupLowering] = GroupLowering
-            if self.roofline.chains and is_chain(folds):
+            if self.roofline.chains and _is_chain(folds):
                 lowering = ChainLowering
             kernel = Graph(stored, read)
             kernel = kernel.giving(store_order(kernel, self.replacing))
@@ -400,3 +432,8 @@ def _name(values: Sequence[Node], folds: Sequence[Node]) -> str:
 
 def _fold_name(fold: Node) -> str:
     return "contract" if fold.op is CONTRACT else str(fold.attrs.monoid)
+
+
+def _is_chain(folds: list[Node]) -> bool:
+    """True for folds that one kernel can hold only as a chain."""
+    return len(folds) > 1 and any(f.op is CONTRACT for f in folds)

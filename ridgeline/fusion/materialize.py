@@ -148,7 +148,8 @@ def choose_values(
         elif (times := _windows(node, users)) > 1 and _cheaper_to_store(node, times, graph):
             stored.add(node)
             windows.add(node)
-    stored -= recomputed(graph, chosen, users, stored)
+    if chosen:
+        stored -= recomputed(graph, chosen, users, stored)
     stored.update(cuts(graph, stored))
     return Values(graph, frozenset(stored), late, frozenset(windows))
 

@@ -46,6 +46,11 @@ class Graph:
         """Which ops there are, inputs included: most passes have work for a few of them only."""
         return frozenset([node.op for node in self.order])
 
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Which kinds of element types there are, as "float" and "complex"."""
+        return frozenset([made.dtype.kind for node in self.order for made in node.types])
+
     @property
     def device(self) -> str:
         """The one device that it computes on."""

@@ -16,11 +16,6 @@ from ridgeline.graph.origins import describe
 from ridgeline.scalars import Array
 
 
-def has_value(node: Node) -> bool:
-    """True where a node was computed already, or was given."""
-    return node.buffer is not None
-
-
 def value_of(node: Node) -> Array:
     """The array of a node that has a value; not to be written to."""
     shape = node.shape

@@ -265,6 +265,11 @@ def leaf(type: TensorType) -> Node:
     return _new(LEAF, (), LeafAttrs(type), (type,))
 
 
+def has_value(node: Node) -> bool:
+    """True where a node was computed already, or was given."""
+    return node.buffer is not None
+
+
 def shows_constant(node: Node) -> bool:
     """True for a value that no input goes into: a constant, or a view of one."""
     while node.op.family == "movement" and len(node.inputs) == 1:

@@ -22,10 +22,10 @@ from ridgeline.kernel.arguments import LoopsError, check_not_traced, memory_of
 from ridgeline.kernel.roofline import KernelRoofline, ceilings_of
 from ridgeline.kernel.steps import Steps
 from ridgeline.loops.analysis.counts import compulsory_bytes, moved_bytes, useful
-from ridgeline.loops.ir import For, Kernel, statements
+from ridgeline.loops.ir import For, Kernel, named, statements
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step, from_json, replay, to_json
-from ridgeline.loops.text.printer import named, print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.record.cells import PLAIN, filled_leaf
 from ridgeline.record.modes import is_grad_enabled
 from ridgeline.record.values import read

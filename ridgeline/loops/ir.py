@@ -10,12 +10,13 @@ node here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.weak import Interned
+from ridgeline.weak import Interned, WeakMap
 
 Scope = Literal["global", "stream", "shared", "local", "reg"]
 LoopKind = Literal["serial", "unroll", "vector", "transpose", "parallel", "grid", "thread"]
@@ -287,3 +288,54 @@ def expressions(statement: Stmt) -> tuple[Expr, ...]:
     if isinstance(statement, Reduce):
         return (*statement.index, *statement.values)
     return ()
+
+
+# ---- structural keys: equal for equal loops, in every process ------------------------------------
+
+_DIGESTS: WeakMap[Expr, str] = WeakMap()
+
+
+def digest(expr: Expr) -> str:
+    """A hash of an expression, made bottom-up so that depth and sharing cost nothing."""
+    if expr not in _DIGESTS:
+        for node in subexpressions(expr):
+            if node not in _DIGESTS:
+                below = ",".join([_DIGESTS[child] for child in children(node)])
+                text = f"{_label(node)}({below})"
+                _DIGESTS[node] = blake2b(text.encode(), digest_size=12).hexdigest()
+    return _DIGESTS[expr]
+
+
+def _label(node: Expr) -> str:
+    if isinstance(node, Load):
+        return f"load {node.buffer.name} {node.dtype.name}"
+    if isinstance(node, Const):
+        return f"const {node.dtype.name} {node.text}"
+    if isinstance(node, Op):
+        return f"op {node.dtype.name} {node.name}"
+    return f"{type(node).__name__} {node.name}" if isinstance(node, (Var, Hole)) else ""
+
+
+def named(kernel: Kernel) -> Kernel:
+    """The kernel under a name that holds a hash of its loops: equal kernels share machine code."""
+    words = [_word(kernel.params), _word(kernel.sizes)]
+    for statement in statements(kernel.body):
+        words.append(type(statement).__name__)
+        if isinstance(statement, Seq):
+            words.append(str(len(statement.body)))
+        else:
+            own = [part for part in statement.__slots__ if part != "body"]
+            words += [_word(getattr(statement, part)) for part in own]
+    hashed = blake2b("\0".join(words).encode(), digest_size=8).hexdigest()
+    return replace(kernel, name=f"{kernel.name}_{hashed}")
+
+
+def _word(part: object) -> str:
+    """A part of a statement as text."""
+    if isinstance(part, Expr):
+        return digest(part)
+    if isinstance(part, tuple):
+        return f"({','.join([_word(one) for one in part])})"
+    if isinstance(part, Buffer):
+        return _word((part.name, part.shape, part.dtype.name, part.scope, part.slot))
+    return str(part)

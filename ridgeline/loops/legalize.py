@@ -3,7 +3,7 @@ list of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ridgeline.loops import ir
@@ -35,23 +35,43 @@ from ridgeline.loops.steps.step import widened
 
 @dataclass(frozen=True, slots=True)
 class LoopPass:
-    """A named step: loops in, loops of the same meaning out."""
+    """A named step: loops in, loops of the same meaning out.
+
+    `work` is what it has work for, as `ingredients` says it of loops.
+    """
 
     name: str
     doc: str
     run: Callable[[Stmt], Stmt]
+    work: Collection[object]
 
 
 def legalized(body: Stmt, passes: Sequence[LoopPass]) -> Stmt:
-    """The loops as a code generator takes them."""
+    """The loops as a code generator takes them; passes without work for them are not entered."""
+    found = ingredients(body)
     for each in passes:
-        body = each.run(body)
+        if not found.isdisjoint(each.work):
+            body = each.run(body)
+            found = ingredients(body)
     return body
+
+
+def ingredients(body: Stmt) -> set[object]:
+    """What loops are made of: classes of statements, names of ops and types of elements."""
+    found: set[object] = set()
+    for statement in ir.statements(body):
+        found.add(type(statement))
+        for expr in ir.subexpressions(*ir.expressions(statement)):
+            found.add(expr.name if isinstance(expr, Op) else expr.dtype)
+    return found
 
 
 # ---- quotients and remainders of loop variables, simplified by the known lengths of the loops ----
 # Cutting a loop leaves `(r.0 * 32 + r.1) // 64` where `r.0 // 2` would do, and only the latter
 # shows a code generator that lanes lie next to each other.
+
+
+_DIVISIONS = ("floordiv", "mod")
 
 
 def with_short_indices(body: Stmt) -> Stmt:
@@ -70,7 +90,13 @@ def with_short_indices(body: Stmt) -> Stmt:
 
 
 def _divides(expr: Expr) -> bool:
-    return any(isinstance(e, Op) and e.name in ("floordiv", "mod") for e in ir.subexpressions(expr))
+    return any(isinstance(e, Op) and e.name in _DIVISIONS for e in ir.subexpressions(expr))
+
+
+SHORTEN_INDICES = LoopPass(
+    "shorten_indices", "quotients of indices shrink by the loops' lengths", with_short_indices,
+    _DIVISIONS,
+)  # fmt: skip
 
 
 # ---- pipelined loops: their two halves, and the same loop with several copies of its scratch -----

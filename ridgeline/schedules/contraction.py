@@ -60,7 +60,9 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
     if streamed is not None:
         return [*fused, *streamed]
     cycles, tile, panel = best_tile(touched, row_sizes, inner_sizes, machine)
-    dot = best_dot(kernel, touched, row_sizes, inner_sizes, machine)
+    dot = None
+    if not machine.dot_types.isdisjoint([a.buffer.dtype for a in touched]):
+        dot = best_dot(kernel, touched, row_sizes, inner_sizes, machine)
     if dot is not None and dot.cycles < cycles:
         return [*fused, *dot_steps(dot, row_sizes, *inner_sizes.values())]
     streamed_by = _beyond_cache(touched, row_sizes | inner_sizes, machine)

@@ -68,7 +68,7 @@ def best_dot(
     inner: dict[str, int],
     machine: Machine,
 ) -> Dot | None:
-    """How to run a contraction by such an instruction; None where none fits."""
+    """How to run a contraction by an instruction on narrow numbers; None where none fits."""
     sums = [s for s in ir.statements(kernel.body) if isinstance(s, Reduce)]
     read = factors(sums[0]) if len(sums) == 1 else None
     if read is None or len(inner) != 1:

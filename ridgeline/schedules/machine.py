@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from ridgeline.dtypes import DType
+from ridgeline.loops.instructions import INSTRUCTIONS
+
 _WAITING = 1.6  # a sum asks for fewer lines at a time than the copy that was measured
 _SURE = 4  # times the least work that is worth sharing: estimates of what caches hold are high
 _PART_SECONDS = 4e-6  # of work that is worth fetching
@@ -43,6 +46,11 @@ class Machine:
     def lanes(self, itemsize: int) -> int:
         """Elements of one vector register."""
         return self.vector_bytes // max(itemsize, 4)
+
+    @property
+    def dot_types(self) -> frozenset[DType]:
+        """The element types of which its `instructions` multiply several at a time."""
+        return frozenset([INSTRUCTIONS[name].right for name in self.instructions])
 
     @property
     def far(self) -> float:

@@ -10,7 +10,7 @@ import pytest
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import Stages, lower_graph
-from ridgeline.fusion.repeated_layers import Repeated
+from ridgeline.fusion.groups import Repeated
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable

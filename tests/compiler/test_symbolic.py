@@ -11,9 +11,8 @@ from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.sizes import Size, symbol
-from ridgeline.loops.ir import Kernel
+from ridgeline.loops.ir import Kernel, named
 from ridgeline.loops.schedule import replay
-from ridgeline.loops.text.printer import named
 from ridgeline.ops import contract as C, elementwise as E, movement as M, reduce as R
 from ridgeline.runtime.cpu.backend import CpuBackend, machine, task_count
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep

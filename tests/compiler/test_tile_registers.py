@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.llvm import emit, machine_code, machine_code as facts
-from ridgeline.codegen.llvm.matrix_instructions import has_instruction
+from ridgeline.codegen.llvm.machine_code import has_instruction
 from ridgeline.compiler import CompiledKernel, lower_graph
 from ridgeline.dtypes import DType
 from ridgeline.functions.linear import einsum, linear
@@ -23,9 +23,9 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import TensorType, leaf
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.interpreter.interpret import interpret
-from ridgeline.loops.ir import Kernel
+from ridgeline.loops.ir import Kernel, named
 from ridgeline.loops.schedule import replay
-from ridgeline.loops.text.printer import named, print_kernel
+from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.elementwise import cast
 from ridgeline.runtime.cpu.backend import task_count
 from ridgeline.schedules.accesses import accesses

@@ -266,7 +266,7 @@ def _with_fault(each: Pass[Any, Any], change: Any) -> Pass[Any, Any]:
     def run(state: Any, to: Compilation) -> Any:
         return change(each.run(state, to) if each.when(to) else state, to)
 
-    return replace(each, run=run, when=lambda to: True, ops=frozenset())
+    return replace(each, run=run, when=lambda to: True, ops=frozenset(), kinds=frozenset())
 
 
 def test_temporaries_that_overlap_are_found() -> None:

@@ -16,8 +16,7 @@ from ridgeline import dtypes
 from ridgeline.codegen.llvm import emit
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.loops.instructions import INSTRUCTIONS
-from ridgeline.loops.ir import Kernel
-from ridgeline.loops.text.printer import named
+from ridgeline.loops.ir import Kernel, named
 from ridgeline.runtime.cpu.backend import task_count
 from ridgeline.scalars import Array
 

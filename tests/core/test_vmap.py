@@ -13,8 +13,8 @@ from hypothesis import given, settings, strategies as st
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.functions.concrete import given as filled
-from ridgeline.graph.interpreter import evaluate, has_value
-from ridgeline.graph.node import Node, TensorType, leaf
+from ridgeline.graph.interpreter import evaluate
+from ridgeline.graph.node import Node, TensorType, has_value, leaf
 from ridgeline.graph.passes.autodiff.vectorize import Batching
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.ops.movement import spread

@@ -12,8 +12,7 @@ from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, useful
 from ridgeline.loops.interpreter.interpret import interpret
-from ridgeline.loops.ir import Kernel
-from ridgeline.loops.text.printer import named
+from ridgeline.loops.ir import Kernel, named
 from ridgeline.runtime.cpu.backend import task_count
 from ridgeline.scalars import Array
 

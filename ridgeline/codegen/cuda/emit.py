@@ -21,7 +21,7 @@ from ridgeline.codegen.cuda.threads import written_slots
 from ridgeline.codegen.cuda.types import memory_type
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Buffer, Const, For, Kernel, Seq, Stmt
-from ridgeline.loops.legalize import LoopPass, legalized, with_short_indices
+from ridgeline.loops.legalize import SHORTEN_INDICES, legalized
 from ridgeline.loops.steps.bind import launches
 
 _WORKSPACE_ALIGN = 256
@@ -29,10 +29,7 @@ _WARP = 32
 _REMEMBERED = 512  # kernels whose text is kept
 
 
-LEGALIZE = (
-    LoopPass("shorten_indices", "quotients of indices shrink by the loops' lengths",
-             with_short_indices),
-)  # fmt: skip
+LEGALIZE = (SHORTEN_INDICES,)
 
 
 @lru_cache(maxsize=_REMEMBERED)  # a layout asks how to launch what is compiled after it

@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from ridgeline import dtypes
 from ridgeline.codegen.llvm.addresses import Ahead, after, ahead_of
 from ridgeline.codegen.llvm.expressions import ExpressionEmitter, Scope
-from ridgeline.codegen.llvm.machine_code import target
+from ridgeline.codegen.llvm.machine_code import has_instruction, target
 from ridgeline.codegen.llvm.matrix_instructions import (
     emit_dot,
     emit_tiles,
-    has_instruction,
     release_tiles,
     started_tiles,
 )
@@ -33,7 +32,7 @@ from ridgeline.codegen.llvm.shuffles import (
     turns,
     turns_words,
 )
-from ridgeline.codegen.llvm.types import moved_as_bits, stored_and_read
+from ridgeline.codegen.llvm.types import NARROW, moved_as_bits, stored_and_read
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, free_vars, map_expressions, replace_variables, substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
@@ -54,8 +53,8 @@ from ridgeline.loops.ir import (
     Store,
     Var,
 )  # fmt: skip
-from ridgeline.loops.legalize import LoopPass, legalized, unpiped, with_short_indices
-from ridgeline.loops.math import expand
+from ridgeline.loops.legalize import SHORTEN_INDICES, LoopPass, legalized, unpiped
+from ridgeline.loops.math import EXPANDED, expand
 from ridgeline.loops.monoids import MONOIDS, SUMS, Monoid
 
 # ---- reductions: an accumulator joined with a value, or with all lanes of one --------------------
@@ -144,13 +143,13 @@ class ReductionEmitter(ExpressionEmitter):
 # ---- kernels -------------------------------------------------------------------------------------
 
 LEGALIZE = (
-    LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped),
-    LoopPass("shorten_indices", "quotients of indices shrink by the loops' lengths",
-             with_short_indices),
-    LoopPass("move_bits", "narrow floats that are only moved are moved as bits", moved_as_bits),
-    LoopPass("start_tiles", "tile registers start from zero by themselves", started_tiles),
+    LoopPass("unpipe", "loops that fill scratch ahead of its use are plain loops", unpiped, {Pipe}),
+    SHORTEN_INDICES,
+    LoopPass("move_bits", "narrow floats that are only moved are moved as bits", moved_as_bits,
+             NARROW),
+    LoopPass("start_tiles", "tile registers start from zero by themselves", started_tiles, {Mma}),
     LoopPass("expand_math", "functions without an instruction become polynomials",
-             lambda body: map_expressions(body, expand)),
+             lambda body: map_expressions(body, expand), EXPANDED),
 )  # fmt: skip
 
 
@@ -170,7 +169,8 @@ class KernelEmitter(ReductionEmitter):
         body = legalized(self.kernel.body, LEGALIZE)
         self.stored = stored_and_read(body)
         self._task_loop(body)
-        release_tiles(self)
+        if self.has_tiles:
+            release_tiles(self)
         if self.streams:  # stores past the caches are ordered by nothing else
             self.line("fence seq_cst")
         lines = "\n".join([*self.allocas, *self.scopes[0].lines])
@@ -246,7 +246,7 @@ class KernelEmitter(ReductionEmitter):
     def _for(self, loop: For) -> None:
         if loop.kind == "unroll" and lies_across(loop):
             store_across(self, loop)
-        elif interleaves(loop):
+        elif loop.kind == "unroll" and interleaves(loop):
             store_interleaved(self, loop)
         elif loop.kind == "unroll":
             assert isinstance(loop.extent, Const), "unrolled loops have a known length"

@@ -27,6 +27,7 @@ from typing import Any
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.codegen.llvm import elf
 from ridgeline.config import config
+from ridgeline.loops.instructions import INSTRUCTIONS
 
 __all__ = [
     "CompileError",
@@ -44,6 +45,11 @@ _COMPILER_SOURCES = (
     "scalars.py", "values", "dtypes.py", "loops", "schedules", "fusion", "codegen", "graph", "ops",
     "compiler", "runtime",
 )  # fmt: skip
+DOT_INTRINSICS = {
+    "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps",
+    "vpdpbusd": "llvm.x86.avx512.vpdpbusd",
+    "vpdpwssd": "llvm.x86.avx512.vpdpwssd",
+}
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
 _VECTOR_FEATURES = ((512, "avx512f"), (256, "avx2"), (128, "sse2"), (128, "neon"))
@@ -257,6 +263,14 @@ def target() -> Target:
     width = next((bits for bits, name in _VECTOR_FEATURES if f"+{name}" in present), 128)
     l1, l2, l3 = _cache_sizes()
     return Target(cpu, features, width, l1, l2, l3, usable_threads())
+
+
+@lru_cache
+def has_instruction(name: str) -> bool:
+    """True when this machine has an instruction and it is emitted by name."""
+    row = INSTRUCTIONS[name]
+    by_name = name in DOT_INTRINSICS or row.rows > 1
+    return by_name and f"+{row.feature}" in target().features.split(",")
 
 
 def without_wide(features: str) -> str:

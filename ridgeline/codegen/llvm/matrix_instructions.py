@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.machine_code import target
+from ridgeline.codegen.llvm.machine_code import DOT_INTRINSICS
 from ridgeline.codegen.llvm.memory import Guard, MemoryEmitter
 from ridgeline.codegen.llvm.scalar_ops import Value
 from ridgeline.loops import ir
@@ -40,8 +39,6 @@ _ROWS, _ROW_BYTES = 16, 64
 
 def started_tiles(body: Stmt) -> Stmt:
     """Tiles that hold the zeros from which their sums start: registers need not read these."""
-    if not any(isinstance(s, Mma) for s in ir.statements(body)):
-        return body
     inner = map_children(body, started_tiles)
     if not isinstance(inner, Seq):
         return inner
@@ -109,8 +106,7 @@ def emit_tiles(emitter: KernelEmitter, statement: Mma) -> None:
 
 def release_tiles(emitter: KernelEmitter) -> None:
     """Give tile registers up at the end of a kernel that used them."""
-    if emitter.has_tiles:
-        _call(emitter, "tilerelease", "", "")
+    _call(emitter, "tilerelease", "", "")
 
 
 def _shape_tiles(emitter: KernelEmitter) -> None:
@@ -175,21 +171,6 @@ def _call(emitter: KernelEmitter, name: str, operands: str, types: str) -> None:
 # ---- dot-product instructions: several narrow products summed into each lane ---------------------
 
 
-_INTRINSICS = {
-    "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps",
-    "vpdpbusd": "llvm.x86.avx512.vpdpbusd",
-    "vpdpwssd": "llvm.x86.avx512.vpdpwssd",
-}
-
-
-@lru_cache
-def has_instruction(name: str) -> bool:
-    """True when this machine has an instruction and it is emitted by name."""
-    row = INSTRUCTIONS[name]
-    by_name = name in _INTRINSICS or row.rows > 1
-    return by_name and f"+{row.feature}" in target().features.split(",")
-
-
 def emit_dot(emitter: MemoryEmitter, statement: Mma) -> None:
     """One instruction for the tile; its sums are read from and written to their buffer."""
     tile = tile_of(statement.body)
@@ -210,7 +191,7 @@ def emit_dot(emitter: MemoryEmitter, statement: Mma) -> None:
     index = tuple(substitute(i, {Var.make(f.name): ir.index(0) for f in tile.rows}) for i in index)
     emitter.lanes_var, emitter.lane_count, emitter.lane_length = tile.lanes[0].name, lanes, lanes
     held = emitter.read(buffer, index, Guard(), emitter.here, fixed=False)
-    name = f"{_INTRINSICS[statement.instruction]}.{lanes * 32}"
+    name = f"{DOT_INTRINSICS[statement.instruction]}.{lanes * 32}"
     emitter.declarations.add(f"declare {held.type} @{name}({held.type}, {kind}, {kind})")
     text = f"call {held.type} @{name}({held.type} {held.name}, {kind} {left}, {kind} {right.name})"
     made = emitter.instruction(text, buffer.dtype, held)

@@ -260,6 +260,7 @@ def decode(emit: ScalarEmitter, stored: Value, dtype: DType) -> Value:
 
 
 _BITS = {1: dtypes.uint8, 2: dtypes.uint16}
+NARROW = frozenset(d for d in dtypes.ALL if d.kind == "float" and d.itemsize < 4)
 
 
 def moved_as_bits(statement: Stmt) -> Stmt:

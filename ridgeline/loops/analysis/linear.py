@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import reduce
-from hashlib import blake2b
 
 from ridgeline.loops import ir
-from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
+from ridgeline.loops.ir import Expr, Op, Var
 from ridgeline.loops.terms import op
-from ridgeline.weak import WeakMap
 
 _MOST_PRODUCTS = 16  # beyond this a product of sums is kept as it is
 
@@ -132,30 +130,6 @@ def to_expr(form: Linear) -> Expr:
     return op("add", total, ir.index(constant))
 
 
-_DIGESTS: WeakMap[Expr, str] = WeakMap()
-
-
 def sort_key(expr: Expr) -> tuple[int, str]:
     """An order on expressions that is the same in every process: variables by name come first."""
-    return (0, expr.name) if isinstance(expr, Var) else (1, _digest(expr))
-
-
-def _digest(expr: Expr) -> str:
-    """A hash of the structure, made bottom-up so that depth and sharing cost nothing."""
-    if expr not in _DIGESTS:
-        for node in ir.subexpressions(expr):
-            if node not in _DIGESTS:
-                below = ",".join(_DIGESTS[child] for child in ir.children(node))
-                text = f"{_label(node)}({below})"
-                _DIGESTS[node] = blake2b(text.encode(), digest_size=12).hexdigest()
-    return _DIGESTS[expr]
-
-
-def _label(node: Expr) -> str:
-    if isinstance(node, Load):
-        return f"load {node.buffer.name} {node.dtype.name}"
-    if isinstance(node, Const):
-        return f"const {node.dtype.name} {node.text}"
-    if isinstance(node, Op):
-        return f"op {node.dtype.name} {node.name}"
-    return f"{type(node).__name__} {node.name}" if isinstance(node, (Var, Hole)) else ""
+    return (0, expr.name) if isinstance(expr, Var) else (1, ir.digest(expr))

@@ -372,8 +372,3 @@ def _own_axes(last: Node, weights: Node, letter: str = "n") -> tuple[Axis, ...]:
     own = [n for n in last.attrs.output if n not in used]
     names = [letter] if len(own) == 1 else [f"{letter}{i}" for i in range(len(own))]
     return tuple(Axis(name, last.attrs.extents[n]) for name, n in zip(names, own))
-
-
-def is_chain(folds: list[Node]) -> bool:
-    """True for folds that one kernel can hold only as a chain."""
-    return len(folds) > 1 and any(f.op is CONTRACT for f in folds)

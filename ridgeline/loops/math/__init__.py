@@ -64,7 +64,7 @@ DOUBLE: dict[str, Callable[..., Expr]] = {
     "gammainc": gammainc, "gammaincc": gammaincc,
 }  # fmt: skip
 EXPANSIONS |= DOUBLE
-_NAMES = frozenset((*EXPANSIONS, "philox"))
+EXPANDED = frozenset((*EXPANSIONS, "philox"))
 # made by expansions, of float64; code generators call a function for each
 OUTLINED: dict[str, Callable[..., Expr]] = {"inverse_power": inverse_power}
 
@@ -80,10 +80,10 @@ INSTRUCTIONS = frozenset((
 
 def has_code(row: str) -> bool:
     """True for a row of the scalar table that kernels compute; the others are library calls."""
-    return row in _NAMES or row in INSTRUCTIONS or row in OUTLINED
+    return row in EXPANDED or row in INSTRUCTIONS or row in OUTLINED
 
 
-def expand(expr: Expr, names: Collection[str] = _NAMES) -> Expr:
+def expand(expr: Expr, names: Collection[str] = EXPANDED) -> Expr:
     """`expr` with elementary functions of these names written out; the rest stays as it is."""
     done: dict[Expr, Expr] = {}
     for node in ir.subexpressions(expr):

@@ -11,8 +11,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from hashlib import blake2b
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -280,10 +278,3 @@ class _Texts:
             if not isinstance(operand, Const) or (other == first and position != first):
                 return operand.dtype  # an expression, or a literal that had to name its type
         return None
-
-
-def named(kernel: Kernel) -> Kernel:
-    """The kernel under a name that holds a hash of its text: equal kernels share machine code."""
-    text = print_kernel(replace(kernel, name="k"))
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    return replace(kernel, name=f"{kernel.name}_{digest}")

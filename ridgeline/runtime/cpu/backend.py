@@ -9,8 +9,13 @@ from typing import Any
 
 from ridgeline.codegen.caches import LoadedCode
 from ridgeline.codegen.llvm.emit import LEGALIZE, module_text
-from ridgeline.codegen.llvm.machine_code import Library, compile_ir, compiler_fingerprint, target
-from ridgeline.codegen.llvm.matrix_instructions import has_instruction
+from ridgeline.codegen.llvm.machine_code import (
+    Library,
+    compile_ir,
+    compiler_fingerprint,
+    has_instruction,
+    target,
+)
 from ridgeline.compiler.backend import Backend, NumpyCalls
 from ridgeline.compiler.memory_plan import Layout
 from ridgeline.compiler.stages import CompiledKernel

@@ -8,7 +8,7 @@ handler raised: see `steps`.
 
 from __future__ import annotations
 
-from ridgeline.runtime.cpu.control_words import Head
+from ridgeline.runtime.cpu.support_ir import Head
 
 
 def control_ir() -> str:

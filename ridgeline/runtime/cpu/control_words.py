@@ -1,8 +1,8 @@
 """A plan as native code reads it: an array of 64-bit words.
 
-First a head (see `Head`), then the (slot, offset) pairs of the arena, then the steps. A kernel call
-is its function, tasks, grain, number of arguments, and the arguments' slots. Loops, branches and
-stops are steps too: sub-plans over slots of their own, with tables.
+First a head (`support_ir.Head`), then the (slot, offset) pairs of the arena, then the steps. A
+kernel call is its function, tasks, grain, number of arguments, and the arguments' slots. Loops,
+branches and stops are steps too: sub-plans over slots of their own, with tables.
 
 A sub-plan has slots that its caller fills in. *Inside* names one of those slots, *outside* one of
 the calling plan's. In words a control step begins with 0, where others have a function, then its
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,29 +20,6 @@ if TYPE_CHECKING:
 
 LOOP, BRANCH, STOP = 0, 1, 2
 NOWHERE = -1
-
-
-class Head(IntEnum):
-    """The words at the start of a plan."""
-
-    POOL = 0
-    STEPS = 1
-    SLOTS = 2
-    ADDRESSES = 3
-    ARENA = 4
-    WIDEST = 5  # the most arguments of any step
-    PARALLEL = 6  # how many steps may use several threads
-    ESTIMATE = 7  # nanoseconds the parallel steps take one thread; 0: not known yet; the code's
-    ELAPSED = 8  # nanoseconds the plan last took on a stream; 0: not known yet; the stream's
-    WORDS = 9
-
-
-def load_head(name: str, word: Head) -> str:
-    """IR that reads a word of the head of %plan into %name."""
-    return (
-        f"%{name}.at = getelementptr i64, ptr %plan, i64 {int(word)}\n"
-        f"  %{name} = load i64, ptr %{name}.at"
-    )
 
 
 @dataclass(frozen=True, slots=True)

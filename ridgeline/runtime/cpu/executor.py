@@ -28,10 +28,10 @@ from time import perf_counter_ns
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
-from ridgeline.runtime.cpu.control_words import Branch, Head, Loop, Stop, check
+from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
-from ridgeline.runtime.cpu.support_ir import python_function
+from ridgeline.runtime.cpu.support_ir import Head, python_function
 
 _WIPE_ON_FORK = getattr(mmap, "MADV_WIPEONFORK", 18)
 

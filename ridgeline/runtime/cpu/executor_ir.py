@@ -7,9 +7,9 @@ and then, whether Python has a signal to handle, and ends early if its handler r
 from __future__ import annotations
 
 from ridgeline.runtime.cpu.control_ir import control_ir
-from ridgeline.runtime.cpu.control_words import LOOP, STOP, Head, load_head
+from ridgeline.runtime.cpu.control_words import LOOP, STOP
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir, region_ir
-from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, python_entry
+from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, load_head, python_entry
 
 LOOK_NS = 50_000_000  # between two looks for signals
 MEASURED, POOLED, WATCHED = 1, 2, 4  # the bits of a mode

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import mmap
 
-from ridgeline.runtime.cpu.control_words import Head
-from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, python_entry, support_ir
+from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, python_entry, support_ir
 
 # Byte offsets; the first page is wiped in a forked child, where it reads as a stream not started.
 SUBMITTED, COMPLETED, ASLEEP, SUBMIT_EPOCH, WAITERS, DONE_EPOCH, BORN = range(0, 7 * 64, 64)

@@ -1,5 +1,7 @@
 """What the LLVM IR of the pool, the executor and the stream shares: clock, futex, threads, Python.
 
+A plan is an array of words (`control_words.py`), the first of which are its `Head`.
+
 All functions of `support_ir` are internal: each module that includes its text has its own copy.
 Python functions over machine code are IR that reads their arguments, and function objects: a
 built-in function with METH_FASTCALL costs a fifth of a ctypes call.
@@ -10,9 +12,8 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any
-
-from ridgeline.runtime.cpu.control_words import Head, load_head
 
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _RELAX = {  # tells the core that this is a polling loop: an intrinsic and its argument
@@ -33,6 +34,29 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
 """
+
+
+class Head(IntEnum):
+    """The words at the start of a plan."""
+
+    POOL = 0
+    STEPS = 1
+    SLOTS = 2
+    ADDRESSES = 3
+    ARENA = 4
+    WIDEST = 5  # the most arguments of any step
+    PARALLEL = 6  # how many steps may use several threads
+    ESTIMATE = 7  # nanoseconds the parallel steps take one thread; 0: not known yet; the code's
+    ELAPSED = 8  # nanoseconds the plan last took on a stream; 0: not known yet; the stream's
+    WORDS = 9
+
+
+def load_head(name: str, word: Head) -> str:
+    """IR that reads a word of the head of %plan into %name."""
+    return (
+        f"%{name}.at = getelementptr i64, ptr %plan, i64 {int(word)}\n"
+        f"  %{name} = load i64, ptr %{name}.at"
+    )
 
 
 def support_ir() -> str:

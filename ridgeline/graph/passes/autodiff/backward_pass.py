@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.interpreter import has_value
-from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, node, proj
+from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, has_value, node, proj
 from ridgeline.graph.origins import Mark, inherit
 from ridgeline.graph.passes.autodiff.differentiate import ends, reverse
 from ridgeline.ops.tracking import CUSTOM

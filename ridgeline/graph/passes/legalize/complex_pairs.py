@@ -13,8 +13,6 @@ a rule here (`complex_rules.py`) are library calls, and take and give whole numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.origins import inherit
@@ -24,14 +22,9 @@ from ridgeline.ops.movement import concat, reshape, slice_
 from ridgeline.ops.reinterpret import parts_alias, whole_alias
 
 
-def has_complex(order: Sequence[Node]) -> bool:
-    """True where a graph holds complex values."""
-    return any(t.dtype.kind == "complex" for current in order for t in current.types)
-
-
 def complex_pairs(graph: Graph) -> Graph:
     """The graph without complex arithmetic."""
-    return _Rewrite().run(graph) if has_complex(graph.order) else graph
+    return _Rewrite().run(graph)
 
 
 class _Rewrite:
