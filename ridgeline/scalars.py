@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.fma import fma
 from ridgeline.values import bessel, errorfunctions, gamma, philox
-from ridgeline.values.wide import widened
+from ridgeline.values.wide import Array as Array, widened
 
-Array = npt.NDArray[Any]
 CostClass = Literal["add", "mul", "fma", "div", "sfu", "cmp", "int", "cast", "move"]
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.origins import describe, user_line
-from ridgeline.graph.passes.autodiff.vectorize import BatchingError
 from ridgeline.graph.sizes import Size
+from ridgeline.graph.vectorize import BatchingError
 from ridgeline.ops.elementwise import add, full_like, iota, mul
 from ridgeline.ops.movement import broadcast_scalar
 from ridgeline.record import memory, recorder

@@ -12,14 +12,14 @@ from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import describe, here, stamp
 from ridgeline.graph.passes.autodiff.backward_pass import awaited, gradients
-from ridgeline.graph.passes.autodiff.differentiate import (
+from ridgeline.graph.passes.autodiff.saved_values import lets_go
+from ridgeline.ops.differentiate import (
     Watcher,
     flowing,
     leading_to,
     ones_like,
     reverse,
 )
-from ridgeline.graph.passes.autodiff.saved_values import lets_go
 from ridgeline.ops.elementwise import add as add_nodes, full_like
 from ridgeline.ops.movement import stretch
 from ridgeline.record import mutation, recorder

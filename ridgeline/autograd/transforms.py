@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline.errors import GradientError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
-from ridgeline.graph.passes.autodiff.differentiate import forward, ones_like, reverse
+from ridgeline.ops.differentiate import forward, ones_like, reverse
 from ridgeline.ops.elementwise import full_like
 from ridgeline.ops.tracking import tag
 from ridgeline.record.cells import CUT, GRAPH, PLAIN

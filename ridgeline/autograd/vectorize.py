@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ridgeline.autograd.batch_frame import Frame
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
-from ridgeline.graph.passes.autodiff.vectorize import Batching, BatchingError
+from ridgeline.graph.vectorize import Batching, BatchingError
 from ridgeline.ops.movement import permute, spread
 from ridgeline.record.cells import CUT, GRAPH, LEAF
 from ridgeline.record.modes import called

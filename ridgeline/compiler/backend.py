@@ -35,12 +35,12 @@ from ridgeline.fusion.groups import Group, Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op, TensorType
 from ridgeline.graph.sizes import Size
-from ridgeline.graph.strides import View
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import ConvolveAttrs
+from ridgeline.ops.strides import View
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from ridgeline.config import config
 from ridgeline.fusion.groups import Roofline
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, Op
-from ridgeline.graph.strides import View
 from ridgeline.loops.lowering.iteration_space import Lowered
+from ridgeline.ops.strides import View
 
 State = TypeVar("State")
 Setting = TypeVar("Setting")

@@ -32,7 +32,7 @@ from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, has_value, proj, topological
 from ridgeline.graph.origins import describe
 from ridgeline.graph.passes.autodiff.backward_pass import is_whole, waiting, written_out
-from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
+from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.passes.contractions.precise_moments import precise_moments
 from ridgeline.graph.passes.legalize.partition import partition
 from ridgeline.graph.printer import format_graph

@@ -21,7 +21,6 @@ from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, opera
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
-from ridgeline.graph.strides import View
 from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering
 from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable
 from ridgeline.loops.lowering.lower import GroupLowering
@@ -30,6 +29,7 @@ from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import PAD
 from ridgeline.ops.reduce import ARG_REDUCE
+from ridgeline.ops.strides import View
 
 _NEAREST = 16  # readers of the same memory, on each side, that a kernel may merge with
 _LOOKED_FOR = 8  # operations to find out whether an element of what is spread out is there

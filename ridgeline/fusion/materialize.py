@@ -22,7 +22,6 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
-from ridgeline.graph.strides import View, axis_runs
 from ridgeline.loops.lowering.elements import is_bitcast, pads_inside, widens
 from ridgeline.loops.lowering.ordered import ORDERED, has_loops
 from ridgeline.loops.math import has_code
@@ -33,6 +32,7 @@ from ridgeline.ops.index_checks import index_flag
 from ridgeline.ops.movement import BROADCAST, CONCAT, PAD, RESHAPE, SLICE
 from ridgeline.ops.reduce import ARG_REDUCE, REDUCE
 from ridgeline.ops.reinterpret import ALIAS
+from ridgeline.ops.strides import View, axis_runs
 
 Late = Mapping[Node, Node]  # copies of values, each with the reader that they come after
 # the views through which a library call reads its operands; None for what the backend has no op for

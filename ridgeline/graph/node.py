@@ -18,7 +18,7 @@ from ridgeline.graph.sizes import Size, SizeExpr
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 Family: TypeAlias = Literal[
     "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque", "control"
@@ -329,9 +329,14 @@ def over(current: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def topological(
-    roots: Iterable[Node], stop: Callable[[Node], bool] = lambda n: False
+    roots: Iterable[Node],
+    stop: Callable[[Node], bool] = lambda n: False,
+    follow: Callable[[Node, Node], bool] | None = None,
 ) -> list[Node]:
-    """Every node below `roots`, inputs before users; below a node where `stop` holds, none."""
+    """Every node below `roots`, inputs before users; below a node where `stop` holds, none.
+
+    With `follow`, inputs count for which `follow(node, input)` holds.
+    """
     order: list[Node] = []
     seen: set[Node] = set()
     stack: list[Node | None] = [*roots]
@@ -350,7 +355,7 @@ def topological(
             stack.append(current)
             stack.append(None)
             for source in reversed(current.inputs):
-                if source not in seen:
+                if source not in seen and (follow is None or follow(current, source)):
                     stack.append(source)
     return order
 

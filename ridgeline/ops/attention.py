@@ -36,7 +36,7 @@ from ridgeline.ops.values import attention as values
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 TYPES = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)

@@ -14,7 +14,7 @@ from ridgeline.graph.node import Node, node, proj
 from ridgeline.ops.movement import spread, spread_all
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 def outputs_of(made: Node) -> list[Node]:

@@ -37,7 +37,7 @@ from ridgeline.ops.values import matrices
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

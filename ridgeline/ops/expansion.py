@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ridgeline.graph.graph import substitute
 from ridgeline.graph.node import Node, Transpose, leaf
-from ridgeline.graph.passes.autodiff.differentiate import forward, reverse
+from ridgeline.ops.differentiate import forward, reverse
 
 Expand = Callable[[Node, Sequence[Node]], Sequence[Node]]  # a node's outputs over given inputs
 

@@ -27,7 +27,7 @@ from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 WIDE_ADD = "wide_add"
 _NUMPY: dict[str, Any] = {

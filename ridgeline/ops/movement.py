@@ -21,7 +21,7 @@ from ridgeline.graph.sizes import Size, product
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from ridgeline.values import philox
 from ridgeline.values.philox import WORDS
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

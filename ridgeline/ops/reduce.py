@@ -21,7 +21,7 @@ from ridgeline.ops.values import sums
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "sum": ("uint", "int", "float", "complex"),

@@ -17,7 +17,7 @@ from ridgeline.ops.movement import reshape, spread_all
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ridgeline.ops.movement import spread, spread_all
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 _numbers = count()
 

@@ -16,7 +16,7 @@ from typing import Any
 from ridgeline.atomic import apply
 from ridgeline.collector import paused
 from ridgeline.graph.node import Node
-from ridgeline.graph.passes.autodiff.differentiate import saved_for_backward
+from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.record.cells import GRAPH, LEAF, Cell
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted

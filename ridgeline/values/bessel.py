@@ -7,15 +7,11 @@ ordinary functions, integrals whose rules converge exponentially for the others.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgeline.fma import fma
-from ridgeline.values.wide import EULER, LOG2, PI, number
-
-if TYPE_CHECKING:
-    from ridgeline.scalars import Array
+from ridgeline.values.wide import EULER, LOG2, PI, Array, number
 
 _AIRY_AT_0 = "0.355028053887817239260063186004183177"
 _AIRY_SLOPE_AT_0 = "0.258819403792806798405183560189203963"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ridgeline.values.wide import ROOT2, ROOT_PI, number
-
-if TYPE_CHECKING:
-    from ridgeline.scalars import Array
+from ridgeline.values.wide import ROOT2, ROOT_PI, Array, number
 
 _FAR = 10.0  # from here on erfcx is its asymptotic series
 _erf = np.vectorize(math.erf, otypes=[np.float64])

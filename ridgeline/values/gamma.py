@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ridgeline.values.errorfunctions import erfc
-from ridgeline.values.wide import EULER, PI, number
-
-if TYPE_CHECKING:
-    from ridgeline.scalars import Array
+from ridgeline.values.wide import EULER, PI, Array, number
 
 # B_2k of Euler-Maclaurin and of the asymptotic series
 _BERNOULLI = (

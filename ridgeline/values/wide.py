@@ -8,12 +8,12 @@ where it is float64 itself, the last digits are lost), and float64 for narrower 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from ridgeline.scalars import Array
+Array = npt.NDArray[Any]
 
 PI = "3.14159265358979323846264338327950288"
 EULER = "0.577215664901532860606512090082402431"

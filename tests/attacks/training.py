@@ -24,8 +24,9 @@ ATTACK = Attack(
     trial,
     short=60,
     faults=(
-        Fault("gradients go on through what was detached", "graph.passes.autodiff.differentiate",
-              "flowing", "if not current.inputs or ends(current):", "if not current.inputs:"),
+        Fault("gradients go on through what was detached", "ops.differentiate",
+              "flowing", "topological(outputs, ends, _flows)",
+              "topological(outputs, lambda n: False, _flows)"),
         Fault("a write that no gradient sees is differentiated", "record.values", "write",
               "if not tracked and cell.mode == GRAPH:", "if False:"),
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",

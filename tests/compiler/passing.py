@@ -14,10 +14,10 @@ from ridgeline.fusion.groups import Fuser, Fusion, Group, Roofline
 from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.graph.strides import View, itself
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, CALLS
 from ridgeline.ops.contract import PRODUCT
 from ridgeline.ops.convolve import CONVOLVE
+from ridgeline.ops.strides import View, itself
 from ridgeline.runtime.cpu.backend import CpuBackend
 from ridgeline.schedules.machine import Machine
 

@@ -15,7 +15,6 @@ from ridgeline.compiler import lower_graph
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.loops.analysis.scratch_reuse import in_one_row
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc
@@ -24,6 +23,7 @@ from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import attention, attention_gradient
+from ridgeline.ops.differentiate import reverse
 from tests.compiler.passing import prepared
 
 torch_attention = torch.nn.functional.scaled_dot_product_attention

@@ -16,11 +16,11 @@ from ridgeline.functions.transposed import conv_transpose2d
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, TensorType, leaf, topological
-from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.libraries.convolutions import recognise
 from ridgeline.graph.passes.libraries.relu_epilogue import with_rectifiers
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.convolve import CONVOLVE, ConvolveAttrs
+from ridgeline.ops.differentiate import reverse
 from ridgeline.ops.elementwise import add, apply, div, full_like, mul, select, sub
 from ridgeline.ops.movement import PERMUTE, broadcast, reshape
 from ridgeline.ops.reduce import sum_

@@ -14,8 +14,8 @@ from ridgeline.fusion.in_place import Replacing, kernel_order
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.autodiff.differentiate import ones_like, reverse
 from ridgeline.ops.contract import CONTRACT, matmul
+from ridgeline.ops.differentiate import ones_like, reverse
 from ridgeline.ops.elementwise import add, apply, full_like, mul, scale, select
 from ridgeline.ops.linalg import eye_like, inverse
 from ridgeline.ops.reduce import sum_

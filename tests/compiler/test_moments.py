@@ -11,8 +11,8 @@ from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.contractions.one_pass_moments import one_reading
+from ridgeline.ops.differentiate import reverse
 from ridgeline.ops.elementwise import add, apply, cast, div, full_like, mul, neg, sub
 from ridgeline.ops.movement import broadcast
 from ridgeline.ops.reduce import REDUCE, sum_

@@ -10,10 +10,10 @@ from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.autodiff.differentiate import reverse
-from ridgeline.graph.strides import View, itself
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
+from ridgeline.ops.differentiate import reverse
 from ridgeline.ops.elementwise import mul
+from ridgeline.ops.strides import View, itself
 from ridgeline.runtime.cpu.backend import CpuBackend
 from tests.compiler.passing import prepared
 

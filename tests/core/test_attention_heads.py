@@ -14,9 +14,9 @@ from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.graph.passes.libraries.attention import place_heads
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention
+from ridgeline.ops.differentiate import reverse
 from ridgeline.ops.movement import permute, reshape, slice_
 
 BATCH, LENGTH, HEADS, WIDTH = 2, 5, 3, 4

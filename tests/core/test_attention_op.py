@@ -14,10 +14,11 @@ from ridgeline.errors import DTypeError, RidgelineError, ShapeError
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.autodiff.differentiate import reverse, saved_for_backward
+from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.passes.legalize.decompose import spell
 from ridgeline.nn.functional import scaled_dot_product_attention as attend
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, attention, attention_gradient
+from ridgeline.ops.differentiate import reverse
 from ridgeline.record.values import read
 from ridgeline.tracing import trace
 from tests.fuzz.gpu_loops import LoopProgram

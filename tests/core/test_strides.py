@@ -7,9 +7,9 @@ from hypothesis import given, settings, strategies as st
 
 from ridgeline import dtypes
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.strides import itself, strided
 from ridgeline.ops.elementwise import neg
 from ridgeline.ops.movement import broadcast_to, permute, reshape, slice_
+from ridgeline.ops.strides import itself, strided
 
 
 def never(node: Node) -> bool:

@@ -15,8 +15,8 @@ from ridgeline import dtypes
 from ridgeline.functions.concrete import given as filled
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, has_value, leaf
-from ridgeline.graph.passes.autodiff.vectorize import Batching
 from ridgeline.graph.passes.legalize.specialize_sizes import Settled
+from ridgeline.graph.vectorize import Batching
 from ridgeline.ops.movement import spread
 from tests.core.batching_examples import Example, all_rows, examples
 

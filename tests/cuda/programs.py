@@ -8,8 +8,8 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.functions.registry import TABLE
 from ridgeline.graph.node import Node, TensorType, leaf
-from ridgeline.graph.passes.autodiff.differentiate import reverse
 from ridgeline.ops import contract as C, elementwise as E, reduce as R, scan as S
+from ridgeline.ops.differentiate import reverse
 from tests.compiler.programs import conv
 
 Example = tuple[list[Node], list[Node]]

@@ -80,7 +80,7 @@ def test_placed_copies_what_has_a_value() -> None:
 
 
 def test_gradients_go_back_over_a_transfer() -> None:
-    from ridgeline.graph.passes.autodiff.differentiate import reverse
+    from ridgeline.ops.differentiate import reverse
 
     x = leaf(TensorType((3,), dtypes.float32))
     y = mul(transfer(x, GPU), transfer(x, GPU))

@@ -11,7 +11,6 @@ from functools import cached_property
 
 from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import Quasi, Size, Sym
-from ridgeline.graph.strides import axis_runs
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
     floordiv,
@@ -26,6 +25,7 @@ from ridgeline.loops.ir import Buffer, Expr, For, Kernel, Stmt, Var
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.movement import CONCAT
 from ridgeline.ops.reduce import ARG_REDUCE
+from ridgeline.ops.strides import axis_runs
 
 # ---- movement ops as index arithmetic: which input element an output element is ------------------
 # Each function maps the index of an output element to the index in the input. A pad or a

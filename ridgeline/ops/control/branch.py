@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, leaf, node
-from ridgeline.graph.passes.autodiff.differentiate import forward, reverse
 from ridgeline.graph.sizes import remembered
 from ridgeline.ops.control.common import (
     batched,
@@ -20,12 +19,13 @@ from ridgeline.ops.control.common import (
     with_axis,
     zeros,
 )
+from ridgeline.ops.differentiate import forward, reverse
 from ridgeline.ops.elementwise import select
 from ridgeline.ops.movement import broadcast, spread
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

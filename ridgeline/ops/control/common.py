@@ -12,7 +12,7 @@ from ridgeline.ops.elementwise import constant
 from ridgeline.ops.movement import broadcast_scalar
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 def zeros(kind: TensorType) -> Node:

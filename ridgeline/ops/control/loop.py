@@ -17,17 +17,17 @@ from ridgeline.graph.body import Body, body
 from ridgeline.graph.graph import substitute
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, leaf, node, proj, topological
-from ridgeline.graph.passes.autodiff.differentiate import forward, reverse
 from ridgeline.graph.sizes import Size, bounds, product, remembered
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, axis, contract
 from ridgeline.ops.control.common import batched, fresh, is_smooth, outputs_of, with_axis, zeros
+from ridgeline.ops.differentiate import forward, reverse
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import PERMUTE, RESHAPE, permute, spread
 from ridgeline.ops.reduce import REDUCE, reduce
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:
-    from ridgeline.graph.passes.autodiff.vectorize import Batching
+    from ridgeline.graph.vectorize import Batching
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,9 @@ from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
-from ridgeline.graph.strides import View, itself, strided
 from ridgeline.ops.attention import ATTENTION, ATTENTION_CALL, ATTENTION_GRADIENT, CALLS
 from ridgeline.ops.attention_written import is_masked
+from ridgeline.ops.strides import View, itself, strided
 from ridgeline.runtime.cuda import cudnn_attention
 from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD, Memory
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place

@@ -19,8 +19,8 @@ from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.libraries.channels_last import is_product
-from ridgeline.graph.strides import View, in_order
 from ridgeline.ops.convolve import CONVOLVE, DATA, FILTER, FORWARD, ConvolveAttrs
+from ridgeline.ops.strides import View, in_order
 from ridgeline.runtime.cuda.cudnn_api import Attribute, Descriptor, Kind, Type
 from ridgeline.runtime.cuda.cudnn_graph import (
     DTYPES,

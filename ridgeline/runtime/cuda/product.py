@@ -18,10 +18,10 @@ from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
-from ridgeline.graph.strides import View, dense, in_order, itself, strided
 from ridgeline.loops.lowering.elements import widened_from, widens
 from ridgeline.ops.contract import CONTRACT, PRODUCT, ContractAttrs, product
 from ridgeline.ops.convolve import CONVOLVE
+from ridgeline.ops.strides import View, dense, in_order, itself, strided
 from ridgeline.runtime.cuda import cublaslt
 from ridgeline.runtime.cuda.cublaslt import MatmulStep, Operand
 from ridgeline.runtime.cuda.launches import Starting

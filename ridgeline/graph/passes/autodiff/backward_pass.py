@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, has_value, node, proj
 from ridgeline.graph.origins import Mark, inherit
-from ridgeline.graph.passes.autodiff.differentiate import ends, reverse
+from ridgeline.ops.differentiate import ends, reverse
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.scalars import Array
 from ridgeline.weak import WeakSet

@@ -1,4 +1,4 @@
-"""What a backward pass reads of the forward pass, and so lets go of when it is the last one.
+"""What a backward pass reads of the forward pass: kept for it, and let go when it is the last one.
 
 A second pass over the same graph is possible where no rule reads such a value: the graph of
 `(x + 1).sum()` can be gone through any number of times, that of `(x * y).sum()` once.
@@ -6,10 +6,11 @@ A second pass over the same graph is possible where no rule reads such a value: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 
-from ridgeline.graph.node import LEAF, Node
-from ridgeline.graph.passes.autodiff.differentiate import ends
+from ridgeline.graph.node import LEAF, PROJ, Node, leaf, topological
+from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
+from ridgeline.ops.differentiate import ends
 from ridgeline.ops.tracking import CUSTOM
 
 _NOTHING = frozenset((
@@ -76,3 +77,55 @@ def _varying(nodes: Iterable[Node]) -> bool:
                 seen.add(source)
                 stack.append(source)
     return False
+
+
+def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) -> list[Node]:
+    """The nodes below `roots` whose values a backward pass will read.
+
+    Every rule is run once with a placeholder for the cotangent, to see which forward nodes it
+    refers to. Elementwise work may be repeated inside the kernels of the backward pass instead of
+    being kept; a minimum cut decides.
+    """
+    # below a value that exists already, an earlier flush kept what is needed
+    order = topological(roots, lambda n: n.buffer is not None)
+    below = set(order)
+    needed: dict[Node, None] = {}
+    seen: set[Node] = set()  # shared by all rules, or a long chain would be walked again and again
+    for current in order:
+        differentiable = any(t.dtype.is_differentiable for t in current.types)
+        if not current.inputs or not differentiable or current.op is PROJ or ends(current):
+            continue
+        if current.op.vjp is None or current.buffer is not None:
+            continue
+        stack = _gradient_of(current)
+        while stack:
+            node = stack.pop()
+            if node in seen or node in needed:
+                continue
+            seen.add(node)
+            another = node.op is PROJ and node.inputs[0] in below  # an output that no root reads
+            if node in below or another:
+                needed[node] = None
+            else:
+                stack += node.inputs
+    kept = cheapest_to_keep(list(needed), is_known, _is_fixed)
+    return [node for node in kept if not is_known(node) and len(node.types) == 1]
+
+
+_REPEATED = ("pointwise", "movement")
+
+
+def _is_fixed(node: Node) -> bool:
+    """True for what is not computed again in the backward pass."""
+    return node.op is PROJ or node.op.family not in _REPEATED
+
+
+def _gradient_of(current: Node) -> list[Node]:
+    """What one node's rule gives for a placeholder; a user's own rule is not run for this."""
+    if current.op is CUSTOM:
+        return list(current.attrs.rule.reads())
+    placeholder: list[Node | None] = [
+        leaf(t) if t.dtype.is_differentiable else None for t in current.types
+    ]
+    assert current.op.vjp is not None
+    return [part for part in current.op.vjp(current, placeholder) if part is not None]

@@ -17,9 +17,9 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.contractions.polyphase import Shift, over_less, read_from
 from ridgeline.graph.sizes import Size
-from ridgeline.graph.strides import axis_runs
 from ridgeline.ops.contract import CONTRACT, ContractAttrs, contract
 from ridgeline.ops.movement import PAD, RESHAPE, SLICE, SliceAttrs, reshape
+from ridgeline.ops.strides import axis_runs
 
 
 def narrow_windows(graph: Graph) -> Graph:

@@ -24,7 +24,6 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, node, proj
 from ridgeline.graph.passes.canonicalize.movement import join_parts
 from ridgeline.graph.passes.libraries.narrow_products import unwidened
-from ridgeline.graph.strides import dense, strided
 from ridgeline.ops.attention import (
     ATTENTION,
     ATTENTION_CALL,
@@ -35,6 +34,7 @@ from ridgeline.ops.attention_written import is_masked
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.ops.reduce import REDUCE
+from ridgeline.ops.strides import dense, strided
 
 _OPS = (ATTENTION, ATTENTION_GRADIENT)
 _ADD = ROWS["add"]

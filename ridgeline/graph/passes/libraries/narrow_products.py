@@ -15,9 +15,9 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, node
-from ridgeline.graph.strides import VIEWS
 from ridgeline.ops.contract import CONTRACT, contract
 from ridgeline.ops.elementwise import CAST
+from ridgeline.ops.strides import VIEWS
 
 NARROW = (dtypes.bfloat16, dtypes.float16)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ridgeline.errors import GradientError
-from ridgeline.graph.node import PROJ, Node, leaf, topological
+from ridgeline.graph.node import PROJ, Node, topological
 from ridgeline.graph.origins import describe, inherit
-from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
 from ridgeline.ops.elementwise import STOP_GRADIENT, full_like
-from ridgeline.ops.tracking import CUSTOM, VARIABLE
+from ridgeline.ops.tracking import VARIABLE
 
 Watcher = Callable[[Node, Node], Node]
 
@@ -28,29 +27,12 @@ def flowing(outputs: Iterable[Node]) -> list[Node]:
 
     What is cut off, and what only decides (conditions, indices), is not among them.
     """
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack: list[Node | None] = [*outputs]
-    stack.reverse()
-    while stack:
-        current = stack.pop()
-        if current is None:  # the inputs of the node below this mark are done
-            done = stack.pop()
-            assert done is not None
-            order.append(done)
-        elif current not in seen:
-            seen.add(current)
-            if not current.inputs or ends(current):
-                order.append(current)
-                continue
-            stack.append(current)
-            stack.append(None)
-            for source in reversed(current.inputs):
-                # of several outputs, the one that is read decides
-                read = current if current.op is PROJ else source
-                if source not in seen and read.types[0].dtype.is_differentiable:
-                    stack.append(source)
-    return order
+    return topological(outputs, ends, _flows)
+
+
+def _flows(node: Node, source: Node) -> bool:
+    """True where cotangents go from a node to its input: of several outputs, that which is read."""
+    return (node if node.op is PROJ else source).types[0].dtype.is_differentiable
 
 
 def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
@@ -59,9 +41,7 @@ def leading_to(order: Iterable[Node], targets: Iterable[Node]) -> set[Node]:
     for node in order:
         if node not in found and not ends(node):
             for source in node.inputs:
-                # of several outputs, the one that is read decides
-                read = node if node.op is PROJ else source
-                if source in found and read.types[0].dtype.is_differentiable:
+                if source in found and _flows(node, source):
                     found.add(node)
                     break
     return found
@@ -186,55 +166,3 @@ def forward(
 def ones_like(node: Node) -> Node:
     """The cotangent that a scalar starts from."""
     return full_like(node, 1)
-
-
-def saved_for_backward(roots: Sequence[Node], is_known: Callable[[Node], bool]) -> list[Node]:
-    """The nodes below `roots` whose values a backward pass will read.
-
-    Every rule is run once with a placeholder for the cotangent, to see which forward nodes it
-    refers to. Elementwise work may be repeated inside the kernels of the backward pass instead of
-    being kept; a minimum cut decides.
-    """
-    # below a value that exists already, an earlier flush kept what is needed
-    order = topological(roots, lambda n: n.buffer is not None)
-    below = set(order)
-    needed: dict[Node, None] = {}
-    seen: set[Node] = set()  # shared by all rules, or a long chain would be walked again and again
-    for current in order:
-        differentiable = any(t.dtype.is_differentiable for t in current.types)
-        if not current.inputs or not differentiable or current.op is PROJ or ends(current):
-            continue
-        if current.op.vjp is None or current.buffer is not None:
-            continue
-        stack = _gradient_of(current)
-        while stack:
-            node = stack.pop()
-            if node in seen or node in needed:
-                continue
-            seen.add(node)
-            another = node.op is PROJ and node.inputs[0] in below  # an output that no root reads
-            if node in below or another:
-                needed[node] = None
-            else:
-                stack += node.inputs
-    kept = cheapest_to_keep(list(needed), is_known, _is_fixed)
-    return [node for node in kept if not is_known(node) and len(node.types) == 1]
-
-
-_REPEATED = ("pointwise", "movement")
-
-
-def _is_fixed(node: Node) -> bool:
-    """True for what is not computed again in the backward pass."""
-    return node.op is PROJ or node.op.family not in _REPEATED
-
-
-def _gradient_of(current: Node) -> list[Node]:
-    """What one node's rule gives for a placeholder; a user's own rule is not run for this."""
-    if current.op is CUSTOM:
-        return list(current.attrs.rule.reads())
-    placeholder: list[Node | None] = [
-        leaf(t) if t.dtype.is_differentiable else None for t in current.types
-    ]
-    assert current.op.vjp is not None
-    return [part for part in current.op.vjp(current, placeholder) if part is not None]
