@@ -51,7 +51,7 @@ class Config:
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     audit: bool = False  # jit traces now and then instead of replaying, and compares
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
-    verify: bool = False  # check what every pass of the compiler gives, and blame the one that errs
+    verify: bool = False  # check the form of what every pass of the compiler gives
     background: bool = True  # compile beside the program, which is interpreted meanwhile
     announce: bool = True  # say on stderr what is being compiled where that takes long
     passes_until: str = ""  # the last pass of the compiler to run, of those that can be left out

@@ -53,6 +53,7 @@ LATE = (
     "llvmlite",  # when the first program is compiled that no cache holds
     "cuda.bindings", "ridgeline.codegen.cuda", "ridgeline.runtime.cuda",  # where there is a GPU
     "ridgeline.compiler.explain", "ridgeline.compiler.show",  # for who wants to read programs
+    "ridgeline.tracing.bisect",  # for who seeks a fault
     "ridgeline.runtime.cpu.symbolic",  # for `jit(dynamic=)`
     "ridgeline.kernel",  # for `rl.loops`
     "rich", "ridgeline.profile", "ridgeline.train",  # the verbs of the command

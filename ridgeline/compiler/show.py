@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 from ridgeline.compiler.passes import Pass
@@ -69,25 +70,37 @@ def _values_text(stages: Stages) -> Iterable[str]:
         yield f"* {line}" if node in stored else f"  {line}"
 
 
+def file_of(each: Pass[Any, Any]) -> str:
+    """The file with the function that a pass runs, and not with the lambda that calls it."""
+    run: Any = each.run
+    named = [run.__globals__.get(name) for name in run.__code__.co_names]
+    held = [cell.cell_contents for cell in run.__closure__ or ()]
+    used = [f for f in (run, *held, *named) if isinstance(f, FunctionType)]
+    elsewhere = [f.__module__ for f in used if f.__module__ != "ridgeline.compiler.pipeline"]
+    return (elsewhere or [run.__module__])[0].replace(".", "/") + ".py"
+
+
 @dataclass(slots=True)
 class Walk:
     """What the passes did to one function, in order: watched while they run once more."""
 
     graph: Graph  # as the first pass finds it
-    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # name, doc, has it changed
+    # each pass, and whether it changed something
+    rows: list[tuple[Pass[Any, Any], bool]] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, each: Pass[Any, Any], state: State) -> None:
         before = next(reversed(self.texts.values()), None)
         text = show(state)
-        self.rows.append((each.name, each.doc, text != (before or show(self.graph))))
+        self.rows.append((each, text != (before or show(self.graph))))
         self.texts[each.name] = text
 
     def list_text(self) -> str:
         """The passes, one a line; a star marks those that changed something."""
-        wide = max((len(name) for name, _, _ in self.rows), default=0)
+        wide = max((len(each.name) for each, _ in self.rows), default=0)
         return "\n".join(
-            f"{'*' if changed else ' '} {name:<{wide}}  {doc}" for name, doc, changed in self.rows
+            f"{'*' if changed else ' '} {each.name:<{wide}}  {each.doc} ({file_of(each)})"
+            for each, changed in self.rows
         )
 
     def after(self, name: str) -> str:

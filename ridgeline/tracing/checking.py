@@ -55,8 +55,8 @@ def checked_call(
             raise CheckError(
                 f"jit and the plain function disagree in value {place + 1} of {len(found)}",
                 note=f"plain: {want!r:.200}\njit:   {got!r:.200}",
-                help="something that the function reads is not covered by jit's guards; see "
-                "explain()",
+                help="bisect() with these arguments says whether a pass of the compiler errs; if "
+                "none does, something that the function reads is not covered by jit's guards",
             )
     return result
 

@@ -348,6 +348,16 @@ class JitFunction:
             memory = trace.executable.program.memory(memory)
         return kernel_times(program, memory, rounds)
 
+    def bisect(self, *args: Any, **kwargs: Any) -> None:
+        """Say which pass of the compiler makes a wrong result of a call with these arguments.
+
+        The call runs with ever more passes and is compared with the interpreter. Nothing outside
+        sees it: no parameter, gradient or result changes.
+        """
+        from ridgeline.tracing.bisect import bisect  # loads the compiler
+
+        print(bisect(*self._prepared(args, kwargs)))
+
     @property
     def history(self) -> list[str]:
         """The signatures of the last traces, and why each was made."""
