@@ -271,11 +271,17 @@ class Libraries:
 class NumpyCalls:
     """The graph behind a program, and the nodes by whose places its calls of NumPy are numbered.
 
-    `order` gives these nodes when a call first asks: most programs have no such call.
+    `order` gives these nodes when a call first asks: most programs have no such call. The graph is
+    made when it is asked for where it is that of a program over symbolic sizes, at some values.
     """
 
-    def __init__(self, graph: Graph, order: Callable[[], Sequence[Node]]) -> None:
-        self.graph, self._order = graph, order
+    def __init__(self, graph: Callable[[], Graph], order: Callable[[], Sequence[Node]]) -> None:
+        self._graph, self._order = graph, order
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What the program computes."""
+        return self._graph()
 
     @cached_property
     def order(self) -> Sequence[Node]:

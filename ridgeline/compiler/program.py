@@ -155,5 +155,5 @@ def _load_or_compile(key: Hashable, graph: Graph, to: Compilation) -> Program:
         own = list(stages.all_kernels())
         code = target.compile(own, stages.library_calls, stages.together, stages.begun)
         cache.put(digest, to_text(layout).encode() + b"\n" + code)
-    calls = NumpyCalls(graph, lambda: optimize(graph, to).order)
+    calls = NumpyCalls(lambda: graph, lambda: optimize(graph, to).order)
     return Program(layout, to, calls, stages)

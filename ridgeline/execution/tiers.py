@@ -25,6 +25,7 @@ from ridgeline.config import config
 from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.execution import flush_log
 from ridgeline.execution.device_copies import Brought, Chain, Fresh, reaches
+from ridgeline.execution.generalize import Came, came
 from ridgeline.execution.structures import Structure, Table
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph
@@ -56,6 +57,7 @@ _ADDRESSES = 1 << 62
 _PATIENCE = 0.3  # the share of the cost of compiling after which a piece is compiled
 # the same where that is done beside the program, and what a piece that comes again must cost
 _EARLY, _AGAIN, _WORTHWHILE = 0.02, 3, 1e-4
+_OFTEN = 50  # runs of a program made for many sizes, after which a piece gets one of its own
 
 
 class Runnable(Protocol):
@@ -164,10 +166,12 @@ def _settings() -> _Settings:
 class _Piece:
     """A structure that was seen: what interpreting it has cost so far, its program by settings."""
 
-    __slots__ = ("begun", "failed", "programs", "seen", "spent")
+    __slots__ = ("begun", "changes", "failed", "general", "programs", "seen", "spent")
 
     def __init__(self) -> None:
         self.seen, self.spent = 0, 0.0
+        self.changes = False  # others that differ in numbers came, and may share a program
+        self.general: dict[_Settings, Runnable] = {}  # made for pieces with other numbers too
         self.programs: dict[_Settings, Runnable] = {}
         self.begun: set[_Settings] = set()  # being compiled beside the program
         self.failed: set[_Settings] = set()  # not compiled there: whoever waits sees the error
@@ -203,26 +207,43 @@ class Matched:
     def run(self) -> None:
         """Give every root its value, and what a backward pass will read."""
         piece, settings = self.piece, self.settings
-        program = piece.programs.get(settings)
+        program = piece.programs.get(settings) or self._shared()
         kind: flush_log.Program = "found"
         if program is None:
-            whole = Graph(written_out(self.graph) if waiting else self.graph, self.inputs)
-            if not waiting:
-                whole.order = tuple(self.order)
-            if _to_interpret(piece, settings, whole):
+            whole = self._whole()
+            program = _general(piece, settings, whole)
+            if program is None and _to_interpret(piece, settings, whole):
                 precise = precise_moments(whole)
                 for node, array in zip(self.wanted, evaluate(precise.outputs, order=precise.order)):
                     node.buffer = as_buffer(array, node.types[0].device)
                 self._note("interpreted", self.began)
                 return
-            program = _program(whole)
-            kind, piece.programs[settings] = "new", program
-            _remember(piece, len(self.order))
+            if program is None:
+                program = _program(whole)
+                kind, piece.programs[settings] = "new", program
+                _remember(piece, len(self.order))
         started = perf_counter()
         results = program.run([node.buffer for node in self.inputs])
         for node, buffer in zip(self.wanted, results):
             node.buffer = space(node.type.device).copy(buffer) if buffer.borrowed else buffer
         self._note(kind, started)
+
+    def _whole(self) -> Graph:
+        """The graph with backward passes written out."""
+        whole = Graph(written_out(self.graph) if waiting else self.graph, self.inputs)
+        if not waiting:
+            whole.order = tuple(self.order)
+        return whole
+
+    def _shared(self) -> Runnable | None:
+        """A program that it shares with other numbers; if it comes often, it gets its own."""
+        piece, settings = self.piece, self.settings
+        program = piece.general.get(settings)
+        if program is not None:
+            piece.seen += 1
+            if piece.seen == _OFTEN:
+                _compile_beside(piece, settings, self._whole())
+        return program
 
     def _note(self, kind: flush_log.Program, started: float) -> None:
         device = self.wanted[0].type.device
@@ -247,10 +268,15 @@ def _remember(piece: _Piece, nodes: int) -> None:
     with _lock:
         for old in _compiled_pieces.keep(id(piece), piece, nodes):
             old.programs.clear()
+            old.general.clear()
+
+
+def _prepared(graph: Graph) -> Graph:
+    return prepare(graph, Recorded("deferred", is_library_call))
 
 
 def _program(graph: Graph) -> Runnable:
-    return program_for(prepare(graph, Recorded("deferred", is_library_call)))
+    return program_for(_prepared(graph))
 
 
 def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph) -> bool:
@@ -266,9 +292,49 @@ def _to_interpret(piece: _Piece, settings: _Settings, graph: Graph) -> bool:
     if not beside or once > _PATIENCE * compiling:  # interpreting takes longer than to wait
         return piece.spent < _PATIENCE * compiling
     again = piece.seen >= _AGAIN and once > _WORTHWHILE
-    if again or piece.spent > _EARLY * compiling:
+    if again or (piece.spent > _EARLY * compiling and not piece.changes):
         _compile_beside(piece, settings, graph)
     return True
+
+
+def _general(piece: _Piece, settings: _Settings, graph: Graph) -> Runnable | None:
+    """A program for a piece and others that differ from it in numbers, if there is one yet."""
+    if config.tier != "auto" or not config.background or config.deterministic:
+        return None
+    if piece.seen >= _AGAIN or not _is_worthwhile(graph):
+        return None
+    piece_came = came(graph, settings)
+    if piece_came is None:
+        return None
+    found: Runnable | None = piece_came.program()
+    if found is not None:
+        piece.general[settings] = found
+        _remember(piece, len(graph.order))
+    elif piece_came.again():
+        _generalize_beside(piece_came, settings, graph)
+    piece.changes = piece_came.form.changes
+    return found
+
+
+def _is_worthwhile(graph: Graph) -> bool:
+    order = graph.order
+    return _PER_NODE * len(order) + sum(map(_seconds, order)) > _WORTHWHILE
+
+
+def _generalize_beside(piece_came: Came, settings: _Settings, graph: Graph) -> None:
+    """Have a program made for all pieces that differ in numbers alone."""
+    apart = graph.on_fresh_leaves()  # the program's own nodes get values meanwhile
+    form = piece_came.form
+
+    def generalize() -> None:
+        if _settings() == settings:
+            piece_came.make(apart, _prepared)
+        else:
+            form.making = False
+
+    form.making = True
+    if not background.submit(generalize):
+        form.making = False
 
 
 def _compile_beside(piece: _Piece, settings: _Settings, graph: Graph) -> None:

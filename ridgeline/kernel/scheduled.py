@@ -183,5 +183,5 @@ class Loops(Steps):
         target = self._backend
         layout = lay_out(stages, target)
         target.compile([kernel], ())
-        calls = NumpyCalls(self.graph, lambda: stages.order)
+        calls = NumpyCalls(lambda: self.graph, lambda: stages.order)
         return Program(layout, compilation(self.graph, own=True), calls, stages)

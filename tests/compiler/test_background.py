@@ -16,12 +16,13 @@ import pytest
 import ridgeline as rl
 from ridgeline.compiler.background import MOST_WAITING, Background, GaveWay, background
 from ridgeline.config import config
-from ridgeline.execution import tiers
+from ridgeline.execution import generalize, tiers
 
 
 @pytest.fixture(autouse=True)
 def beside() -> Iterator[None]:
     with config.override(background=True):
+        generalize._forms.clear()  # no program of another test's length serves this one's
         yield
         background.wait()
 

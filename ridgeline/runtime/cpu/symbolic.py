@@ -63,15 +63,16 @@ class SymbolicProgram:
 
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
-
         ordered = {name: values[name] for name in sorted(values)}
         layout = lay_out(self.stages, _AtSizes(values, self._highest), ordered)
         settled = Settled(values)
-        graph = settled.graph(self._graph)
-        order = settled.graph(self._graph.giving(self.stages.order)).outputs
+        calls = NumpyCalls(
+            lambda: settled.graph(self._graph),
+            lambda: settled.graph(self._graph.giving(self.stages.order)).outputs,
+        )
         checked = replace(layout, checked=self._to.checked)
         stages = replace(self.stages, sizes=ordered)
-        return Program(checked, self._to, NumpyCalls(graph, lambda: order), stages)
+        return Program(checked, self._to, calls, stages)
 
 
 def _check(graph: Graph) -> None:
