@@ -36,7 +36,8 @@ def archive_bytes(obj: Any, name: str) -> bytes:
     except RecursionError:
         raise ArgumentError("save: the object is nested too deeply to be written") from None
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+    try:
         _add(archive, file, f"{name}/data.pkl", text)
         _add(archive, file, f"{name}/.format_version", b"1")
         _add(archive, file, f"{name}/.storage_alignment", str(_ALIGNED).encode())
@@ -45,6 +46,10 @@ def archive_bytes(obj: Any, name: str) -> bytes:
             _add(archive, file, f"{name}/data/{key}", array.tobytes())
         _add(archive, file, f"{name}/version", b"3\n")
         _add(archive, file, f"{name}/.data/serialization_id", _identifier(text))
+        archive.close()
+    except BaseException:  # half an archive cannot be closed: that would hide an interrupt
+        archive.fp = None
+        raise
     return file.getvalue()
 
 

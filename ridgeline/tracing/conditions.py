@@ -77,7 +77,7 @@ class Conditions:
         found = [*self.guards.values]
         for _, image in self._watched:
             found += guards.objects_in(image)
-        known = {value._cell for value in found if isinstance(value, Tensor)}
+        known = {value._cell for value in found if issubclass(type(value), Tensor)}
         return [
             (place, leaf._cell)
             for place, leaf in enumerate(leaves)

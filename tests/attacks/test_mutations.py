@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.attacks.mutation.asked import ASKED
 from tests.attacks.mutation.draw import scenarios
-from tests.attacks.mutations import drawn, is_live, judge
+from tests.attacks.mutation.scenario import Case
+from tests.attacks.mutations import Trial, drawn, is_live, judge
+
+
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.name)
+def test_what_c_code_asks_for_counts(case: Case) -> None:
+    assert is_live(case)
+    found = judge(Trial(case, "plain", True))
+    assert found.word == "right", found
 
 
 def test_scenarios_differ() -> None:

@@ -114,10 +114,9 @@ def test_collection_pauses_while_a_function_is_traced_and_goes_on_after_errors()
             raise KeyError("stop")
         return x * 2
 
-    jitted = rl.jit(function)
-    jitted(rl.ones(2), False)
+    rl.jit(function)(rl.ones(2), False)
     with pytest.raises(KeyError):
-        jitted(rl.ones(2), True)
+        rl.jit(function)(rl.ones(2), True)
     assert states == [False, False]
     assert gc.isenabled()
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import ridgeline as rl
+from tests.frontend.test_interrupted_blocks import interrupted
 
 NAMES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64", "float16",
@@ -213,3 +214,15 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             rl.load(tmp_path / "x.pt")
     with pytest.raises(rl.RidgelineError, match="path or an open file"):
         rl.load(3)
+
+
+def test_an_interrupt_of_a_save_is_what_is_raised(tmp_path: Path) -> None:
+    """At every place where one can come; the file is the one before, or the new one."""
+    file = tmp_path / "model.pt"
+    rl.save({"k": 0}, file)
+    moment, came = 0, True
+    while came:
+        came = interrupted(lambda: rl.save({"k": 1, "w": rl.ones(3)}, file), moment)
+        assert rl.load(file)["k"] in (0, 1)
+        moment += 5
+    assert rl.load(file)["k"] == 1 and moment > 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import types
 from collections.abc import Callable
@@ -11,7 +12,9 @@ import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.kinds import (
+    is_a,
     is_compared,
+    is_library_type,
     is_our_type,
     is_ours,
     is_watched,
@@ -28,6 +31,12 @@ _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _VALUES = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice)
 _NATIVE = (list, dict, set, *_VALUES)
 TABLES = ("_parameters", "_buffers", "_modules")
+# descriptors in C that give a method, or what they hold
+_BINDING = (
+    classmethod, staticmethod, types.MethodDescriptorType, types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType, types.BuiltinFunctionType, types.MethodType,
+    type(functools.lru_cache(lambda: None)),
+)  # fmt: skip
 _METHODS = (types.FunctionType, classmethod, staticmethod)
 Call = Callable[[Any], Callable[..., Any]]
 
@@ -37,18 +46,18 @@ def attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
     kind = type(owner)
     if kind is Tensor or kind in _NATIVE:
         return getattr(owner, name)
-    if isinstance(owner, type):
+    if is_a(owner, type):
         return of_class(recorder, call, owner, name)
-    if isinstance(owner, types.ModuleType):
+    if is_a(owner, types.ModuleType):
         return of_module(recorder, owner, name)
-    if isinstance(owner, super):
+    if is_a(owner, super):
         return _of_super(recorder, call, owner, name)
-    if isinstance(owner, np.ndarray):
+    if is_a(owner, np.ndarray):
         recorder.memory(owner, "an array")
         return getattr(owner, name)
     if is_our_type(kind):
         return _of_ours(recorder, owner, name)
-    if isinstance(owner, threading.local):
+    if is_a(owner, threading.local):
         return _of_thread(recorder, owner, name)
     own = python_method(kind, "__getattribute__")
     if own is not None:
@@ -63,7 +72,7 @@ def of_instance(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> An
     text = f"{label(owner)}.{name}"
     stored = entry_of_class(kind, name)
     if stored is not MISSING and hasattr(type(stored), "__set__"):  # comes before the instance
-        if isinstance(stored, _SLOTS):
+        if is_a(stored, _SLOTS):
             return _direct(recorder, owner, name, text)
         _by_class(recorder, owner, name, stored, text)
         return _bound(recorder, call, stored, owner, kind)
@@ -119,7 +128,7 @@ def _own_table(owner: Any) -> dict[str, Any] | None:
         table = object.__getattribute__(owner, "__dict__")
     except AttributeError:
         return None
-    return table if isinstance(table, dict) else None
+    return table if is_a(table, dict) else None
 
 
 def _by_type(recorder: ReadRecorder, owner: Any, text: str) -> None:
@@ -136,7 +145,7 @@ def _by_class(recorder: ReadRecorder, owner: Any, name: str, stored: Any, text: 
 
 def _bound(recorder: ReadRecorder, call: Call, stored: Any, owner: Any, kind: type) -> Any:
     """What a class's entry gives for an instance (or for None, the class itself)."""
-    if isinstance(stored, types.FunctionType):
+    if is_a(stored, types.FunctionType):
         return types.MethodType(stored, owner)
     if type(stored) is property and owner is not None:
         if stored.fget is None:
@@ -145,9 +154,11 @@ def _bound(recorder: ReadRecorder, call: Call, stored: Any, owner: Any, kind: ty
     get = entry_of_class(type(stored), "__get__")
     if get is MISSING:
         return stored
-    if isinstance(get, types.FunctionType) and not is_ours(get):
+    if is_a(get, types.FunctionType) and not is_ours(get):
         recorder.note(type(stored), "class entry", "__get__", get, type(stored).__qualname__)
         return call(get)(stored, owner, kind)
+    if owner is not None and not is_a(stored, _BINDING) and not is_library_type(kind):
+        recorder.opens_if_outside(owner, f"{label(owner)} is looked into by code without source")
     return get(stored, owner, kind)
 
 
@@ -202,7 +213,7 @@ def of_module(recorder: ReadRecorder, owner: types.ModuleType, name: str) -> Any
     """An attribute of a module; modules and classes in this package count as fixed."""
     value = getattr(owner, name)
     ours = vars(owner).get("__name__", "").partition(".")[0] == "ridgeline"
-    if not (ours and isinstance(value, type | types.ModuleType)):
+    if not (ours and is_a(value, type | types.ModuleType)):
         recorder.note(owner, "attribute", name, value, f"{label(owner)}.{name}")
     return value
 
@@ -217,7 +228,7 @@ def of_class(recorder: ReadRecorder, call: Call, owner: type, name: str) -> Any:
     if above is not MISSING and hasattr(type(above), "__set__"):
         if meta is not type:
             recorder.note(meta, "class entry", name, above, text)
-        if isinstance(above, _SLOTS):
+        if is_a(above, _SLOTS):
             value = getattr(owner, name)
             if name == "__dict__":
                 recorder.table(value, owner)
@@ -234,7 +245,7 @@ def of_class(recorder: ReadRecorder, call: Call, owner: type, name: str) -> Any:
         fallback = recorder.special(owner, "__getattr__")
         return getattr(owner, name) if fallback is None else call(fallback)(owner, name)
     recorder.note(owner, "class entry", name, stored, text)
-    if isinstance(stored, types.FunctionType | property):
+    if is_a(stored, types.FunctionType | property):
         return stored
     return _bound(recorder, call, stored, None, owner)
 
@@ -252,7 +263,7 @@ def _of_super(recorder: ReadRecorder, call: Call, owner: Any, name: str) -> Any:
         else:
             recorder.note(base, "class entry", name, stored, f"{base.__qualname__}.{name}")
             bound = owner.__self__
-            if isinstance(bound, type) or isinstance(stored, _METHODS):
+            if is_a(bound, type) or is_a(stored, _METHODS):
                 break
             return _bound(recorder, call, stored, bound, kind)
     return getattr(owner, name)

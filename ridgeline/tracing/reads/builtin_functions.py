@@ -13,7 +13,7 @@ from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes, stores
 from ridgeline.tracing.reads.containers import contains, item, iterate
 from ridgeline.tracing.reads.handlers import called_later
-from ridgeline.tracing.reads.kinds import python_method
+from ridgeline.tracing.reads.kinds import is_a, python_method
 from ridgeline.tracing.reads.operators import compare, converted, length, text, truth
 from ridgeline.tracing.reads.recorder import ReadRecorder
 from ridgeline.tracing.reads.rewrite import HOOKS
@@ -25,7 +25,7 @@ Handler = Callable[..., Any]  # (recorder, call, function, *args, **kwargs)
 def type_of(recorder: ReadRecorder, value: Any) -> None:
     """The class of a value is asked for: that of an object may be assigned."""
     kind = type(value)
-    fixed = kind.__module__ in ("builtins", "numpy") or isinstance(value, type | Tensor)
+    fixed = kind.__module__ in ("builtins", "numpy") or is_a(value, type | Tensor)
     if not fixed and not recorder.is_given(value):
         recorder.note(value, "type", None, kind, f"the class of a {kind.__name__}")
 
@@ -83,7 +83,7 @@ def _format(recorder: ReadRecorder, call: Call, function: Any, value: Any, spec:
 
 
 def _print(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> None:
-    if any(isinstance(a, Tensor) for a in args):
+    if any(is_a(a, Tensor) for a in args):
         recorder.opens("a traced tensor is printed")
     recorder.prints = True
     try:

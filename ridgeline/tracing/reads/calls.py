@@ -26,6 +26,7 @@ from ridgeline.tracing.reads.hooks import Hooks
 from ridgeline.tracing.reads.kinds import (
     FILES,
     HEAP,
+    is_a,
     is_library,
     is_library_type,
     is_our_type,
@@ -42,6 +43,7 @@ _NATIVES = (
 )  # fmt: skip
 _CYTHON = "cython_function_or_method"  # there is one such type in every module of Cython's
 _CACHED = type(functools.lru_cache(lambda: None))
+_INSPECTING = frozenset(("inspect", "typing", "dis", "types", "copy", "copyreg", "pprint"))
 _GETTERS = (operator.attrgetter, operator.itemgetter, operator.methodcaller)
 
 
@@ -73,23 +75,38 @@ def call(function: Any) -> Callable[..., Any]:
     if kind is types.MethodType:
         return _method(recorder, function)
     if kind is types.MethodWrapperType and function.__name__ == "__call__":
-        return call(function.__self__)  # `f.__call__(x)` is `f(x)`
-    if isinstance(function, _NATIVES) or kind.__name__ == _CYTHON:
+        return _call_slot(recorder, function)
+    if is_a(function, _NATIVES) or kind.__name__ == _CYTHON:
         return natives.native(recorder, call, function)
-    if isinstance(function, type):
+    if is_a(function, type):
         return _class(recorder, function)
-    if isinstance(function, functools.partial):
+    if python_method(kind, "__call__") is not None:
+        return _instance(recorder, function)
+    if is_a(function, functools.partial):
         return _partial(recorder, function)
     if kind is _CACHED:
         return functools.partial(_cached, recorder, function)
-    if isinstance(function, weakref.ref):
+    if is_a(function, weakref.ref):
         recorder.opens_if_outside(function, "a weak reference is followed")
-        return function
+        return function  # type: ignore[no-any-return]
     if kind in _GETTERS:
         return functools.partial(_getter, recorder, function)
-    if isinstance(function, staticmethod | classmethod):
+    if is_a(function, staticmethod | classmethod):
         return call(function.__func__)
     return _instance(recorder, function)
+
+
+def _call_slot(recorder: ReadRecorder, slot: types.MethodWrapperType) -> Callable[..., Any]:
+    """`f.__call__`: as `f`, unless its class has one in Python, which found this by `super()`."""
+    owner: Any = slot.__self__
+    if is_a(owner, type):
+        return _made_by_type(recorder, owner)
+    if python_method(type(owner), "__call__") is None:
+        return call(owner)
+    if is_a(owner, functools.partial):
+        return _partial(recorder, owner)
+    recorder.opens_if_outside(owner, f"{label(owner)} is called by code without source")
+    return slot
 
 
 def _function(recorder: ReadRecorder, function: types.FunctionType) -> Callable[..., Any]:
@@ -100,6 +117,8 @@ def _function(recorder: ReadRecorder, function: types.FunctionType) -> Callable[
         recorder_of = functools.partial(handed, recorder, function)
         return recorder_of if function.__code__.co_argcount or _takes_any(function) else function
     if is_library(function):
+        if function.__globals__.get("__name__") in _INSPECTING:
+            return functools.partial(_inspecting, recorder, function)
         if function.__name__ in FILES:
             recorder.opens(f"{function.__name__} reads a file")
         if str(function.__globals__.get("__name__")).startswith("numpy"):
@@ -110,10 +129,26 @@ def _function(recorder: ReadRecorder, function: types.FunctionType) -> Callable[
         if not _is_generated(function):
             file = function.__code__.co_filename
             recorder.opens(f"the source of {function.__qualname__} ({file}) is not at hand")
+        else:
+            recorder.function(function)
         return function
     recorder.function(function)
     recorder.table(found, function)
     return found
+
+
+def _inspecting(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function that looks at functions and does not call them: all of their attributes count."""
+    for value in (*args, *kwargs.values()):
+        observe(recorder, value)
+        inspected = getattr(value, "__func__", value) if is_a(value, types.MethodType) else value
+        if is_a(inspected, types.FunctionType):
+            recorder.function(inspected)
+            for name in ("__dict__", "__annotations__"):
+                table = getattr(inspected, name)
+                recorder.note(inspected, "attribute", name, table, f"{label(inspected)}.{name}")
+                recorder.entries(table, f"{label(inspected)}.{name}")
+    return function(*args, **kwargs)
 
 
 def _takes_any(function: types.FunctionType) -> bool:
@@ -158,7 +193,7 @@ def _cached(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) ->
     values = [*args, *kwargs.values()]
     for value in values:
         observe(recorder, value)
-    if any(isinstance(value, Tensor) for value in values):
+    if any(is_a(value, Tensor) for value in values):
         value = function(*args, **kwargs)
     else:  # what is kept is made by whoever calls first, and belongs to no trace
         with Switch(modes, capture=None, call_recorder=None):
@@ -171,7 +206,7 @@ def _cached(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) ->
 def _getter(recorder: ReadRecorder, function: Any, owner: Any) -> Any:
     """`attrgetter`, `itemgetter` and `methodcaller`, step by step."""
     kind, args = function.__reduce__()
-    if isinstance(kind, functools.partial):  # a methodcaller with keywords
+    if is_a(kind, functools.partial):  # a methodcaller with keywords
         return call(attributes.attribute(recorder, call, owner, kind.args[0]))(
             *args, **kind.keywords
         )
@@ -195,12 +230,12 @@ def _instance(recorder: ReadRecorder, value: Any) -> Callable[..., Any]:
     if method is not None:
         return _method(recorder, types.MethodType(method, value))
     stored = entry_of_class(kind, "__call__")
-    if is_our_type(kind) or (isinstance(stored, types.FunctionType) and is_ours(stored)):
+    if is_our_type(kind) or (is_a(stored, types.FunctionType) and is_ours(stored)):
         recorder.found(value)
         return functools.partial(handed, recorder, value)
     if is_library_type(kind):
         return functools.partial(pure, recorder, call, value)
-    if stored is not MISSING and not isinstance(stored, types.FunctionType):
+    if stored is not MISSING and not is_a(stored, types.FunctionType):
         bound = getattr(value, "__call__", value)  # noqa: B004
         if type(bound) in (types.MethodType, types.FunctionType):
             return call(bound)
@@ -216,11 +251,18 @@ def _class(recorder: ReadRecorder, kind: type) -> Callable[..., Any]:
     own = python_method(meta, "__call__")
     if own is not None and not is_library_type(meta):
         return types.MethodType(_function(recorder, own), kind)
+    return _made_by_type(recorder, kind)
+
+
+def _made_by_type(recorder: ReadRecorder, kind: type) -> Callable[..., Any]:
+    """A class as `type.__call__` calls it."""
+    meta = type(kind)
+    own = python_method(meta, "__call__")
     if is_our_type(kind):
         return functools.partial(handed, recorder, kind)
     if own is None and type(entry_of_class(meta, "__call__")) is types.FunctionType:
         return functools.partial(handed, recorder, kind)
-    if own is not None:  # of a library: the members of an enumeration are fixed
+    if own is not None and is_library_type(meta):  # the members of an enumeration are fixed
         return functools.partial(pure, recorder, call, kind)
     if not kind.__flags__ & HEAP or is_library_type(kind):
         return natives.native(recorder, call, kind)
@@ -230,7 +272,7 @@ def _class(recorder: ReadRecorder, kind: type) -> Callable[..., Any]:
 def _construct(recorder: ReadRecorder, kind: type, /, *args: Any, **kwargs: Any) -> Any:
     """What `type.__call__` does: make an object, and initialise it."""
     new = entry_of_class(kind, "__new__")
-    new = new.__func__ if isinstance(new, staticmethod) else new
+    new = new.__func__ if is_a(new, staticmethod) else new
     init = entry_of_class(kind, "__init__")
     text = kind.__qualname__
     if type(new) is types.FunctionType:
@@ -249,7 +291,7 @@ def _construct(recorder: ReadRecorder, kind: type, /, *args: Any, **kwargs: Any)
         made = object.__new__(kind)
     else:
         made = new(kind, *args, **kwargs)
-    if not isinstance(made, kind):
+    if not is_a(made, kind):
         return made
     if type(init) is types.FunctionType and type(made) is kind:
         if _is_generated(init) and "__dataclass_fields__" in kind.__dict__:

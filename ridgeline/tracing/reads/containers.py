@@ -11,9 +11,16 @@ from typing import Any
 import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads.kinds import is_library_type, is_our_type
-from ridgeline.tracing.reads.notes import MISSING, entry_of_class
-from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
+from ridgeline.tracing.reads.kinds import HEAP, is_a, is_library, is_library_type, is_our_type
+from ridgeline.tracing.reads.notes import MISSING, SCALARS, entry_of_class
+from ridgeline.tracing.reads.observing import (
+    ARRAYS,
+    EQUALITY,
+    NUMBERS,
+    SEQUENCES,
+    asked,
+    observe,
+)
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
 Call = Callable[[Any], Callable[..., Any]]
@@ -22,37 +29,37 @@ Call = Callable[[Any], Callable[..., Any]]
 def iterate(recorder: ReadRecorder, call: Call, value: Any, nested: bool = False) -> Any:
     """What a loop runs over; with `nested`, its elements are unpacked."""
     kind = type(value)
-    if kind in (tuple, range, str, bytes) or isinstance(value, Tensor):
+    if kind in (tuple, range, str, bytes) or is_a(value, Tensor):
         pass
-    elif isinstance(value, dict | list | set | frozenset | deque | tuple | bytearray | array):
+    elif is_a(value, dict | list | set | frozenset | deque | tuple | bytearray | array):
         method = recorder.special(value, "__iter__")
         if method is not None:
             return _driven(recorder, call, call(method)(value))
-        if isinstance(value, dict) and not is_our_type(kind):
+        if is_a(value, dict) and not is_our_type(kind):
             recorder.note(value, "keys", None, tuple(value), f"the keys of a {kind.__name__}")
-        elif isinstance(value, SEQUENCES):
+        elif is_a(value, SEQUENCES):
             recorder.elements(value, f"the elements of a {kind.__name__}")
-        elif isinstance(value, ARRAYS):
+        elif is_a(value, ARRAYS):
             recorder.memory(value, f"the elements of a {kind.__name__}")
-    elif isinstance(value, np.ndarray):
+    elif is_a(value, np.ndarray):
         recorder.memory(value, "the elements of an array")
     else:
         return _iterated_object(recorder, call, value)
-    if nested and isinstance(value, list | tuple):
+    if nested and is_a(value, list | tuple):
         for element in value:
-            if isinstance(element, list):
+            if is_a(element, list):
                 recorder.elements(element, "the elements of a list")
     return value
 
 
 def _iterated_object(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     kind = type(value)
-    if is_our_type(kind) or isinstance(value, type):
+    if is_our_type(kind) or is_a(value, type):
         return value
     method = recorder.special(value, "__iter__")
     if method is not None and not is_library_type(kind):
         return _driven(recorder, call, call(method)(value))
-    if isinstance(value, Iterator):
+    if is_a(value, Iterator):
         recorder.opens_if_outside(value, f"{label(value)} from outside is advanced")
         return _driven(recorder, call, value)
     item = recorder.special(value, "__getitem__")
@@ -65,8 +72,8 @@ def _iterated_object(recorder: ReadRecorder, call: Call, value: Any) -> Any:
 def _driven(recorder: ReadRecorder, call: Call, source: Any) -> Any:
     """An iterator whose `__next__` is Python of the user's, driven by its reporting copy."""
     step = recorder.special(source, "__next__")
-    if step is None or isinstance(source, types.GeneratorType):
-        if isinstance(source, Iterator):
+    if step is None or is_a(source, types.GeneratorType):
+        if is_a(source, Iterator):
             recorder.opens_if_outside(source, f"{label(source)} from outside is advanced")
         return source
     return _steps(call(step), source)
@@ -95,21 +102,23 @@ def _by_items(item: Callable[[Any, int], Any], value: Any) -> Iterator[Any]:
 def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
     """`owner[key]`."""
     kind = type(owner)
-    if kind in (tuple, str, bytes, range, type):
-        return owner[key]
-    if isinstance(owner, Tensor) or is_our_type(kind):
-        observe(recorder, key, instances=False)  # a list or an array that chooses elements
-        return owner[key]
+    if kind in (tuple, str, bytes, range):
+        return owner[_plain(recorder, call, key)]
+    if is_a(owner, type) and recorder.special(owner, "__getitem__") is None:
+        return _of_class(recorder, call, owner, key)
+    if is_a(owner, Tensor) or is_our_type(kind):
+        return owner[_plain(recorder, call, key)]
     method = recorder.special(owner, "__getitem__")
     if method is not None:
         return call(method)(owner, key)
-    if isinstance(owner, ARRAYS):
+    if is_a(owner, ARRAYS):
         recorder.memory(owner, f"an element of a {kind.__name__}")
-        return owner[key]
-    if isinstance(owner, dict):
+        return owner[_plain(recorder, call, key)]
+    if is_a(owner, dict):
         return _of_dict(recorder, call, owner, key)
-    if isinstance(owner, list | deque):
-        if type(key) is not int or isinstance(owner, deque):
+    if is_a(owner, list | deque):
+        key = _plain(recorder, call, key)
+        if type(key) is not int or is_a(owner, deque):
             recorder.elements(owner, f"the elements of a {kind.__name__}")
             return owner[key]
         if not recorder.is_given(owner):
@@ -122,14 +131,43 @@ def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
     if kind is types.MappingProxyType:
         value = owner.get(key, MISSING)
         recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a mappingproxy")
-    elif not isinstance(owner, tuple):
+    elif not is_a(owner, tuple):
         recorder.opens_if_outside(owner, f"{label(owner)}[…] is looked up by code without source")
+    return owner[key]
+
+
+def _plain(recorder: ReadRecorder, call: Call, key: Any) -> Any:
+    """An index as C code takes it: the ints that objects of the user's stand for."""
+    if type(key) in SCALARS:
+        return key
+    if type(key) is slice:
+        parts = (key.start, key.stop, key.step)
+        return slice(*[_plain(recorder, call, part) for part in parts])
+    if type(key) is tuple:
+        return tuple([_plain(recorder, call, part) for part in key])
+    method = recorder.special(key, "__index__")
+    if method is not None and not is_our_type(type(key)):
+        return call(method)(key)
+    observe(recorder, key, instances=False)  # a list or an array that chooses elements
+    asked(recorder, key, (*NUMBERS, "__array__"))
+    return key
+
+
+def _of_class(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
+    """`Kind[key]`, which a class may have a method for."""
+    stored = entry_of_class(owner, "__class_getitem__")
+    if owner.__flags__ & HEAP and not is_library_type(owner):
+        recorder.note(owner, "class entry", "__class_getitem__", stored, f"{label(owner)}[…]")
+    method = stored.__func__ if is_a(stored, classmethod) else stored
+    if type(method) is types.FunctionType and not is_library(method):
+        return call(types.MethodType(method, owner))(key)
     return owner[key]
 
 
 def _of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key: Any) -> Any:
     if recorder.is_given(owner):
         return owner[key]
+    asked(recorder, key, EQUALITY)
     value = dict.get(owner, key, MISSING)
     recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {type(owner).__name__}")
     if value is not MISSING:
@@ -147,16 +185,18 @@ def _of_dict(recorder: ReadRecorder, call: Call, owner: dict[Any, Any], key: Any
 def contains(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> bool:
     """`key in owner`."""
     kind = type(owner)
-    if isinstance(owner, Tensor) or is_our_type(kind) or kind in (str, bytes, range):
+    if is_a(owner, Tensor) or is_our_type(kind) or kind in (str, bytes, range):
         return key in owner
     method = recorder.special(owner, "__contains__")
     if method is not None:
         return bool(call(method)(owner, key))
-    if isinstance(owner, dict):
+    if is_a(owner, dict):
+        asked(recorder, key, EQUALITY)
         if not recorder.is_given(owner):
             value = dict.get(owner, key, MISSING)
             recorder.note(owner, "key", key, value, f"the entry {key!r:.40} of a {kind.__name__}")
         return key in owner
+    asked(recorder, key, EQUALITY)
     if recorder.special(owner, "__iter__") or recorder.special(owner, "__getitem__"):
         return any(v is key or v == key for v in iterate(recorder, call, owner))
     observe(recorder, owner)

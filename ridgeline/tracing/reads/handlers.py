@@ -12,9 +12,16 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes
 from ridgeline.tracing.reads.containers import contains, item, iterate
-from ridgeline.tracing.reads.kinds import is_compared
+from ridgeline.tracing.reads.kinds import is_a, is_compared, is_library, is_our_type, is_watched
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
-from ridgeline.tracing.reads.observing import ARRAYS, SEQUENCES, observe
+from ridgeline.tracing.reads.observing import (
+    ARRAYS,
+    EQUALITY,
+    NUMBERS,
+    SEQUENCES,
+    asked,
+    observe,
+)
 from ridgeline.tracing.reads.operators import length
 from ridgeline.tracing.reads.recorder import ReadRecorder
 
@@ -27,6 +34,8 @@ _MUTATORS = frozenset((
     "update",
 ))  # fmt: skip
 _PLAIN = frozenset((*SCALARS, Tensor))
+_DESCRIBING = frozenset(("abc", "dataclasses", "enum", "functools", "_abc", "_functools"))
+_AS_NUMBERS = (*NUMBERS, "__array__", "__array_interface__", "__dlpack__", "__getitem__")
 _ORDERING = (sorted, min, max, sum)
 _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
     map: 0, filter: 0, functools.reduce: 0, itertools.starmap: 0, itertools.takewhile: 0,
@@ -37,8 +46,18 @@ _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
 def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     for value in (*args, *kwargs.values()):
         observe(recorder, value)
+        if is_a(value, type) and _may_be_asked(value, function):
+            recorder.opens(f"the class {value.__qualname__} is handed to code without source")
     args = tuple([callback(call, a) for a in args])
     return function(*args, **{k: callback(call, v) for k, v in kwargs.items()})
+
+
+def _may_be_asked(kind: type, function: Any) -> bool:
+    """True for a class of the user's whose methods a function may run that is given it."""
+    if getattr(function, "__module__", None) in _DESCRIBING or is_our_type(kind):
+        return False
+    written = [v for v in vars(kind).values() if type(v) is types.FunctionType]
+    return any(not f.__code__.co_filename.startswith("<") and not is_library(f) for f in written)
 
 
 def handed(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -48,30 +67,42 @@ def handed(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> 
         observe(recorder, owner)
     for value in args:
         if type(value) not in _PLAIN:
-            observe(recorder, value, instances=False)
+            _taken(recorder, value)
     for value in kwargs.values():
         if type(value) not in _PLAIN:
-            observe(recorder, value, instances=False)
+            _taken(recorder, value)
     return function(*args, **kwargs)
+
+
+def _taken(recorder: ReadRecorder, value: Any) -> None:
+    observe(recorder, value, instances=False)
+    if not is_watched(value):
+        asked(recorder, value, _AS_NUMBERS)
 
 
 def callback(call: Call, value: Any) -> Any:
     """A function that is handed on, as one that reports."""
-    if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+    if is_a(value, types.FunctionType | types.MethodType | functools.partial):
         return call(value)
     return value
 
 
 def iterating(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+    if function is reversed and len(args) == 1:
+        turn = recorder.special(args[0], "__reversed__")
+        if turn is not None:
+            return call(turn)(args[0])
     given = []
     for place, value in enumerate(args):
         if callable(value) and _TAKES_FUNCTION.get(function) == place:
             given.append(called_later(recorder, call, value))
             continue
-        if not isinstance(value, Tensor) and hasattr(type(value), "__iter__"):
+        if not is_a(value, Tensor) and hasattr(type(value), "__iter__"):
             value = iterate(recorder, call, value)
             if function in _ORDERING:
                 observe(recorder, value)
+        elif type(value) not in _PLAIN:
+            observe(recorder, value)
         given.append(value)
     named = {k: called_later(recorder, call, v) if callable(v) else v for k, v in kwargs.items()}
     return function(*given, **named)
@@ -97,15 +128,15 @@ def container_method(
         if name in ("sort", "extend", "extendleft", "update"):
             kwargs = {k: callback(call, v) for k, v in kwargs.items()}
             args = tuple([_looped(recorder, call, a) for a in args])
-        elif name in ("remove", "discard"):
-            observe(recorder, args)
+        elif name in ("remove", "discard", "pop", "setdefault", "add", "__delitem__"):
+            asked(recorder, args[:1], EQUALITY)
         return function(*args, **kwargs)
-    if isinstance(owner, dict) and name in ("get", "__getitem__", "__contains__") and args:
+    if is_a(owner, dict) and name in ("get", "__getitem__", "__contains__") and args:
         return _entry(recorder, call, owner, name, args)
-    if isinstance(owner, dict) and name in ("keys", "values", "items", "copy", "__iter__"):
+    if is_a(owner, dict) and name in ("keys", "values", "items", "copy", "__iter__"):
         recorder.entries(owner, f"what is in a {type(owner).__name__}")
         return function(*args)
-    if isinstance(owner, str) and name in ("join", "format", "format_map"):
+    if is_a(owner, str) and name in ("join", "format", "format_map"):
         return _joined(recorder, call, function, args, kwargs)
     if name == "__len__":
         return length(recorder, call, owner)
@@ -127,7 +158,7 @@ def proxy_method(recorder: ReadRecorder, call: Call, function: Any, *args: Any) 
 
 
 def _looped(recorder: ReadRecorder, call: Call, value: Any) -> Any:
-    if isinstance(value, dict):
+    if is_a(value, dict):
         recorder.entries(value, "what is in a dict")
         return value
     if hasattr(type(value), "__iter__"):
@@ -140,6 +171,7 @@ def _entry(recorder: ReadRecorder, call: Call, owner: Any, name: str, args: tupl
         return contains(recorder, call, owner, args[0])
     if name == "__getitem__":
         return item(recorder, call, owner, args[0])
+    asked(recorder, args[0], EQUALITY)
     value = dict.get(owner, args[0], MISSING)
     if not recorder.is_given(owner):
         text = f"the entry {args[0]!r:.40} of a {type(owner).__name__}"
@@ -164,11 +196,11 @@ def changing(recorder: ReadRecorder, owner: Any) -> None:
     recorder.changes(owner)
     if recorder.is_given(owner):
         recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
-    if isinstance(owner, dict):
+    if is_a(owner, dict):
         recorder.entries(owner, f"a {type(owner).__name__} that the function itself changes")
-    elif isinstance(owner, SEQUENCES):
+    elif is_a(owner, SEQUENCES):
         recorder.elements(owner, f"a {type(owner).__name__} that the function itself changes")
-    elif isinstance(owner, ARRAYS):
+    elif is_a(owner, ARRAYS):
         recorder.memory(owner, f"a {type(owner).__name__} that the function itself changes")
 
 
@@ -192,7 +224,7 @@ def unbound(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwa
 def slot(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
     owner, name = function.__self__, function.__name__
     if name == "__getattribute__" and args:
-        found = attributes.of_class if isinstance(owner, type) else attributes.of_instance
+        found = attributes.of_class if is_a(owner, type) else attributes.of_instance
         return found(recorder, call, owner, args[0])
     if name in ("__setattr__", "__delattr__") and args:
         changing_attribute(recorder, owner, args[0])
@@ -206,18 +238,18 @@ def slot(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs
 
 def changing_attribute(recorder: ReadRecorder, owner: Any, name: str) -> None:
     """An attribute is assigned or deleted: what it was counts."""
-    if isinstance(owner, Tensor):
+    if is_a(owner, Tensor):
         return
     recorder.changes(getattr(owner, "__dict__", None), name)
     if recorder.is_given(owner):
         recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
         return
     text = f"{type(owner).__name__}.{name}, which the function itself changes"
-    if isinstance(owner, type):
+    if is_a(owner, type):
         recorder.note(owner, "class entry", name, owner.__dict__.get(name, MISSING), text)
         return
     table = getattr(owner, "__dict__", None)
     if isinstance(table, dict):
         recorder.note(owner, "own", name, table.get(name, MISSING), text)
-    elif isinstance(getattr(type(owner), name, None), types.MemberDescriptorType):
+    elif is_a(getattr(type(owner), name, None), types.MemberDescriptorType):
         recorder.note(owner, "attribute", name, getattr(owner, name, MISSING), text)

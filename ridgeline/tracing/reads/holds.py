@@ -158,7 +158,7 @@ def _taken_over(now: Any, before: Any, taken: dict[int, Any], fixed: set[int]) -
         return True
     if id(before) in taken or id(before) in fixed or type(now) is not type(before):
         return False
-    if not isinstance(before, CONTAINERS):
+    if not issubclass(type(before), CONTAINERS):
         return False
     if isinstance(before, tuple | frozenset):  # nothing reads these: they cannot change
         taken[id(before)] = now

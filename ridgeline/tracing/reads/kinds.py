@@ -27,6 +27,11 @@ PURE_MODULES = frozenset((
 ))  # fmt: skip
 
 
+def is_a(value: Any, kinds: Any) -> Any:
+    """`isinstance` by the type alone: an object's `__class__` may be code of the user's, or lie."""
+    return issubclass(type(value), kinds)
+
+
 @lru_cache(maxsize=4096)
 def _top(module: str) -> str:
     return module.partition(".")[0]

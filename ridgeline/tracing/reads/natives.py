@@ -31,8 +31,16 @@ from ridgeline.tracing.reads.handlers import (
     slot,
     unbound,
 )
-from ridgeline.tracing.reads.kinds import FILES, HEAP, LIBRARIES, is_library, is_our_type
-from ridgeline.tracing.reads.notes import LOOKS
+from ridgeline.tracing.reads.kinds import (
+    FILES,
+    HEAP,
+    LIBRARIES,
+    is_a,
+    is_library,
+    is_our_type,
+    python_method,
+)
+from ridgeline.tracing.reads.notes import LOOKS, entry_of_class
 from ridgeline.tracing.reads.observing import ARRAYS, observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
@@ -41,9 +49,8 @@ AS_THEY_ARE = frozenset(
     {
         builtins.globals, builtins.breakpoint,
         builtins.__build_class__, builtins.__import__,
-        builtins.chr, builtins.ord, builtins.bin, builtins.hex, builtins.oct, builtins.property,
-        builtins.classmethod, builtins.staticmethod, builtins.super, builtins.slice, builtins.range,
-        builtins.object, functools.partial, types.SimpleNamespace, types.MethodType,
+        builtins.property, builtins.classmethod, builtins.staticmethod, builtins.super,
+        builtins.slice, builtins.object, functools.partial, types.SimpleNamespace, types.MethodType,
         types.MappingProxyType,
     }
 )  # fmt: skip
@@ -56,7 +63,7 @@ _PURE_MODULES = frozenset((
     "_abc", "_bisect", "_collections", "_datetime", "_datetime.date", "_decimal", "_functools",
     "_hashlib", "_heapq", "_json", "_md5", "_operator", "_sha256", "_sre", "_statistics",
     "_string", "_struct", "_typing", "_warnings", "_weakref", "array", "atexit", "binascii",
-    "cmath", "datetime", "errno", "gc", "itertools", "math", "unicodedata", "zlib",
+    "cmath", "datetime", "errno", "itertools", "math", "unicodedata", "zlib",
 ))  # fmt: skip
 _CLOCKS = ("now", "today", "utcnow")
 _CONTAINERS = (list, dict, set, frozenset, tuple, deque, str, bytes, bytearray, range, slice, int,
@@ -107,11 +114,13 @@ def _asking(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., 
 
     def asked(value: Any, kinds: Any) -> bool:
         type_of(recorder, value)
-        asked_of = value if isinstance(value, type) else type(value)
+        if _tells_its_class(type(value)):
+            recorder.opens_if_outside(value, f"{label(value)} says by Python what class it is of")
+        asked_of = value if is_a(value, type) else type(value)
         if asked_of.__flags__ & HEAP and not is_our_type(asked_of):
             text = f"the bases of {asked_of.__qualname__}"
             recorder.note(asked_of, "attribute", "__mro__", asked_of.__mro__, text)
-        for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        for kind in kinds if is_a(kinds, tuple) else (kinds,):
             own = None if type(kind) is type else recorder.special(kind, special)
             if own is not None and not is_library(own):
                 if call(own)(kind, value):
@@ -119,7 +128,7 @@ def _asking(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., 
                 continue
             if getattr(kind, "_is_protocol", False):
                 _members(recorder, kind, value)
-            if isinstance(kind, abc.ABCMeta):  # classes may be registered with it
+            if is_a(kind, abc.ABCMeta):  # classes may be registered with it
                 text = "the classes that are registered with abstract ones"
                 given: tuple[Any, ...] = ((), ())
                 recorder.note(abc.get_cache_token, "call", given, abc.get_cache_token(), text)
@@ -130,9 +139,14 @@ def _asking(recorder: ReadRecorder, call: Call, function: Any) -> Callable[..., 
     return asked
 
 
+def _tells_its_class(kind: type) -> bool:
+    own = entry_of_class(kind, "__class__") is not object.__dict__["__class__"]
+    return own or python_method(kind, "__getattribute__") is not None
+
+
 def _members(recorder: ReadRecorder, protocol: type, value: Any) -> None:
     """Whether a class or an object has the members of a protocol is asked."""
-    look = "class entry" if isinstance(value, type) else "static"
+    look = "class entry" if is_a(value, type) else "static"
     tables = [base.__dict__ for base in protocol.__mro__]
     names = {name for t in tables for name in (*t, *t.get("__annotations__", ()))}
     for name in sorted(names - set(vars(object))):
@@ -144,16 +158,16 @@ def _handler(recorder: ReadRecorder, function: Any) -> Handler | None:
     """How a function of which no table speaks is called; None: as it is."""
     if function in _ITERATING:
         return iterating
-    reason = _OPEN.get(function) if isinstance(function, types.BuiltinFunctionType) else None
+    reason = _OPEN.get(function) if is_a(function, types.BuiltinFunctionType) else None
     if reason is not None:
         recorder.opens(reason)
         return None
-    if isinstance(function, type):
+    if is_a(function, type):
         return _made(recorder, function)
     owner = getattr(function, "__self__", None)
-    if owner is None or isinstance(owner, types.ModuleType):
+    if owner is None or is_a(owner, types.ModuleType):
         return _of_module(recorder, function)
-    if isinstance(owner, type):
+    if is_a(owner, type):
         return _of_type(recorder, function, owner)
     return _method(recorder, function, owner)
 
@@ -166,7 +180,7 @@ def _of_module(recorder: ReadRecorder, function: Any) -> Handler | None:
     if getattr(function, "__name__", "") in FILES:
         recorder.opens(f"{function.__name__} reads a file")
         return None
-    if isinstance(function, np.ufunc) or module.partition(".")[0] in LIBRARIES:
+    if is_a(function, np.ufunc) or module.partition(".")[0] in LIBRARIES:
         return None if _is_random(recorder, function, module) else pure
     if module in _PURE_MODULES or module == "builtins":
         return pure
@@ -203,7 +217,7 @@ def _of_type(recorder: ReadRecorder, function: Any, owner: type) -> Handler | No
     if function.__name__ == "__subclasses__":
         recorder.opens("all classes below a class are listed")
         return None
-    if isinstance(function, types.MethodWrapperType):
+    if is_a(function, types.MethodWrapperType):
         return slot
     if function.__name__ in _CLOCKS and owner.__module__ == "datetime":
         recorder.opens(f"{owner.__name__}.{function.__name__} reads a clock")
@@ -216,15 +230,15 @@ def _of_type(recorder: ReadRecorder, function: Any, owner: type) -> Handler | No
 def _method(recorder: ReadRecorder, function: Any, owner: Any) -> Handler | None:
     """A method of an object that is written in C."""
     kind, name = type(owner), function.__name__
-    if isinstance(owner, Tensor):
+    if is_a(owner, Tensor):
         return None
-    if isinstance(owner, ContextVar):
+    if is_a(owner, ContextVar):
         return context_variable if name == "get" else None
-    if isinstance(owner, _CONTAINERS):
+    if is_a(owner, _CONTAINERS):
         return container_method
-    if isinstance(owner, types.MappingProxyType):
+    if is_a(owner, types.MappingProxyType):
         return proxy_method
-    if isinstance(owner, types.GeneratorType) or name == "__next__":
+    if is_a(owner, types.GeneratorType) or name == "__next__":
         recorder.opens_if_outside(owner, f"a {kind.__name__} from outside is advanced")
         return None
     if kind.__name__ in _LOCKS or kind.__module__ == "_thread":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from array import array
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.kinds import (
     PURE_MODULES,
+    is_a,
     is_compared,
     is_large,
     is_library,
@@ -29,16 +31,21 @@ _FREE = (
 )  # fmt: skip
 _VALUES = (np.generic, np.dtype, np.ufunc, types.CodeType, types.GenericAlias)  # cannot change
 _MANY = 50_000  # objects that are looked into
-_DUNDERS = (
-    "__eq__", "__lt__", "__gt__", "__le__", "__ge__", "__hash__", "__bool__", "__len__", "__iter__",
-    "__contains__", "__getitem__", "__repr__", "__str__", "__format__", "__index__", "__int__",
-    "__float__", "__add__", "__radd__", "__mul__", "__rmul__", "__call__", "__next__", "__enter__",
-)  # fmt: skip
+# special methods that make, name, change or leave an object: no C function asks one with them
+_UNASKED = frozenset((
+    "__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
+    "__setattr__", "__delattr__", "__setitem__", "__delitem__", "__subclasshook__",
+    "__class_getitem__", "__exit__",
+))  # fmt: skip
+NUMBERS = ("__index__", "__int__", "__float__", "__complex__", "__bool__")
+TEXTS = ("__str__", "__repr__", "__format__", *NUMBERS)
+EQUALITY = ("__hash__", "__eq__")
+ORDER = (*EQUALITY, "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 
 
 def observe(recorder: ReadRecorder, value: Any, instances: bool = True) -> None:
     """All that a value holds is read: containers, arrays and, if so wanted, attributes."""
-    if type(value) in SCALARS or isinstance(value, Tensor):
+    if type(value) in SCALARS or is_a(value, Tensor):
         return
     waiting, seen = [value], {id(value)}
     while waiting:
@@ -53,26 +60,26 @@ def observe(recorder: ReadRecorder, value: Any, instances: bool = True) -> None:
 
 def _inner(recorder: ReadRecorder, value: Any, instances: bool) -> list[Any]:
     kind, text = type(value), f"what is in a {type(value).__name__}"
-    if isinstance(value, dict) and not is_our_type(kind):
+    if is_a(value, dict) and not is_our_type(kind):
         recorder.entries(value, text)
         return [*value.keys(), *dict.values(value)]
-    if isinstance(value, SEQUENCES):
+    if is_a(value, SEQUENCES):
         recorder.elements(value, text)
         return list(value)
-    if isinstance(value, tuple | frozenset):
+    if is_a(value, tuple | frozenset):
         return list(value)
-    if isinstance(value, ARRAYS):
+    if is_a(value, ARRAYS):
         recorder.memory(value, text)
         recorder.settings_of_numpy()
         return []
-    if isinstance(value, np.generic):
+    if is_a(value, np.generic):
         recorder.settings_of_numpy()
     if is_compared(kind):
         return attributes_of(recorder, value)
-    if isinstance(value, _FREE) or is_our_type(kind):
+    if is_a(value, _FREE) or is_our_type(kind):
         return []
     if kind.__module__ == "builtins" or is_large(kind):
-        if not isinstance(value, _VALUES):
+        if not is_a(value, _VALUES):
             recorder.opens_if_outside(value, f"a {kind.__name__} from outside is looked into")
         return []
     if kind.__module__ in PURE_MODULES:  # such as a fraction
@@ -85,11 +92,32 @@ def _inner(recorder: ReadRecorder, value: Any, instances: bool) -> list[Any]:
 
 def _ask_methods(recorder: ReadRecorder, kind: type) -> None:
     """Special methods in Python, which C code may run, may read anything."""
-    for name in _DUNDERS:
-        method = python_method(kind, name)
-        written = method is not None and not method.__code__.co_filename.startswith("<")
-        if method is not None and written and not is_library(method):
-            recorder.opens(f"{kind.__qualname__}.{name} runs inside of a C function")
+    names = {name for base in kind.__mro__ for name in base.__dict__}
+    for name in sorted(names - _UNASKED):
+        if name.startswith("__") and name.endswith("__"):
+            method = python_method(kind, name)
+            written = method is not None and not method.__code__.co_filename.startswith("<")
+            if method is not None and written and not is_library(method):
+                recorder.opens(f"{kind.__qualname__}.{name} runs inside of a C function")
+
+
+def asked(recorder: ReadRecorder, value: Any, names: Sequence[str]) -> None:
+    """C code may run these special methods of a value, and of what a container of it holds."""
+    waiting, seen = [value], {id(value)}
+    while waiting:
+        current = waiting.pop()
+        if type(current) in SCALARS or is_a(current, Tensor) or is_our_type(type(current)):
+            continue
+        if is_a(current, (tuple, frozenset, *SEQUENCES)):
+            inner = list(current)
+        elif is_a(current, dict):
+            inner = [*current.keys(), *dict.values(current)]
+        else:
+            inner = []
+            if any(recorder.special(current, name) is not None for name in names):
+                observe(recorder, current)
+        waiting += [v for v in inner if id(v) not in seen]
+        seen.update(map(id, inner))
 
 
 def attributes_of(recorder: ReadRecorder, value: Any) -> list[Any]:
@@ -102,7 +130,7 @@ def attributes_of(recorder: ReadRecorder, value: Any) -> list[Any]:
         found += table.values()
     for base in kind.__mro__:
         for name, stored in base.__dict__.items():
-            if isinstance(stored, types.MemberDescriptorType):
+            if is_a(stored, types.MemberDescriptorType):
                 now = getattr(value, name, MISSING)
                 recorder.note(value, "attribute", name, now, f"{label(value)}.{name}")
                 found += [] if now is MISSING else [now]

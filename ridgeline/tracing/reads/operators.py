@@ -12,10 +12,10 @@ import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.containers import contains
-from ridgeline.tracing.reads.kinds import is_our_type
+from ridgeline.tracing.reads.kinds import is_a, is_our_type
 from ridgeline.tracing.reads.notes import SCALARS
-from ridgeline.tracing.reads.observing import ARRAYS, observe
-from ridgeline.tracing.reads.recorder import ReadRecorder
+from ridgeline.tracing.reads.observing import ARRAYS, NUMBERS, ORDER, TEXTS, asked, observe
+from ridgeline.tracing.reads.recorder import ReadRecorder, label
 
 Call = Callable[[Any], Callable[..., Any]]
 _TEXTS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
@@ -26,6 +26,9 @@ _REFLECTED = {
 }  # fmt: skip
 _REFLECTED |= {"eq": "__eq__", "ne": "__ne__", "lt": "__gt__", "gt": "__lt__", "le": "__ge__",
                "ge": "__le__"}  # fmt: skip
+
+
+_ASKED_BY = dict.fromkeys(("eq", "ne", "lt", "gt", "le", "ge"), ORDER) | {"mod": TEXTS}
 
 
 def is_native(value: Any) -> bool:
@@ -45,7 +48,7 @@ def binary(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any)
     """An operator between two values."""
     function = getattr(operator, name)
     if is_native(left) and is_native(right):
-        if name == "mod" and type(left) is str and isinstance(right, Tensor):
+        if name == "mod" and type(left) is str and is_a(right, Tensor):
             recorder.opens("a traced tensor is put into a text")
         return function(left, right)
     method = f"__{name.strip('_')}__"
@@ -56,6 +59,7 @@ def binary(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any)
         for value in (left, right):
             if not is_our_type(type(value)):
                 observe(recorder, value, instances=False)
+                asked(recorder, value, _ASKED_BY.get(name, NUMBERS))
         return function(left, right)
     tries: list[tuple[Any, Any, Any]] = []
     if own is not None:
@@ -96,24 +100,28 @@ def compare(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any
     return binary(recorder, call, name, left, right)
 
 
+_FIXED = (str, bytes, int, float, complex, tuple, frozenset, range, type, Tensor, np.generic)
+_SCALARS = (str, bytes, int, float, complex)
 _SINGLE = (type(None), bool, type, types.FunctionType, types.ModuleType, type(Ellipsis))
 
 
 def _identity(recorder: ReadRecorder, left: Any, right: Any) -> None:
     """Two values are compared by identity: containers count as the very objects they are."""
-    if isinstance(left, _SINGLE) or isinstance(right, _SINGLE):
+    if is_a(left, _SINGLE) or is_a(right, _SINGLE):
         return
     for value in (left, right):
         if recorder.is_given(value):
             recorder.opens(f"which object an argument is, a {type(value).__name__}, is asked for")
-        elif isinstance(value, list | dict | set | tuple | deque | np.ndarray):
+        elif is_a(value, list | dict | set | tuple | deque | np.ndarray):
             recorder.note(value, "identity", None, value, f"which {type(value).__name__} it is")
+        elif type(value) in _SCALARS:  # of which guards compare the values
+            recorder.opens(f"which object a {type(value).__name__} is, is asked for")
 
 
 def truth(recorder: ReadRecorder, call: Call, value: Any) -> Any:
     """What stands for a value where its truth is asked: itself, or what its own method says."""
     kind = type(value)
-    if kind in SCALARS or isinstance(value, Tensor) or is_our_type(kind):
+    if kind in SCALARS or is_a(value, Tensor) or is_our_type(kind):
         return value
     for name in ("__bool__", "__len__"):
         method = recorder.special(value, name)
@@ -123,12 +131,18 @@ def truth(recorder: ReadRecorder, call: Call, value: Any) -> Any:
 
 
 def _length(recorder: ReadRecorder, value: Any) -> Any:
-    if isinstance(value, list | dict | set | deque) and not recorder.is_given(value):
+    if is_a(value, list | dict | set | deque) and not recorder.is_given(value):
         text = f"the length of a {type(value).__name__}"
         recorder.note(value, "length", None, len(value), text)
-    elif isinstance(value, ARRAYS):
+    elif is_a(value, ARRAYS):
         recorder.memory(value, "an array")
+    elif not is_a(value, _FIXED) and not is_our_type(type(value)) and _has_length(type(value)):
+        recorder.opens_if_outside(value, f"{label(value)} is measured by code without source")
     return value
+
+
+def _has_length(kind: type) -> bool:
+    return hasattr(kind, "__len__") or hasattr(kind, "__bool__")
 
 
 def length(recorder: ReadRecorder, call: Call, value: Any) -> int:
@@ -142,7 +156,7 @@ def length(recorder: ReadRecorder, call: Call, value: Any) -> int:
 
 def text(recorder: ReadRecorder, call: Call, value: Any, how: str, spec: str) -> str:
     """A value in a text: `how` is the conversion (r, s, a or none), `spec` the format."""
-    if isinstance(value, str) and type(value) is str and not how:
+    if is_a(value, str) and type(value) is str and not how:
         return format(value, spec)
     if how:
         return format(converted(recorder, call, value, how), spec)

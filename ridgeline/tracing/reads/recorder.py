@@ -23,6 +23,7 @@ from ridgeline.record.modes import modes
 from ridgeline.tracing.kept_state import Place, Stores
 from ridgeline.tracing.reads.kinds import (
     HEAP,
+    is_a,
     is_library_type,
     is_our_type,
     is_watched,
@@ -92,7 +93,7 @@ class ReadRecorder:
             for element in value:
                 if type(element) not in SCALARS:
                     self.found(element)
-        elif isinstance(value, _UNTRACKED) or (type(value) is dict and not gc.is_tracked(value)):
+        elif is_a(value, _UNTRACKED) or (type(value) is dict and not gc.is_tracked(value)):
             self._held[id(value)] = value
             self._known.add(id(value))
         elif is_watched(value) and id(value) not in self._watched:
@@ -193,7 +194,7 @@ class ReadRecorder:
         """
         for setting, value in self._numpy:
             self.note(setting, "context", _UNSET, value, "a setting of NumPy's")
-            if isinstance(value, dict):
+            if is_a(value, dict):
                 self.entries(value, "a setting of NumPy's")
 
     def cell(self, cell: CellType, name: str) -> None:
@@ -217,7 +218,7 @@ class ReadRecorder:
         if self.is_given(owner) or id(owner) not in self._known:
             return
         size = getattr(owner, "nbytes", None) or len(owner)
-        if size > _LARGE or (isinstance(owner, np.ndarray) and owner.dtype.hasobject):
+        if size > _LARGE or (is_a(owner, np.ndarray) and owner.dtype.hasobject):
             self.opens(f"{text}: {size} bytes are too many to compare before every call")
         else:
             self.note(owner, "memory", None, LOOKS["memory"](owner, None), text)
@@ -247,7 +248,7 @@ class ReadRecorder:
             return False
         if id(owner) in self._known:
             return True
-        if isinstance(owner, _UNTRACKED) or (type(owner) is dict and not gc.is_tracked(owner)):
+        if is_a(owner, _UNTRACKED) or (type(owner) is dict and not gc.is_tracked(owner)):
             return False
         return id(owner) not in made
 
@@ -259,8 +260,8 @@ def _at_line(reason: str) -> str:
 
 def label(owner: Any) -> str:
     """An object's name in reports."""
-    if isinstance(owner, type | FunctionType):
-        return owner.__qualname__
+    if is_a(owner, type | FunctionType):
+        return str(owner.__qualname__)
     name = getattr(owner, "__name__", None) if type(owner).__name__ == "module" else None
     return name if isinstance(name, str) else type(owner).__name__
 

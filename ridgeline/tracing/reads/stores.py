@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.attributes import TABLES
 from ridgeline.tracing.reads.handlers import changing, changing_attribute
-from ridgeline.tracing.reads.kinds import is_ours, is_watched, python_method
+from ridgeline.tracing.reads.kinds import is_a, is_ours, is_watched, python_method
 from ridgeline.tracing.reads.notes import SCALARS, entry_of_class
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, running
@@ -44,7 +44,7 @@ def set_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str, val
 def _is_in_table(owner: Any, name: str) -> bool:
     """True where an assignment just puts the value into the object's own table."""
     table = getattr(owner, "__dict__", None)
-    if type(table) is not dict or isinstance(owner, Tensor | type):
+    if type(table) is not dict or is_a(owner, Tensor | type):
         return False
     if any(name in table.get(members, ()) for members in TABLES if is_watched(owner)):
         return False
@@ -67,7 +67,7 @@ def delete_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str) 
 
 def set_item(recorder: ReadRecorder, call: Call, owner: Any, key: Any, value: Any) -> None:
     """`owner[key] = value`."""
-    if isinstance(owner, Tensor):
+    if is_a(owner, Tensor):
         observe(recorder, key, instances=False)
         observe(recorder, value, instances=False)
         owner[key] = value
@@ -93,12 +93,12 @@ def delete_item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Non
 
 def _is_registered(value: Any) -> bool:
     """True for what a module registers before its properties are asked: parameters and layers."""
-    return is_watched(value) or (isinstance(value, Tensor) and type(value) is not Tensor)
+    return is_watched(value) or (is_a(value, Tensor) and type(value) is not Tensor)
 
 
 def _python(recorder: ReadRecorder, owner: Any, name: str) -> types.FunctionType | None:
     """A special method of the user's; tensors and classes have none that counts."""
-    if isinstance(owner, Tensor | type) or python_method(type(owner), name) is None:
+    if is_a(owner, Tensor | type) or python_method(type(owner), name) is None:
         return None
     return recorder.special(owner, name)
 
@@ -109,7 +109,7 @@ def _is_python(stored: Any, accessor: str, method: str) -> bool:
         function = getattr(stored, accessor)
     else:
         function = entry_of_class(type(stored), method)
-    return isinstance(function, types.FunctionType) and not is_ours(function)
+    return is_a(function, types.FunctionType) and not is_ours(function)
 
 
 class AttributeTarget:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.attacks.mutation.asked import ASKED
 from tests.attacks.mutation.scenario import Case
 
 
@@ -387,4 +388,4 @@ _OTHERS = (
          "i = -1"),
 )  # fmt: skip
 
-CASES = _WORLD + _LAYERS + _OTHERS
+CASES = _WORLD + _LAYERS + _OTHERS + ASKED
