@@ -398,24 +398,13 @@ class Categorical(Distribution):
         return self.logits.argmax(-1)
 
 
-class OneHotCategorical(Distribution):
-    """One of several classes, as a vector with a one."""
+class _OverClasses(Distribution):
+    """What is said of vectors over classes, whose probabilities a `Categorical` holds."""
 
-    has_enumerate_support = True
     arg_constraints: ClassVar[Constraints] = {
         "probs": constraints.simplex, "logits": constraints.real_vector
     }  # fmt: skip
-    support: Any = constraints.one_hot
-
-    def __init__(
-        self,
-        probs: Tensor | None = None,
-        logits: Tensor | None = None,
-        validate_args: bool | None = None,
-    ) -> None:
-        self._categorical = Categorical(probs, logits, validate_args)
-        shape = self._categorical.param_shape
-        super().__init__(shape[:-1], shape[-1:], validate_args)
+    _categorical: Categorical
 
     @property
     def probs(self) -> Tensor:
@@ -432,6 +421,23 @@ class OneHotCategorical(Distribution):
         made = super().expand(batch_shape)
         made._categorical = self._categorical.expand(batch_shape)
         return made
+
+
+class OneHotCategorical(_OverClasses):
+    """One of several classes, as a vector with a one."""
+
+    has_enumerate_support = True
+    support: Any = constraints.one_hot
+
+    def __init__(
+        self,
+        probs: Tensor | None = None,
+        logits: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        self._categorical = Categorical(probs, logits, validate_args)
+        shape = self._categorical.param_shape
+        super().__init__(shape[:-1], shape[-1:], validate_args)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws."""
@@ -473,12 +479,8 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 
-class Multinomial(Distribution):
+class Multinomial(_OverClasses):
     """How often each class comes in some draws."""
-
-    arg_constraints: ClassVar[Constraints] = {
-        "probs": constraints.simplex, "logits": constraints.real_vector
-    }  # fmt: skip
 
     def __init__(
         self,
@@ -493,16 +495,6 @@ class Multinomial(Distribution):
         self._categorical = Categorical(probs, logits, validate_args)
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    @property
-    def probs(self) -> Tensor:
-        """The probabilities."""
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Tensor:
-        """Their logarithms."""
-        return self._categorical.logits
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draws."""

@@ -24,7 +24,7 @@ from ridgeline.functions import (  # noqa: F401
     masked,
     matrices,
     movement,
-    native_norms,
+    normalization,
     padding,
     pointwise,
     polynomials,

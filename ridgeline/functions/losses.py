@@ -1,14 +1,12 @@
-"""Normalisation layers and losses, as compositions."""
+"""Losses, as compositions."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, clamp_min, mul, sub
-from ridgeline.functions.creation import finfo
 from ridgeline.functions.linear import tensordot
 from ridgeline.functions.operands import pair, require_float, require_real
 from ridgeline.functions.pointwise import abs, logsigmoid
@@ -17,62 +15,13 @@ from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.checked import labels, within
 from ridgeline.ops.elementwise import cast, full_like, iota, select
-from ridgeline.ops.math import log, reciprocal, sqrt
+from ridgeline.ops.math import log
 from ridgeline.ops.movement import broadcast, broadcast_shapes, reshape
 from ridgeline.ops.reduce import expand_back, sum_
 from ridgeline.record.cells import known
 
 
-@public(method=False, wide="input")
-def layer_norm(
-    input: Node,
-    normalized_shape: Sequence[int],
-    weight: Node | None = None,
-    bias: Node | None = None,
-    eps: float = 1e-5,
-) -> Node:
-    """Zero mean and unit variance over the last axes, then scale and shift."""
-    require_real(input.dtype, "layer_norm")
-    wanted = tuple(normalized_shape)
-    rank = len(input.shape)
-    if not wanted or input.shape[rank - len(wanted) :] != wanted:
-        raise ShapeError(
-            f"layer_norm over {list(wanted)} does not fit the last axes of {list(input.shape)}"
-        )
-    axes = tuple(range(rank - len(wanted), rank))
-    centre = mean(input, axes)
-    away = input - expand_back(centre, input.shape, axes)
-    spread = mean(away * away, axes)
-    scale = reciprocal(sqrt(add(spread, scalar_like(spread, eps))))
-    result = away * expand_back(scale, input.shape, axes)
-    if weight is not None:
-        result = mul(result, weight)
-    return result if bias is None else add(result, bias)
-
-
-@public(method=False, wide="input")
-def rms_norm(
-    input: Node,
-    normalized_shape: Sequence[int],
-    weight: Node | None = None,
-    eps: float | None = None,
-) -> Node:
-    """Unit mean square over the last axes, then scale."""
-    require_float(input, "rms_norm")
-    wanted = tuple(normalized_shape)
-    rank = len(input.shape)
-    if not wanted or input.shape[rank - len(wanted) :] != wanted:
-        raise ShapeError(
-            f"rms_norm over {list(wanted)} does not fit the last axes of {list(input.shape)}"
-        )
-    axes = tuple(range(rank - len(wanted), rank))
-    small = finfo(input.dtype).eps if eps is None else eps
-    spread = mean(input * input, axes)
-    scale = reciprocal(sqrt(add(spread, scalar_like(spread, small))))
-    result = input * expand_back(scale, input.shape, axes)
-    return result if weight is None else mul(result, weight)
-
-
+@public(method=False, name="_reduced")
 def reduced(losses: Node, reduction: str) -> Node:
     """A loss per element, joined as asked: "mean", "sum" or "none"."""
     if reduction == "mean":
@@ -111,6 +60,18 @@ def smooth_l1_loss(input: Node, target: Node, reduction: str = "mean", beta: flo
     near = half * (away * away) / edge
     far = size - half * edge
     return reduced(select(size < edge, near, far), reduction)
+
+
+@public(method=False, wide=True)
+def huber_loss(input: Node, target: Node, reduction: str = "mean", delta: float = 1.0) -> Node:
+    """Squared for small differences, linear for large ones."""
+    if delta <= 0:
+        raise BadValueError(f"huber_loss needs a delta above 0, not {delta}")
+    away = abs(sub(*_matched(input, target, "huber_loss")))
+    require_real(away.dtype, "huber_loss")
+    edge = scalar_like(away, delta)
+    losses = select(away < edge, 0.5 * away * away, edge * (away - 0.5 * edge))
+    return reduced(losses, reduction)
 
 
 def _matched(input: Node, target: Node, what: str) -> tuple[Node, Node]:

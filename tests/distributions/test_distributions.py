@@ -235,3 +235,14 @@ def test_a_temperature_that_is_a_tensor_is_learned() -> None:
 def test_what_a_law_does_not_have_is_named() -> None:
     with pytest.raises(NotImplementedError, match="Beta has no cdf"):
         rl.distributions.Beta(rl.ones(1), rl.ones(1)).cdf(rl.tensor([0.5]))
+
+
+def test_an_expanded_multinomial_draws_for_its_whole_batch() -> None:
+    probs = [[0.2, 0.8], [0.5, 0.5]]
+    ours = rl.distributions.Multinomial(3, probs=rl.tensor(probs)).expand((4, 2))
+    theirs = torch.distributions.Multinomial(3, probs=torch.tensor(probs)).expand((4, 2))
+    assert tuple(ours.probs.shape) == tuple(theirs.probs.shape)
+    for shape in ((), (5,)):
+        drawn = ours.sample(shape)
+        assert tuple(drawn.shape) == tuple(theirs.sample(shape).shape)
+        assert drawn.sum(-1).eq(3).all()

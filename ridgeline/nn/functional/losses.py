@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.functions.operands import promote_types, require_real
 from ridgeline.linalg import vector_norm
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.functional.precision import alike_in_float32
 from ridgeline.record.modes import called
-from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.public import (
+    _labels,
+    _reduced as reduced,
+    _within,
     arange,
     broadcast_shapes,
     clamp,
@@ -25,33 +25,6 @@ from ridgeline.tensors.public import (
     minimum,
 )
 from ridgeline.tensors.tensor import Tensor
-
-_labels, _within = FUNCTIONS["_labels"], FUNCTIONS["_within"]
-
-
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """A loss per element, joined as asked."""
-    if reduction == "mean":
-        return losses.mean()
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "none":
-        return losses
-    raise BadValueError(f'reduction is "mean", "sum" or "none", not {reduction!r}')
-
-
-@alike_in_float32
-def huber_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0
-) -> Tensor:
-    """Squared for small differences, linear for large ones."""
-    if delta <= 0:
-        raise BadValueError(f"huber_loss needs a delta above 0, not {delta}")
-    require_real(promote_types(input.dtype, target.dtype), "huber_loss")
-    _stretched_once("huber_loss", input, target)
-    away = (input - target).abs()
-    losses = choose(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
-    return reduced(losses, reduction)
 
 
 @alike_in_float32
@@ -225,18 +198,6 @@ def _mismatch(what: str, *tensors: Tensor) -> ShapeError:
 def _same_rank(what: str, *tensors: Tensor) -> None:
     if any(t.dim() != tensors[0].dim() for t in tensors):
         raise _mismatch(what, *tensors)
-
-
-def _stretched_once(what: str, input: Tensor, target: Tensor) -> None:
-    """Refuse two operands that would both be stretched; warn where one is, as torch does."""
-    if input.shape != target.shape:
-        if broadcast_shapes(input.shape, target.shape) not in (input.shape, target.shape):
-            raise _mismatch(what, input, target)
-        warnings.warn(
-            f"{what}: input {list(input.shape)} and target {list(target.shape)} differ; "
-            "one is stretched to the other",
-            stacklevel=3,
-        )
 
 
 def _per_row(var: Tensor, input: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import require_real, step_count
 from ridgeline.nn.functional.precision import in_float32, widened
 from ridgeline.record.modes import no_grad
-from ridgeline.tensors.public import pad, rsqrt, var, var_mean
+from ridgeline.tensors.public import native_group_norm, pad, rsqrt, var, var_mean
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -112,7 +112,6 @@ def instance_norm(
     return _scaled((wide - mean) * rsqrt(variance + eps), weight, bias).to(input.dtype)
 
 
-@in_float32
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -125,11 +124,10 @@ def group_norm(
     batch, channels = input.shape[:2]
     if channels % num_groups:
         raise ShapeError(f"group_norm: {num_groups} groups do not divide {channels} channels")
-    inside = input.numel() // (batch * num_groups) if batch else 0
-    grouped = input.reshape((batch, num_groups, inside))
-    variance, mean = var_mean(grouped, -1, correction=0, keepdim=True)
-    normal = (grouped - mean) * rsqrt(variance + eps)
-    return _scaled(normal.reshape(tuple(input.shape)), weight, bias)
+    area = input.numel() // (batch * channels) if batch * channels else 0
+    found = native_group_norm(input, weight, bias, batch, channels, area, num_groups, eps)
+    normal: Tensor = found[0]
+    return normal
 
 
 @in_float32
