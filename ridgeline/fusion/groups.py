@@ -24,7 +24,7 @@ from ridgeline.graph.sizes import bounds
 from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering
 from ridgeline.loops.lowering.iteration_space import Lowered, NotFusable
 from ridgeline.loops.lowering.lower import GroupLowering
-from ridgeline.loops.lowering.ordered import ORDERED, lower_ordered
+from ridgeline.loops.lowering.own_loops import lower_own_loops
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.gather import GATHER
 from ridgeline.ops.movement import PAD
@@ -242,7 +242,7 @@ class Fuser:
                 continue
             if node.op in FOLDS:
                 folds.append(node)
-            if several and node.op in ORDERED:
+            if several and node.op.family == "own_loops":
                 raise NotFusable(f"a {node.op.name} has a kernel of its own")
             work += _work(node)
             if self.roofline.recompute and _is_number(node):
@@ -250,8 +250,8 @@ class Fuser:
             stack.extend(node.inputs)
         folds.sort(key=self.position.__getitem__)
         name = _name(ordered, folds)
-        if source.op in ORDERED:
-            lowered = lower_ordered(source, Graph(stored, read), name)
+        if source.op.family == "own_loops":
+            lowered = lower_own_loops(source, Graph(stored, read), name)
         else:
             lowering: type[GroupLowering] = GroupLowering
             if self.roofline.chains and _is_chain(folds):

@@ -23,7 +23,7 @@ from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size
 from ridgeline.loops.lowering.elements import is_bitcast, pads_inside, widens
-from ridgeline.loops.lowering.ordered import ORDERED, has_loops
+from ridgeline.loops.lowering.own_loops import has_loops
 from ridgeline.loops.math import has_code
 from ridgeline.ops.contract import CONTRACT, PRODUCT
 from ridgeline.ops.control.repeat import WHILE
@@ -38,6 +38,7 @@ Late = Mapping[Node, Node]  # copies of values, each with the reader that they c
 # the views through which a library call reads its operands; None for what the backend has no op for
 LibraryViews = Callable[[Node], Sequence[View] | None]
 
+_CALLED = ("library", "own_loops")  # families of library calls, but for nodes with loops
 FOLDS = (REDUCE, ARG_REDUCE, CONTRACT)
 _MANY = 16  # readers of each element for which a transcendental function is computed but once
 _MOST_SITES = 64  # kernels that need a value; more of them decide nothing
@@ -48,7 +49,7 @@ def on_host(node: Node) -> bool:
 
     Their NumPy value runs between kernels.
     """
-    if node.op.family == "opaque" and not has_loops(node) and not is_bitcast(node):
+    if node.op.family in _CALLED and not has_loops(node) and not is_bitcast(node):
         return True
     if node.op.name in scalars.TABLE and not has_code(node.op.name):
         return True
@@ -122,7 +123,8 @@ def choose_values(
                 users[source].append(node)
         if is_apart(node):
             stored.update(_call_values(node, graph, library_views(node)))
-        if node.op in (REDUCE, CONTRACT, *ORDERED) and len(node.types) == 1:
+        own_kernel = node.op in (REDUCE, CONTRACT) or node.op.family == "own_loops"
+        if own_kernel and len(node.types) == 1:
             stored.add(node)
         if node.op is PROJ:
             stored.add(node)

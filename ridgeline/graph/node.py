@@ -20,8 +20,17 @@ from ridgeline.scalars import Array
 if TYPE_CHECKING:
     from ridgeline.graph.vectorize import Batching
 
+# How the compiler treats an op; no pass need know it by name for that.
 Family: TypeAlias = Literal[
-    "leaf", "pointwise", "movement", "reduce", "contract", "gather", "opaque", "control"
+    "leaf",  # a value that is given
+    "pointwise",  # an element of the result for an element of each operand: computed in any loops
+    "movement",  # elements at other places, or the operand itself: index arithmetic in any loops
+    "gather",  # elements at places that are operands too: computed in any loops
+    "reduce",  # folds axes: loops that pointwise work and other folds of the same axes may share
+    "contract",  # a sum of products over affine index maps: loops that pointwise work may share
+    "own_loops",  # loops by a rule of its own, `RULES` of loops/lowering/own_loops.py
+    "library",  # no loops: its NumPy value runs between kernels, unless a pass replaces it
+    "control",  # runs bodies, which are graphs
 ]
 
 

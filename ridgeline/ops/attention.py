@@ -231,9 +231,9 @@ def _batch(
     return outputs_of(node(current.op, given, current.attrs))
 
 
-ATTENTION = Op("attention", "opaque", _infer, _value, _vjp, jvp_through(written.attention), _batch)
+ATTENTION = Op("attention", "library", _infer, _value, _vjp, jvp_through(written.attention), _batch)
 ATTENTION_GRADIENT = Op(
-    "attention_gradient", "opaque", _infer_gradient, _gradient_value,
+    "attention_gradient", "library", _infer_gradient, _gradient_value,
     vjp_through(written.gradient), jvp_through(written.gradient), _batch,
 )  # fmt: skip
 
@@ -261,8 +261,8 @@ def _call_gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array,
     return ATTENTION_GRADIENT.value(current, (*operands, lse, delta, ct))
 
 
-ATTENTION_CALL = Op("attention_call", "opaque", ATTENTION.infer, ATTENTION.value)
+ATTENTION_CALL = Op("attention_call", "library", ATTENTION.infer, ATTENTION.value)
 ATTENTION_GRADIENT_CALL = Op(
-    "attention_gradient_call", "opaque", _infer_call_gradient, _call_gradient_value
+    "attention_gradient_call", "library", _infer_call_gradient, _call_gradient_value
 )  # fmt: skip
 CALLS = (ATTENTION_CALL, ATTENTION_GRADIENT_CALL)

@@ -330,5 +330,5 @@ def _product_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (scalars.cast(total + bias[0] if bias else total, current.dtype),)
 
 
-PRODUCT = Op("product", "opaque", _infer_product, _product_value)
+PRODUCT = Op("product", "library", _infer_product, _product_value)
 PRODUCTS = (CONTRACT, PRODUCT)

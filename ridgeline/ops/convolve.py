@@ -124,4 +124,4 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return ((image[inside] if kind == DATA else made[kind]).astype(dtype),)
 
 
-CONVOLVE = Op("convolve", "opaque", _infer, _value)
+CONVOLVE = Op("convolve", "library", _infer, _value)

@@ -421,19 +421,19 @@ def _infer_reflectors(types: Sequence[TensorType], attrs: Any) -> tuple[TensorTy
 
 
 CHOLESKY = Op(
-    "cholesky", "opaque", _infer_cholesky, _cholesky_value, _cholesky_vjp, _cholesky_jvp, leading
+    "cholesky", "library", _infer_cholesky, _cholesky_value, _cholesky_vjp, _cholesky_jvp, leading
 )
-QR = Op("qr", "opaque", _infer_qr, _qr_value, _qr_vjp, _qr_jvp, _qr_batch)
+QR = Op("qr", "library", _infer_qr, _qr_value, _qr_vjp, _qr_jvp, _qr_batch)
 LU = Op(
-    "lu", "opaque", _infer_lu, lambda current, inputs: matrices.lu(inputs[0]),
+    "lu", "library", _infer_lu, lambda current, inputs: matrices.lu(inputs[0]),
     _lu_vjp, _lu_jvp, leading,
 )  # fmt: skip
-PERMUTATION = Op("permutation", "opaque", _infer_permutation, _permutation_value, batch=leading)
+PERMUTATION = Op("permutation", "library", _infer_permutation, _permutation_value, batch=leading)
 PSEUDO_INVERSE = Op(
-    "pseudo_inverse", "opaque", _infer_pseudo, _pseudo_value, _pseudo_vjp, _pseudo_jvp, leading
+    "pseudo_inverse", "library", _infer_pseudo, _pseudo_value, _pseudo_vjp, _pseudo_jvp, leading
 )
 REFLECTORS = Op(
-    "reflectors", "opaque", _infer_reflectors,
+    "reflectors", "library", _infer_reflectors,
     lambda current, inputs: matrices.householder(inputs[0]),
     batch=leading,
 )  # fmt: skip

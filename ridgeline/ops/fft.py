@@ -145,6 +145,6 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     return [None if tangent is None else node(current.op, (tangent,), current.attrs)]
 
 
-COMPLEX = Op("fourier", "opaque", _infer_complex, _complex_value, _complex_vjp, _jvp, leading)
-HALF = Op("half_fourier", "opaque", _infer_half, _half_value, _half_vjp, _jvp, leading)
-REAL = Op("real_fourier", "opaque", _infer_real, _real_value, _real_vjp, _jvp, leading)
+COMPLEX = Op("fourier", "library", _infer_complex, _complex_value, _complex_vjp, _jvp, leading)
+HALF = Op("half_fourier", "library", _infer_half, _half_value, _half_vjp, _jvp, leading)
+REAL = Op("real_fourier", "library", _infer_real, _real_value, _real_vjp, _jvp, leading)

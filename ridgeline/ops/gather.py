@@ -328,5 +328,11 @@ GATHER = Op(
     "gather", "gather", _infer_gather, _gather_value, _gather_vjp, _gather_jvp, _gather_batch
 )
 SCATTER = Op(
-    "scatter", "opaque", _infer_scatter, _scatter_value, _scatter_vjp, _scatter_jvp, _scatter_batch
+    "scatter",
+    "own_loops",
+    _infer_scatter,
+    _scatter_value,
+    _scatter_vjp,
+    _scatter_jvp,
+    _scatter_batch,
 )

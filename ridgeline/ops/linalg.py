@@ -378,30 +378,30 @@ def _log_determinant_jvp(current: Node, tangents: Parts) -> list[Node | None]:
 
 
 INVERSE = Op(
-    "inverse", "opaque", _infer_inverse, _inverse_value,
+    "inverse", "library", _infer_inverse, _inverse_value,
     between_conjugations(_inverse_transpose), _inverse_jvp, leading,
 )  # fmt: skip
 SOLVE = Op(
-    "solve", "opaque", _infer_solve, _solve_value,
+    "solve", "library", _infer_solve, _solve_value,
     between_conjugations(_solve_transpose), _solve_jvp, leading,
 )  # fmt: skip
 SOLVE_TRIANGULAR = Op(
-    "solve_triangular", "opaque", _infer_solve, _triangular_value,
+    "solve_triangular", "library", _infer_solve, _triangular_value,
     between_conjugations(_triangular_transpose), _triangular_jvp, leading,
 )  # fmt: skip
 DETERMINANT = Op(
-    "determinant", "opaque", _infer_determinant, _determinant_value,
+    "determinant", "library", _infer_determinant, _determinant_value,
     between_conjugations(_determinant_transpose), _determinant_jvp, leading,
 )  # fmt: skip
 COFACTORS = Op(
-    "cofactors", "opaque", _infer_square, _cofactors_value,
+    "cofactors", "library", _infer_square, _cofactors_value,
     between_conjugations(_cofactors_transpose), _cofactors_jvp, leading,
 )  # fmt: skip
 EXPONENTIAL = Op(
-    "matrix_exponential", "opaque", _infer_square, _exponential_value,
+    "matrix_exponential", "library", _infer_square, _exponential_value,
     between_conjugations(_exponential_transpose), _exponential_jvp, leading,
 )  # fmt: skip
 LOG_DETERMINANT = Op(
-    "log_determinant", "opaque", _infer_log_determinant, _log_determinant_value,
+    "log_determinant", "library", _infer_log_determinant, _log_determinant_value,
     _log_determinant_vjp, _log_determinant_jvp, leading,
 )  # fmt: skip

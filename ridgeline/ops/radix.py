@@ -115,13 +115,13 @@ SORT_KEY = Op(
 )
 RANK = Op(
     "rank",
-    "opaque",
+    "own_loops",
     lambda types, attrs: (TensorType(types[0].shape, dtypes.int32, types[0].device),),
     _rank_value,
     batch=leading,
 )
-RADIX = Op("radix_pass", "opaque", lambda types, attrs: tuple(types), radix_value, batch=leading)
-SMALLEST = Op("smallest", "opaque", _infer_smallest, _smallest_value, batch=leading)
+RADIX = Op("radix_pass", "own_loops", lambda types, attrs: tuple(types), radix_value, batch=leading)
+SMALLEST = Op("smallest", "own_loops", _infer_smallest, _smallest_value, batch=leading)
 
 
 def expand(current: Node, source: Node) -> tuple[Node, Node]:

@@ -263,10 +263,16 @@ def _linear_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | N
     return [linear_scan(current.inputs[0], moved, attrs.axis, attrs.reverse)]
 
 
-SCAN = Op("scan", "opaque", _infer, _value, _vjp, _jvp, shift_axis)
+SCAN = Op("scan", "own_loops", _infer, _value, _vjp, _jvp, shift_axis)
 EXTREME_SCAN = Op(
-    "extreme_scan", "opaque", _infer_extreme, _extreme_value, _extreme_vjp, _extreme_jvp, shift_axis
+    "extreme_scan",
+    "own_loops",
+    _infer_extreme,
+    _extreme_value,
+    _extreme_vjp,
+    _extreme_jvp,
+    shift_axis,
 )
 LINEAR_SCAN = Op(
-    "linear_scan", "opaque", _infer_linear, _linear_value, _linear_vjp, _linear_jvp, shift_axis
+    "linear_scan", "own_loops", _infer_linear, _linear_value, _linear_vjp, _linear_jvp, shift_axis
 )

@@ -95,4 +95,4 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     return [gather_along(tangent, proj(current, 1), current.attrs.axis), None]
 
 
-SORT = Op("sort", "opaque", _infer, _value, _vjp, _jvp, shift_axis)
+SORT = Op("sort", "library", _infer, _value, _vjp, _jvp, shift_axis)

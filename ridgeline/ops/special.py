@@ -1,7 +1,7 @@
 """The special functions, elementwise, with their derivatives.
 
 Values are NumPy's in float64, rounded once to the element type. Those with a scalar row are part of
-kernels; the polynomials and a few more (family "opaque") are library calls.
+kernels; the polynomials and a few more (family "library") are library calls.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _row(
 
     return Op(
         name,
-        "pointwise" if name in scalars.SPECIAL else "opaque",
+        "pointwise" if name in scalars.SPECIAL else "library",
         lambda types, attrs: _infer(_REAL, name, types),
         value,
         vjp_from(conjugated(derivative)) if derivative else None,
@@ -236,18 +236,18 @@ def bits_gcd(a: Node, b: Node) -> Node:
 
 GCD = Op(
     "gcd",
-    "opaque",
+    "library",
     lambda types, attrs: _infer(("int", "uint"), "gcd", types),
     lambda current, inputs: (np.gcd(*inputs),),
     batch=leading,
 )
 NEXT_AFTER = Op(
     "nextafter",
-    "opaque",
+    "library",
     lambda types, attrs: _infer(_REAL, "nextafter", types),
     _next_after_value,
     vjp_from(lambda current, i, t: t if i == 0 else None),
     jvp_from(lambda current, i, t: t if i == 0 else None),
     leading,
 )
-SPLIT_EXPONENT = Op("frexp", "opaque", _infer_split, _split_value, _split_vjp, _split_jvp, leading)
+SPLIT_EXPONENT = Op("frexp", "library", _infer_split, _split_value, _split_vjp, _split_jvp, leading)

@@ -273,6 +273,6 @@ def _completed(a: Node, like: Node) -> Node:
     return pad(a, (0,) * len(missing), missing)
 
 
-EIGH = Op("eigh", "opaque", _infer_eigh, _eigh_value, _eigh_vjp, _eigh_jvp, leading)
-EIG = Op("eig", "opaque", _infer_eig, _eig_value, _eig_vjp, _eig_jvp, leading)
-SVD = Op("svd", "opaque", _infer_svd, _svd_value, _svd_vjp, _svd_jvp, leading)
+EIGH = Op("eigh", "library", _infer_eigh, _eigh_value, _eigh_vjp, _eigh_jvp, leading)
+EIG = Op("eig", "library", _infer_eig, _eig_value, _eig_vjp, _eig_jvp, leading)
+SVD = Op("svd", "library", _infer_svd, _svd_value, _svd_vjp, _svd_jvp, leading)

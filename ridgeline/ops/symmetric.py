@@ -72,5 +72,5 @@ def _solution(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (symmetric.solved(packed, pivots, b, current.attrs.hermitian),)
 
 
-LDL = Op("ldl", "opaque", _infer, _value, batch=leading)
-LDL_SOLVE = Op("ldl_solve", "opaque", _infer_solution, _solution, batch=leading)
+LDL = Op("ldl", "library", _infer, _value, batch=leading)
+LDL_SOLVE = Op("ldl_solve", "library", _infer_solution, _solution, batch=leading)

@@ -54,10 +54,10 @@ def _counts_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     return (counts,)
 
 
-DIGIT_COUNTS = Op("digit_counts", "opaque", _infer_counts, _counts_value, batch=leading)
+DIGIT_COUNTS = Op("digit_counts", "own_loops", _infer_counts, _counts_value, batch=leading)
 TILED = Op(
     "tiled_pass",
-    "opaque",
+    "own_loops",
     lambda types, attrs: tuple(types[:2]),
     lambda current, inputs: radix_value(current, inputs[:2]),
     batch=leading,

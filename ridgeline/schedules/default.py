@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.lowering.ordered import ORDERED
 from ridgeline.loops.schedule import Step, replay
 from ridgeline.ops.contract import CONTRACT
-from ridgeline.schedules import chain, contraction, ordered, pointwise, rows
+from ridgeline.schedules import chain, contraction, own_loops, pointwise, rows
 from ridgeline.schedules.accurate_sums import cascades
 from ridgeline.schedules.machine import Machine
 
 
 def family(lowered: Lowered) -> str:
-    """`pointwise`, `rows`, `contraction`, `chain` or `ordered`."""
+    """`pointwise`, `rows`, `contraction`, `chain` or `own_loops`."""
     if lowered.chain is not None:
         return "chain"
     if lowered.anchor is None:
         return "pointwise"
-    if lowered.anchor in ORDERED:
-        return "ordered"
+    if lowered.anchor.family == "own_loops":
+        return "own_loops"
     return "contraction" if lowered.anchor is CONTRACT else "rows"
 
 
@@ -28,7 +27,7 @@ def steps(lowered: Lowered, machine: Machine) -> list[Step]:
         return []
     chosen = {
         "pointwise": pointwise.steps, "rows": rows.steps, "contraction": contraction.steps,
-        "chain": chain.steps, "ordered": ordered.steps,
+        "chain": chain.steps, "own_loops": own_loops.steps,
     }  # fmt: skip
     kind = family(lowered)
     found = chosen[kind](lowered, machine)

@@ -218,7 +218,7 @@ ATTACK = Attack(
               "p + missed + q", "p + q"),
         Fault("interpreted sums are rounded at every step", "ops.values.sums", "total",
               "dtype=wide))", "dtype=array.dtype))"),
-        Fault("updates are added in their own type", "loops.lowering.ordered", "_scatter",
+        Fault("updates are added in their own type", "loops.lowering.own_loops", "_scatter",
               'dtypes.float64, "local"', 'node.dtype, "local"'),
     ),
 )  # fmt: skip

@@ -14,7 +14,7 @@ from tests.compiler.programs import f32
 
 SORT = Op(
     "test_sort",
-    "opaque",
+    "library",
     lambda types, attrs: (types[0], TensorType(types[0].shape, dtypes.int64)),
     lambda current, inputs: (np.sort(inputs[0]), np.argsort(inputs[0])),
 )

@@ -153,13 +153,17 @@ class Axis:
 
 @dataclass(slots=True)
 class Space:
-    """The loops of the group, and the index that every full-space node is read at."""
+    """The loops of the group, and the index that every full-space node is read at.
+
+    Shapes and index are those of values that are read where the loops stand. A rule that says at
+    which index it reads each operand needs none.
+    """
 
     rows: tuple[Axis, ...]
-    inner: tuple[Axis, ...]
-    row_shape: tuple[Size, ...]
-    full_shape: tuple[Size, ...]
-    full_index: Index
+    inner: tuple[Axis, ...] = ()
+    row_shape: tuple[Size, ...] = ()
+    full_shape: tuple[Size, ...] = ()
+    full_index: Index = ()
     iteration: Index = ()  # of a contraction: one variable per iteration axis
 
 

@@ -37,7 +37,7 @@ def _value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
     raise TypeError("gradients are written out before they are computed")
 
 
-GRADIENTS = Op("gradients", "opaque", _infer, _value, mixes_devices=True)
+GRADIENTS = Op("gradients", "library", _infer, _value, mixes_devices=True)
 # Passes that are not computed yet, and those whose forward pass was computed without them.
 waiting: WeakSet[Node] = WeakSet()
 _passed: WeakSet[Node] = WeakSet()

@@ -1,4 +1,4 @@
-"""Kernels with loops in order: rows run in parallel, in lanes where they lie side by side.
+"""Ops with loops of their own: rows run in parallel, in lanes where they lie side by side.
 
 Ranks are different: all pairs of a row are compared, so the lanes are elements of the row.
 """
@@ -12,7 +12,7 @@ from typing import TypeGuard
 from ridgeline.loops import ir
 from ridgeline.loops.ir import Alloc, Buffer, Const, For, Stmt
 from ridgeline.loops.lowering.iteration_space import Lowered
-from ridgeline.loops.lowering.ordered import SUMS
+from ridgeline.loops.lowering.own_loops import SUMS
 from ridgeline.loops.schedule import LanesLast, Reorder, SetKind, Split, Step
 from ridgeline.ops.radix import RANK
 from ridgeline.schedules.accesses import accesses
@@ -24,7 +24,7 @@ _RANK_REGISTERS = 4  # of elements that are ranked together, so that a key is lo
 
 
 def steps(lowered: Lowered, machine: Machine) -> list[Step]:
-    """Steps for a kernel whose inner loops run in order."""
+    """Steps for the kernel of such an op; its inner loops stay in order, inside the rows."""
     rows = [axis.name for axis in lowered.rows]
     if lowered.anchor is RANK:
         return _rank_steps(lowered, rows, machine)

@@ -1,4 +1,7 @@
-"""Scans and scatters: rows are threads; updates of a scatter that only join are threads too."""
+"""Ops with loops of their own: rows are threads.
+
+Updates of a scatter that only join are threads too, and a long scan is cut into pieces.
+"""
 
 from __future__ import annotations
 

@@ -1,17 +1,19 @@
-"""Kernels whose inner iterations meet in memory or in time: scans, scatters, sorts, searches.
+"""Ops with loops of their own: scans, scatters, sorts, searches. `RULES` has one rule for each.
 
-Rows are the axes along which iterations stay apart, so they may run in parallel and in lanes. A
+A rule gets a node and writes the loops of its kernel. Pointwise work and views before the op are
+read inside them (`lowering.read`). Rows are the axes along which iterations stay apart, so they may
+run in parallel and in lanes; what iterates inside a row may meet in memory or in time. A
 scan carries an accumulator along its axis. A scatter copies its base and then joins the updates
 in, one after another where several may name one element; floats it may add up in scratch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import Node
+from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import Size, bounds
 from ridgeline.loops import ir
 from ridgeline.loops.build import cast, maximum, minimum, sequence
@@ -37,9 +39,6 @@ from ridgeline.ops.scan import EXTREME_SCAN, LINEAR_SCAN, SCAN, carried, is_comp
 from ridgeline.ops.search import SEARCH
 from ridgeline.ops.tiled_radix import DIGIT_COUNTS, TILED, tiles_of
 
-ORDERED = (
-    SCAN, EXTREME_SCAN, LINEAR_SCAN, SCATTER, RANK, RADIX, SMALLEST, SEARCH, DIGIT_COUNTS, TILED
-)  # fmt: skip
 SUMS = "sums"  # the scratch in which a scatter adds up
 _JOINS = {"add": "sum", "prod": "prod", "max": "max", "min": "min"}
 
@@ -50,15 +49,12 @@ def has_loops(node: Node) -> bool:
         # updates of narrow floats would be rounded one by one
         narrow = node.dtype.kind == "float" and node.dtype.itemsize < 4
         return node.dtype.kind != "bool" and not narrow
-    return node.op in ORDERED
+    return node.op in RULES
 
 
-def lower_ordered(node: Node, graph: Graph, name: str) -> Lowered:
+def lower_own_loops(node: Node, graph: Graph, name: str) -> Lowered:
     """The kernel of one node; `graph` computes those of its results that are wanted."""
-    lowering = GroupLowering(folds=(), graph=graph, name=name)
-    rules = {SCATTER: _scatter, EXTREME_SCAN: _extreme_scan, RANK: _rank, RADIX: _radix}
-    rules |= {SMALLEST: _smallest, SEARCH: _search, DIGIT_COUNTS: _counts, TILED: _tiled}
-    return rules.get(node.op, _scan)(node, lowering)
+    return RULES[node.op](node, GroupLowering(folds=(), graph=graph, name=name))
 
 
 def _named(letter: str, sizes: list[Size]) -> tuple[Axis, ...]:
@@ -100,7 +96,7 @@ def _rank(node: Node, lowering: GroupLowering) -> Lowered:
     each, other = Axis("i", keys.shape[-1]), Axis("j", keys.shape[-1])
     _register(lowering, *rows, each, other)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (each, other), (), (), ())
+    space = Space(rows, (each, other))
     pair = [lowering.read(keys, (*at, a.var), space) for a in (each, other)]
     out = lowering.view(node, node.shape)
     body = rank_body(out, at, keys.shape[-1], (pair[0], pair[1]))
@@ -113,7 +109,7 @@ def _radix(node: Node, lowering: GroupLowering) -> Lowered:
     each = Axis("i", keys.shape[-1])
     _register(lowering, *rows, each)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (each,), (), (), ())
+    space = Space(rows, (each,))
     values = [lowering.read(i, (*at, each.var), space) for i in (keys, order)]
     shift, bits = node.attrs.shift, node.attrs.bits
     moved = values[0] >> shift
@@ -135,7 +131,7 @@ def _tile(node: Node, lowering: GroupLowering) -> tuple[Index, RadixTile, Space]
     number = Axis("p", tiles_of(length, node.attrs))
     tile = RadixTile(node.attrs.tile, number.var, length)
     _register(lowering, *rows, number, Axis("t", tile.threads), Axis("v", RUN))
-    space = Space((*rows, number), (), (), (), ())
+    space = Space((*rows, number))
     return tuple(r.var for r in rows), tile, space
 
 
@@ -182,7 +178,7 @@ def _smallest(node: Node, lowering: GroupLowering) -> Lowered:
     each = Axis("i", keys.shape[-1])
     _register(lowering, *rows, each)
     at = tuple(r.var for r in rows)
-    space = Space(rows, (each,), (), (), ())
+    space = Space(rows, (each,))
     own = lowering.read(keys, (*at, each.var), space)
     values = (own, cast(each.var, dtypes.int32))
     outputs = [
@@ -269,7 +265,7 @@ def _scatter(node: Node, lowering: GroupLowering) -> Lowered:
     rest_of = {a: rows[len(apart) + i].var for i, a in enumerate(rest)}
     turn_of = {d: turns[i].var for i, d in enumerate(joined)}
     here = {a: row_of[d] for a, d in kept.items()} | rest_of
-    space = Space(rows, (*copies, *turns), (), (), ())
+    space = Space(rows, (*copies, *turns))
     out = lowering.view(node, node.shape)
     copy_index = tuple(
         here[a] if a in here else copies[copied.index(a)].var for a in range(len(base.shape))
@@ -317,3 +313,18 @@ def _finished(node: Node, lowering: GroupLowering, body: Stmt, space: Space) -> 
     for axis in reversed(space.rows):
         body = For(axis.name, size_expr(axis.extent), body)
     return lowering.finished(body, space, node.op)
+
+
+# every op whose family is "own_loops"
+RULES: dict[Op, Callable[[Node, GroupLowering], Lowered]] = {
+    SCAN: _scan,
+    LINEAR_SCAN: _scan,
+    EXTREME_SCAN: _extreme_scan,
+    SCATTER: _scatter,
+    SEARCH: _search,
+    RANK: _rank,
+    RADIX: _radix,
+    SMALLEST: _smallest,
+    DIGIT_COUNTS: _counts,
+    TILED: _tiled,
+}
