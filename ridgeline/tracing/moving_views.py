@@ -72,7 +72,10 @@ def is_fit(trace: Trace, given: Sequence[Any], shown: Sequence[Any]) -> bool:
 
 def _changes_nothing(trace: Trace, by_value: Set[int], given: Sequence[Any]) -> bool:
     recording = trace.recording
-    written = {w.source.cell for w in recording.effects.writes if isinstance(w.source, CellInput)}
+    sources = [write.source for write in recording.effects.writes]
+    written = {source.cell for source in sources if isinstance(source, CellInput)}
+    # what is written through another argument, of which this one may show a part
+    written |= {given[s.place]._cell for s in sources if isinstance(s, ArgumentInput)}
     return not by_value & recording.touched and not any(given[p]._cell in written for p in by_value)
 
 
@@ -104,9 +107,9 @@ def _moved(before: Signature, after: Signature) -> set[int]:
 
 
 def _alike(old: TensorSpec, new: TensorSpec, place: int) -> bool:
-    """True for two values of one type that share their memory with no other argument."""
+    """True for two values of one type; in the trace it was a value of its own, or shared alike."""
     plain = max(old.mode, new.mode) < GRAPH
-    return plain and old.same_as == new.same_as == place and _type(old) == _type(new)
+    return plain and old.same_as in (new.same_as, place) and _type(old) == _type(new)
 
 
 def _type(spec: TensorSpec) -> TensorType:

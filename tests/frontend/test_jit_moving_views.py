@@ -174,6 +174,40 @@ def test_views_that_share_memory_are_given_as_they_are() -> None:
         assert found == step(plain[i : i + 2], plain[i + 1 : i + 3]).item()
 
 
+def test_several_views_of_one_tensor_that_move_together() -> None:
+    data = table()
+    step = rl.jit(lambda x, y: (x * y).sum(1))
+    for i in range(6):
+        batch = data[2 * i : 2 * i + 2]
+        truth = (batch.numpy()[:, :-1] * batch.numpy()[:, 1:]).sum(1)
+        np.testing.assert_allclose(step(batch[:, :-1], batch[:, 1:]).numpy(), truth)
+    assert step.traces <= 2
+
+
+def test_a_view_that_moves_over_memory_that_is_written_through_another() -> None:
+    data, plain = table(), table()
+
+    def step(x: rl.Tensor, y: rl.Tensor) -> rl.Tensor:
+        x.add_(1)
+        return y.sum()
+
+    jitted = rl.jit(step)
+    for i in range(6):
+        found = jitted(data[2:6], data[i : i + 4]).item()
+        assert found == step(plain[2:6], plain[i : i + 4]).item()
+    np.testing.assert_array_equal(data.numpy(), plain.numpy())
+
+
+def test_views_that_begin_to_share_memory() -> None:
+    data, other = table(), table()
+    step = rl.jit(lambda x, y: x.sum() - 2 * y.sum())
+    for i, second in enumerate((other, other, other, data, data, other)):
+        x, y = data[2 * i : 2 * i + 2], second[i : i + 3]
+        truth = x.numpy().sum() - 2 * y.numpy().sum()
+        assert step(x, y).item() == truth
+    assert step.traces <= 4
+
+
 def test_memory_of_numpy_is_read_as_it_is_now() -> None:
     memory = np.arange(24, dtype=np.float32).reshape(12, 2)
     data = rl.from_numpy(memory)
