@@ -10,11 +10,12 @@ that waiting is quicker is compiled when it is first seen. jit never uses the in
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from ridgeline import compiler
 from ridgeline.compiler.backend import backend
@@ -26,7 +27,6 @@ from ridgeline.errors import ComputeError, RidgelineError
 from ridgeline.execution import flush_log
 from ridgeline.execution.device_copies import Brought, Chain, Fresh, reaches
 from ridgeline.execution.generalize import Came, came
-from ridgeline.execution.structures import Structure, Table
 from ridgeline.graph.body import Body, bodies
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
@@ -41,7 +41,7 @@ from ridgeline.graph.sizes import Size, bounds, product
 from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, products
 from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.control.loop import LOOP
-from ridgeline.ops.tracking import CUSTOM
+from ridgeline.ops.tracking import CUSTOM, ERASED
 from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import upcalls
 from ridgeline.runtime.buffer import space
@@ -152,6 +152,74 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     brought = Brought(graph, part, pairs)
     return brought if brought.moves else brought.program
 
+
+# ---- what recorded graphs have in common where only leaves differ, and tables by it -------------
+
+T = TypeVar("T")
+
+
+class Structure:
+    """Ops, attributes and wiring of an order, not which leaves; and the places of some nodes."""
+
+    __slots__ = ("_hash", "_rows")
+
+    def __init__(self, order: Sequence[Node], *chosen: Sequence[Node]) -> None:
+        number = {node: place for place, node in enumerate(order)}
+        at = number.__getitem__
+        rows: list[Any] = []
+        for node in order:
+            if node.buffer is not None:
+                rows.append(node.types[0])
+            else:
+                # tags have numbers that never come again; what they stand for does
+                attrs = getattr(node.attrs, "outputs", None) if node.op in ERASED else node.attrs
+                rows += (node.op, attrs)
+                rows += map(at, node.inputs)
+        for nodes in chosen:
+            rows.append(len(nodes))
+            rows += map(at, nodes)
+        self._rows = tuple(rows)
+        self._hash = hash(self._rows)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structure) and self._rows == other._rows
+
+
+class Table(Generic[T]):
+    """What is known of the structures that were seen last."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        # a key leads to itself as it is kept, which is found again without comparing
+        self._entries: OrderedDict[Structure, tuple[Structure, T]] = OrderedDict()
+
+    def get(self, key: Structure) -> T | None:
+        """What is kept of a structure, if it was seen."""
+        found = self._entries.get(key)
+        if found is None:
+            return None
+        self._entries.move_to_end(found[0])
+        return found[1]
+
+    def keep(self, key: Structure, value: T) -> T:
+        """Remember a structure, and forget the ones that were not seen for longest."""
+        self._entries[key] = key, value
+        while len(self._entries) > self.most:
+            self._entries.popitem(last=False)
+        return value
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+# ---- pieces: structures that were seen -----------------------------------------------------------
 
 _Settings = tuple[bool, bool, int, bool, bool, str]  # of `config`, on which programs depend
 

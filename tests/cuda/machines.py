@@ -15,7 +15,6 @@ from ridgeline.compiler.backend import backend
 from ridgeline.compiler.background import background
 from ridgeline.config import config
 from ridgeline.execution import tiers
-from ridgeline.execution.structures import Table
 from ridgeline.runtime import buffer
 from ridgeline.runtime.cuda import (
     backend as cuda_backend,
@@ -56,7 +55,7 @@ def no_devices_yet() -> Iterator[None]:
         pieces = Recent(tiers.MOST_COMPILED, tiers.MOST_NODES)
         patch.setattr(program, "_programs", programs)
         patch.setattr(tiers, "_compiled_pieces", pieces)
-        patch.setattr(tiers, "_pieces", Table(tiers.MOST_STRUCTURES))
+        patch.setattr(tiers, "_pieces", tiers.Table(tiers.MOST_STRUCTURES))
         _forget()
         yield
         background.wait()
