@@ -216,7 +216,9 @@ ATTACK = Attack(
     short=330,  # every place, kind of value and case once
     faults=(
         Fault("what was read is not compared", "tracing.reads.holds", "Guards.broken",
-              "self.holds is None", "True"),
+              "self.holds()", "True"),
+        Fault("keys of a changed dictionary are not compared", "tracing.reads.holds",
+              "Guards.__init__", "if ({keys})", "if True or ({keys})"),
         Fault("what cannot be guarded is replayed", "tracing.reads.recorder", "ReadRecorder.opens",
               "if not self.open:", "if False:"),
         Fault("a refusal that was caught is forgotten", "tracing.capture", "Capture.refuse",

@@ -57,7 +57,7 @@ FAULTS = (
     Fault("programs are known without their attributes", "compiler.program", "structure",
           "(node.op.name, node.attrs, tuple", "(node.op.name, tuple"),
     Fault("a changed global goes unnoticed", "tracing.reads.holds", "Guards.broken",
-          "self.holds is None", "True"),
+          "self.holds()", "True"),
     Fault("jit forgets what it drew", "tracing.executable", "Executable._note",
           "generator._offset + count", "generator._offset"),
     Fault("every scatter adds", "loops.lowering.own_loops", "_scatter",

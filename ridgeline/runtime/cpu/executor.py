@@ -28,6 +28,7 @@ from time import perf_counter_ns
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
+from ridgeline.runtime.cpu import dict_versions
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
@@ -210,6 +211,18 @@ def _lasting(step: NativeStep | Loop | Branch | Stop) -> bool:
 def machine_code() -> Library:
     """The executor's own code, compiled once on a machine."""
     return Library.load(compile_cached(executor_ir()))
+
+
+@lru_cache(maxsize=1)
+def unchanged() -> Callable[[int], bool] | None:
+    """The function that says of a table of dictionaries' versions, by its address, whether all are
+    as they were; None for a Python that counts none."""
+    if not dict_versions.are_counted():
+        return None
+    made: Callable[[int], bool] = python_function(
+        "unchanged", machine_code().address("ridgeline_unchanged")
+    )
+    return made
 
 
 _epoch = -1  # the settings that the native side follows; none before the first run

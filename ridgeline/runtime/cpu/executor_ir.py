@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ridgeline.runtime.cpu.control_ir import control_ir
 from ridgeline.runtime.cpu.control_words import LOOP, STOP
+from ridgeline.runtime.cpu.dict_versions import DICT_VERSIONS_IR
 from ridgeline.runtime.cpu.pool_ir import CALLS, HOT, LOOK, pool_ir, region_ir
 from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, load_head, python_entry
 
@@ -21,7 +22,8 @@ def executor_ir() -> str:
     watched = _entry("watched", 2, "0", WATCHED)
     profile = _entry("profile", 3, "%fixed.2", 0)
     steps = _PLACE + _INTERRUPTED + _STEPS + control_ir() + _EXECUTE
-    return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + run + watched + profile
+    entries = run + watched + profile + DICT_VERSIONS_IR
+    return pool_ir() + region_ir() + steps + PYTHON_SYMBOLS + entries
 
 
 def _entry(name: str, fixed: int, times: str, watched: int) -> str:

@@ -1,8 +1,9 @@
 """Whether everything that a trace read is as it was: one generated function for each trace.
 
-The function compares by identity what it can, in one expression. Only where it says no are the
-reads looked at one by one: a container that was replaced by an equal one is put in its place, and
-for anything else the first difference is named.
+The function compares by identity what it can, in one expression; keys of dictionaries only where
+one of these has changed since. Only where it says no are reads looked at one by one: a container
+that was replaced by an equal one is put in its place, and for anything else the first difference is
+named.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ridgeline.runtime.cpu.dict_versions import DictVersions
+from ridgeline.runtime.cpu.executor import unchanged
 from ridgeline.tracing.reads.notes import (
     ALL,
     CONTAINERS,
@@ -21,6 +24,7 @@ from ridgeline.tracing.reads.notes import (
     same_all,
 )
 
+_SOME_KEYS = 4  # of dictionaries, from which on asking whether any has changed takes less time
 _INLINE = 8  # elements that are compared one by one in the generated expression
 _ERRORS = "(KeyError, IndexError, AttributeError, TypeError, ValueError, NameError)"
 _ALWAYS_ONE = (bool, type(None), type(Ellipsis))  # equal values are one object
@@ -35,11 +39,18 @@ class Guards:
             "same": same, "same_all": same_all, "MISSING": MISSING,
             **{f"look_{look.replace(' ', '_')}": how for look, how in LOOKS.items()},
         }  # fmt: skip
-        terms = [self._term(number, read) for number, read in enumerate(self._reads)]
-        text = " and\n        ".join(terms) or "True"
+        terms = {number: self._term(number, read) for number, read in enumerate(self._reads)}
+        counted = self._count_changes()
+        keys = _conjunction([terms.pop(number) for number in counted])
+        text = _conjunction(
+            [*["(unchanged(table) or compared())"] * bool(counted), *terms.values()]
+        )
         source = (
             f"def holds():\n    try:\n        return ({text})\n"
             f"    except {_ERRORS}:\n        return False\n"
+            "def compared():\n    found = versions.now()\n"
+            f"    if ({keys}):\n        versions.expect(found)\n        return True\n"
+            "    return False\n"
         )
         exec(compile(source, "<guards>", "exec"), self._names)
         # true while everything is the same; where it is not, `broken` looks closer
@@ -62,6 +73,18 @@ class Guards:
         return None if self.holds() else self._compared()
 
     # ---- the generated expression ---------------------------------------------------------------
+
+    def _count_changes(self) -> list[int]:
+        """The reads of dictionaries' keys, which are looked at where a dictionary has changed."""
+        reads = enumerate(self._reads)
+        keys = [n for n, read in reads if read.look == "key" and type(read.owner) is dict]
+        compare = unchanged() if len(keys) >= _SOME_KEYS else None
+        if compare is None:
+            return []
+        owners = {id(owner): owner for owner in (self._reads[n].owner for n in keys)}
+        versions = DictVersions(list(owners.values()))
+        self._names |= {"unchanged": compare, "versions": versions, "table": versions.address}
+        return keys
 
     def _term(self, number: int, read: Read) -> str:
         owner, key, value = f"o{number}", f"k{number}", f"v{number}"
@@ -149,6 +172,11 @@ class Guards:
             else:
                 read.value = taken.get(id(read.value), read.value)
             self._term(number, read)
+        self._count_changes()
+
+
+def _conjunction(terms: Sequence[str]) -> str:
+    return " and\n        ".join(terms) or "True"
 
 
 def _taken_over(now: Any, before: Any, taken: dict[int, Any], fixed: set[int]) -> bool:
