@@ -5,11 +5,10 @@ machine code without any of the passes (`program.py`). What differs between kind
 behind `Backend`.
 """
 
-from ridgeline.compiler.memory_plan import HostCall, KernelCall, Layout
+from ridgeline.compiler.memory_plan import HostCall, KernelCall, Layout, lay_out
 from ridgeline.compiler.pipeline import lower_graph
 from ridgeline.compiler.program import Program, compile_graph
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.compiler.verify import lay_out
 
 __all__ = [
     "CompiledKernel", "HostCall", "KernelCall", "Layout", "Program", "Stages", "compile_graph",

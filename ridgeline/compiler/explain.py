@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, library_call_name
 from ridgeline.fusion.materialize import on_host
 from ridgeline.graph.body import bodies
-from ridgeline.graph.costs import nbytes
+from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, outputs_of
 from ridgeline.graph.origins import origins_of
 from ridgeline.loops.analysis.counts import compulsory_bytes, useful

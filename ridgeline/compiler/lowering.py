@@ -29,7 +29,7 @@ from ridgeline.fusion.groups import Fuser, Group, Roofline
 from ridgeline.fusion.in_place import Replacing
 from ridgeline.fusion.materialize import Values, choose_values
 from ridgeline.fusion.recompute import copies_for_late_readers, recompute_in_readers
-from ridgeline.graph.costs import nbytes
+from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, Op
 from ridgeline.loops.analysis.aliasing import in_place
 from ridgeline.loops.ir import Kernel, named
@@ -138,6 +138,8 @@ def join_launches(stages: Stages, setting: Compilation) -> Stages:
 
 def reuse_memory(stages: Stages, setting: Compilation) -> Stages:
     """Let values take the memory of what their kernel reads last, where most memory is in use."""
+    if all(nbytes(value) < LEAST_OVERLAID for g in stages.groups for value in g.values):
+        return stages
     kernels = list(stages.kernels)
     fixed = {*stages.results, *stages.graph.inputs}
     over = overlay(stages.fusion.groups, stages.joined, kernels, fixed)

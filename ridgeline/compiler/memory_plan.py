@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
+from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.fusion.materialize import sources
-from ridgeline.graph.costs import nbytes
+from ridgeline.graph.graph import nbytes
 from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import evaluate, product
+from ridgeline.graph.verify import require
+from ridgeline.loops.ir import Const
 
 if TYPE_CHECKING:
     from ridgeline.compiler.backend import Backend
@@ -146,22 +151,16 @@ class BodyPlan(Protocol):
         """The step of the program."""
 
 
-def laid_out(
-    stages: Stages,
-    target: Backend,
-    sizes: Mapping[str, int],
-    lay_out: Callable[[Stages, Backend], Layout],
+def lay_out(
+    stages: Stages, target: Backend, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> Layout:
-    """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes.
-
-    `lay_out` is for the bodies of control flow.
-    """
+    """Slots, arena and launches for scheduled kernels, at the values of symbolic sizes."""
     inputs = stages.graph.inputs
     slot_of: dict[Node | Scratch | str, int] = {}
     for number, node in enumerate(inputs):
         slot_of.setdefault(node, number)
     slot_of.update({name: len(inputs) + i for i, name in enumerate(sizes)})
-    inner = _bodies(stages, target, lay_out)
+    inner = _bodies(stages, target) if stages.inner else {}
     written = live_ranges(stages.fusion.groups, stages.joined, sizes, stages.over)
     lives: dict[Node | Scratch, LiveRange] = dict(written.items())
     for held in inner.values():
@@ -180,9 +179,9 @@ def laid_out(
     for value in stages.over:
         slot_of[value] = slot_of[lowest(value, stages.over)]
     steps = list(_calls(stages, slot_of, inner, target))
-    late = _late(stages, calls)
+    late = _late(stages, calls) if stages.in_place or stages.replacing.others else set()
     number_of = {value: number for number, value in enumerate(made)}
-    return Layout(
+    layout = Layout(
         tuple(call for _, call in steps),
         len(inputs),
         tuple([v.nbytes if isinstance(v, Scratch) else _nbytes(v, sizes) for v in made]),
@@ -197,11 +196,12 @@ def laid_out(
         reusable=tuple(number_of[v] for v in stages.replacing.others if v in late),
         check=_check(stages, [step for step, _ in steps]) if late else -1,
     )  # fmt: skip
+    if config.verify:
+        verify_layout(stages, layout)
+    return layout
 
 
-def _bodies(
-    stages: Stages, target: Backend, lay_out: Callable[[Stages, Backend], Layout]
-) -> dict[int, BodyPlan]:
+def _bodies(stages: Stages, target: Backend) -> dict[int, BodyPlan]:
     """What is known of each native control-flow step before slots are given out, by step."""
     found: dict[int, BodyPlan] = {}
     native = target.control_flow()
@@ -434,3 +434,50 @@ def _peak_live(ranges: Sequence[LiveRange], sizes: Sequence[int]) -> int:
         running += change
         peak = max(peak, running)
     return peak
+
+
+# ---- what every layout is, as checks -------------------------------------------------------------
+
+
+def verify_layout(stages: Stages, layout: Layout) -> None:
+    """Temporaries that share memory are not alive at the same time, and end before the arena."""
+    lives, sizes = _lives(layout), _sizes(stages, layout)
+    placed = sorted((offset, slot) for slot, offset in layout.arena if slot in sizes)
+    for number, (offset, slot) in enumerate(placed):
+        end = offset + sizes[slot]
+        require(end <= layout.arena_bytes, "a temporary lies in the arena", slot, offset, end)
+        for other, at in ((s, o) for o, s in placed[number + 1 :]):
+            if at >= end:
+                break
+            first, second = lives[slot], lives[other]
+            apart = first[1] < second[0] or second[1] < first[0]
+            require(apart, "what shares memory is not alive at one time", slot, other)
+
+
+def _lives(layout: Layout) -> dict[int, tuple[int, int]]:
+    """The first and the last call that touch each slot."""
+    found: dict[int, tuple[int, int]] = {}
+    for number, call in enumerate(layout.calls):
+        for slot in _touched(call):
+            found[slot] = (found.get(slot, (number, 0))[0], number)
+    return found
+
+
+def _touched(call: Any) -> Sequence[int]:
+    if isinstance(call, (KernelCall, JoinedCall)):
+        return [slot for slot in call.slots if slot >= 0]
+    return (*call.inputs, *call.outputs) if isinstance(call, HostCall) else ()
+
+
+def _sizes(stages: Stages, layout: Layout) -> Mapping[int, int]:
+    """The bytes of the slots of kernels that are started by themselves."""
+    values = {k.kernel.name: k for k in stages.kernels}
+    found: dict[int, int] = {}
+    for call in layout.calls:
+        if isinstance(call, KernelCall) and call.symbol in values:
+            kernel = values[call.symbol].kernel
+            for slot, buffer in zip(call.slots, kernel.params):
+                sizes = [int(s.value) for s in buffer.shape if isinstance(s, Const)]
+                held = prod(sizes) * buffer.dtype.itemsize
+                found[slot] = max(found.get(slot, 0), held)
+    return found

@@ -69,12 +69,16 @@ def run_passes(
     after: dict[str, State] = {}
     for each in passes:
         background.checkpoint()
+        has_work = each.has_work(state)
+        if not has_work and observe is None:
+            after[each.name] = state
+            continue
         if not each.when(setting) or (each.since and after.get(each.since) is state):
             continue
         runs = each.required or each.name not in left_out
         step = each.run if runs else each.otherwise
         if step is not None:
-            if each.has_work(state):
+            if has_work:
                 before, state = state, step(state, setting)
                 if config.verify:
                     verify(each.name, before, state)

@@ -12,11 +12,10 @@ from ridgeline.codegen.caches import ObjectCache
 from ridgeline.collector import paused
 from ridgeline.compiler.backend import Backend, Executable, NumpyCalls, Run
 from ridgeline.compiler.background import background
-from ridgeline.compiler.memory_plan import Layout, from_text, to_text
+from ridgeline.compiler.memory_plan import Layout, from_text, lay_out, to_text
 from ridgeline.compiler.passes import Compilation, Observer
 from ridgeline.compiler.pipeline import CHECK, check, compilation, lower, optimize, write_out
 from ridgeline.compiler.stages import Stages
-from ridgeline.compiler.verify import lay_out
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import Node
 from ridgeline.weak import Recent

@@ -7,19 +7,14 @@ lies in the same memory is not alive at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
-from ridgeline.compiler.backend import Backend
-from ridgeline.compiler.memory_plan import HostCall, JoinedCall, KernelCall, Layout, laid_out
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.config import config
 from ridgeline.fusion.groups import Group
-from ridgeline.graph.costs import nbytes
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, nbytes
 from ridgeline.graph.node import Node
 from ridgeline.graph.verify import VerifyError, require, verify_graph, verify_step
 from ridgeline.loops.ir import Const
@@ -108,57 +103,3 @@ def _verify_joined(stages: Stages) -> None:
         made = {value for place in places for value in _written(groups[place])}
         for place in places:
             require(made.isdisjoint(groups[place].reads), "joined kernels are independent")
-
-
-def lay_out(
-    stages: Stages, target: Backend, sizes: Mapping[str, int] = MappingProxyType({})
-) -> Layout:
-    """Slots, arena and launches for scheduled kernels, checked with `config.verify`."""
-    layout = laid_out(stages, target, sizes, lay_out)
-    if config.verify:
-        verify_layout(stages, layout)
-    return layout
-
-
-def verify_layout(stages: Stages, layout: Layout) -> None:
-    """Temporaries that share memory are not alive at the same time, and end before the arena."""
-    lives, sizes = _lives(layout), _sizes(stages, layout)
-    placed = sorted((offset, slot) for slot, offset in layout.arena if slot in sizes)
-    for number, (offset, slot) in enumerate(placed):
-        end = offset + sizes[slot]
-        require(end <= layout.arena_bytes, "a temporary lies in the arena", slot, offset, end)
-        for other, at in ((s, o) for o, s in placed[number + 1 :]):
-            if at >= end:
-                break
-            first, second = lives[slot], lives[other]
-            apart = first[1] < second[0] or second[1] < first[0]
-            require(apart, "what shares memory is not alive at one time", slot, other)
-
-
-def _lives(layout: Layout) -> dict[int, tuple[int, int]]:
-    """The first and the last call that touch each slot."""
-    found: dict[int, tuple[int, int]] = {}
-    for number, call in enumerate(layout.calls):
-        for slot in _touched(call):
-            found[slot] = (found.get(slot, (number, 0))[0], number)
-    return found
-
-
-def _touched(call: Any) -> Sequence[int]:
-    if isinstance(call, (KernelCall, JoinedCall)):
-        return [slot for slot in call.slots if slot >= 0]
-    return (*call.inputs, *call.outputs) if isinstance(call, HostCall) else ()
-
-
-def _sizes(stages: Stages, layout: Layout) -> Mapping[int, int]:
-    """The bytes of the slots of kernels that are started by themselves."""
-    values = {k.kernel.name: k for k in stages.kernels}
-    found: dict[int, int] = {}
-    for call in layout.calls:
-        if isinstance(call, KernelCall) and call.symbol in values:
-            kernel = values[call.symbol].kernel
-            for slot, buffer in zip(call.slots, kernel.params):
-                sizes = [int(s.value) for s in buffer.shape if isinstance(s, Const)]
-                held = prod(sizes) * buffer.dtype.itemsize
-                found[slot] = max(found.get(slot, 0), held)
-    return found

@@ -17,8 +17,15 @@ from itertools import count
 from ridgeline.dtypes import float64
 from ridgeline.fusion.in_place import Precedence, Replacing, kernel_order, store_order
 from ridgeline.fusion.materialize import FOLDS, LibraryViews, Values, is_apart, sources
-from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, operations
-from ridgeline.graph.graph import Graph, structure
+from ridgeline.graph.graph import (
+    MOST_NODES,
+    Graph,
+    elements,
+    is_costly,
+    nbytes,
+    operations,
+    structure,
+)
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops.lowering.chains import MOST_CONTRACTIONS, ONE_EACH, ChainLowering

@@ -17,8 +17,7 @@ from types import MappingProxyType
 from ridgeline import scalars
 from ridgeline.fusion.recompute import recomputed
 from ridgeline.graph.body import Body, bodies
-from ridgeline.graph.costs import MOST_NODES, elements, is_costly, nbytes, recomputation
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import MOST_NODES, Graph, elements, is_costly, nbytes, recomputation
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.legalize.complex_pairs import complex_pairs
 from ridgeline.graph.sizes import Size

@@ -1,6 +1,6 @@
 """Rematerialisation: values that their readers compute again instead of reading them from memory.
 
-Three decisions by the cost model of `graph/costs.py`, in the order in which a program is made:
+Three decisions by the cost model of `graph/graph.py`, in the order in which a program is made:
 `recomputed` drops values from those to be stored, `copies_for_late_readers` lets the backward pass
 make operands of products a second time, and `recompute_in_readers` drops values between kernels
 that are merged already.
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ridgeline.graph.costs import MOST_NODES, elements, nbytes, recomputation
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import MOST_NODES, Graph, elements, nbytes, recomputation
 from ridgeline.graph.node import Node, node
 from ridgeline.loops.lowering.elements import widens
 from ridgeline.loops.lowering.iteration_space import NotFusable

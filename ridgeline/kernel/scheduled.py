@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from ridgeline.compiler.backend import Backend, NumpyCalls, backend
 from ridgeline.compiler.explain import quantity
+from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import compilation
 from ridgeline.compiler.program import Program
 from ridgeline.compiler.stages import CompiledKernel, Stages
-from ridgeline.compiler.verify import lay_out
 from ridgeline.devices import CPU
 from ridgeline.errors import ShapeError
 from ridgeline.fusion.groups import Fusion

@@ -83,7 +83,8 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
         return Access(
             buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store
         )
-    return Access(buffer, form[0], opaque, is_store, _runs(buffer, index, opaque))
+    runs = _runs(buffer, index, opaque) if opaque else opaque
+    return Access(buffer, form[0], opaque, is_store, runs)
 
 
 def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> frozenset[str]:

@@ -16,8 +16,7 @@ from ridgeline.compiler import Stages, lay_out, lower_graph
 from ridgeline.compiler.backend import backend
 from ridgeline.fusion.groups import Fuser
 from ridgeline.fusion.materialize import choose_values
-from ridgeline.graph.costs import MOST_NODES
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import MOST_NODES, Graph
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.models.gpt2 import GPT2
 from ridgeline.models.lenet import lenet5

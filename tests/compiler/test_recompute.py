@@ -10,7 +10,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import dtypes
-from ridgeline.graph.costs import nbytes, operations
+from ridgeline.graph.graph import nbytes, operations
 from ridgeline.graph.node import Node, TensorType, leaf, topological
 from ridgeline.graph.passes.autodiff.rematerialize import Network, cheapest_to_keep
 from ridgeline.ops import elementwise as E, reduce as R

@@ -11,10 +11,10 @@ import pytest
 import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.compiler import pipeline
+from ridgeline.compiler.memory_plan import lay_out, verify_layout
 from ridgeline.compiler.passes import Compilation, Pass
 from ridgeline.compiler.pipeline import LOWER, OPTIMIZE, compilation, lower, lower_graph, optimize
 from ridgeline.compiler.stages import Stages
-from ridgeline.compiler.verify import lay_out, verify_layout
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf, proj
 from ridgeline.graph.verify import VerifyError, verify_graph

@@ -21,8 +21,7 @@ from ridgeline.codegen.cuda import generate
 from ridgeline.codegen.cuda.types import literal
 from ridgeline.compiler import Layout, Stages, lay_out, lower_graph, lowering
 from ridgeline.compiler.memory_plan import KernelCall
-from ridgeline.graph.costs import elements, nbytes
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, elements, nbytes
 from ridgeline.loops import ir
 from ridgeline.loops.math.tables.elementary import LN2_32
 from ridgeline.loops.text.printer import print_kernel

@@ -26,7 +26,7 @@ import numpy as np
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import values_at
 from ridgeline.loops.build import add, affine, free_vars, mul, sub, substitute
-from ridgeline.loops.ir import Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
+from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
 
 Offsets = tuple[int, ...]
 AHEAD = 64  # steps between asking and using
@@ -188,14 +188,18 @@ def _loads(statement: Stmt) -> list[Load]:
     return list(dict.fromkeys(e for e in ir.subexpressions(*expressions) if isinstance(e, Load)))
 
 
+def is_beyond(buffer: Buffer, cache_bytes: int) -> bool:
+    """True for memory of a known size that a cache does not hold."""
+    sizes = [int(s.value) for s in buffer.shape if isinstance(s, Const)]
+    known = buffer.scope == "global" and len(sizes) == len(buffer.shape)
+    return known and prod(sizes) * buffer.dtype.itemsize > cache_bytes
+
+
 def _moves(load: Load, cache_bytes: int) -> dict[str, int] | None:
     """Bytes that an address moves by each loop; None for small buffers and irregular addresses."""
-    sizes = [int(s.value) for s in load.buffer.shape if isinstance(s, Const)]
+    if not is_beyond(load.buffer, cache_bytes):
+        return None
     itemsize = load.dtype.itemsize
-    if load.buffer.scope != "global" or len(sizes) < len(load.buffer.shape):
-        return None
-    if prod(sizes) * itemsize <= cache_bytes:
-        return None
     linear: Expr = ir.index(0)
     for size, place in zip(load.buffer.shape, load.index):
         linear = add(mul(linear, size), place)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ridgeline import dtypes
-from ridgeline.codegen.llvm.addresses import Ahead, after, ahead_of
+from ridgeline.codegen.llvm.addresses import Ahead, after, ahead_of, is_beyond
 from ridgeline.codegen.llvm.expressions import ExpressionEmitter, Scope
 from ridgeline.codegen.llvm.machine_code import has_instruction, target
 from ridgeline.codegen.llvm.matrix_instructions import (
@@ -162,6 +162,8 @@ class KernelEmitter(ReductionEmitter):
         self.allocas: list[str] = []
         self._around: list[For] = []  # loops, from the outermost, that are being emitted
         self.has_tiles = False  # whether tile registers were given a form
+        self._cache = target().l2 // 2  # bytes; what is larger is asked for ahead of time
+        self._is_far = any(is_beyond(b, self._cache) for b in kernel.params)
 
     def text(self) -> str:
         """The whole function."""
@@ -218,8 +220,8 @@ class KernelEmitter(ReductionEmitter):
         """Emit one statement into the innermost scope."""
         if isinstance(statement, Seq):
             for number, part in enumerate(statement.body):
-                if isinstance(part, For) and part.kind == "serial":
-                    self._ask(after(part, statement.body[number + 1 :], target().l2 // 2))
+                if self._is_far and isinstance(part, For) and part.kind == "serial":
+                    self._ask(after(part, statement.body[number + 1 :], self._cache))
                 self.statement(part)
         elif isinstance(statement, For):
             self._for(statement)
@@ -263,7 +265,8 @@ class KernelEmitter(ReductionEmitter):
             runs = isinstance(loop.extent, Const) and int(loop.extent.value) > 0
             with self.counted("0", extent.name, runs) as variable:
                 self.bind(loop.name, variable)
-                self._ask(ahead_of(loop, target().l2 // 2, self._around))
+                if self._is_far:
+                    self._ask(ahead_of(loop, self._cache, self._around))
                 self._around.append(loop)
                 self.statement(loop.body)
                 self._around.pop()

@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import prod
 
 from ridgeline.compiler.backend import NumpyCalls
+from ridgeline.compiler.memory_plan import lay_out
 from ridgeline.compiler.pipeline import check, compilation, lower, optimize
 from ridgeline.compiler.program import Program
-from ridgeline.compiler.verify import lay_out
 from ridgeline.errors import ComputeError
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph

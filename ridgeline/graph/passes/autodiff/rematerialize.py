@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ridgeline.graph.costs import nbytes, work_bytes
+from ridgeline.graph.graph import nbytes, work_bytes
 from ridgeline.graph.node import Node
 
 # ---- maximum flow and the cut that bounds it, after Dinic: levels by breadth, flow along them ----
