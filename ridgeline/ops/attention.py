@@ -236,33 +236,3 @@ ATTENTION_GRADIENT = Op(
     "attention_gradient", "library", _infer_gradient, _gradient_value,
     vjp_through(written.gradient), jvp_through(written.gradient), _batch,
 )  # fmt: skip
-
-
-# ---- attention and its gradient as a library computes them ---------------------------------------
-# No program is written in these ops: where a device's library has an attention, a pass puts them in
-# the place of those above (`graph/passes/libraries/attention.py`). The values are
-# the same, but for the signs of zeros in joined gradients. The gradient reads the result itself
-# where our kernels read sums over it (`delta`):
-#     attention_call            q, k, v              ->  out, lse     attention_gradient_call   q,
-# k, v, lse, out, ct  ->  by q, k and v
-
-
-def _infer_call_gradient(
-    types: Sequence[TensorType], attrs: AttentionAttrs
-) -> tuple[TensorType, ...]:
-    q, k, v, lse, out, ct = types
-    assert out == ct, "a result and its cotangent are alike"
-    return ATTENTION_GRADIENT.infer((q, k, v, lse, lse, ct), attrs)
-
-
-def _call_gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    *operands, lse, out, ct = inputs
-    delta = (out.astype(lse.dtype) * ct.astype(lse.dtype)).sum(-1, dtype=lse.dtype)
-    return ATTENTION_GRADIENT.value(current, (*operands, lse, delta, ct))
-
-
-ATTENTION_CALL = Op("attention_call", "library", ATTENTION.infer, ATTENTION.value)
-ATTENTION_GRADIENT_CALL = Op(
-    "attention_gradient_call", "library", _infer_call_gradient, _call_gradient_value
-)  # fmt: skip
-CALLS = (ATTENTION_CALL, ATTENTION_GRADIENT_CALL)

@@ -14,7 +14,8 @@ from ridgeline.fusion.groups import Fuser, Fusion, Group, Roofline
 from ridgeline.fusion.materialize import choose_values
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, CALLS
+from ridgeline.graph.passes.libraries.attention import CALLS
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.contract import PRODUCT
 from ridgeline.ops.convolve import CONVOLVE
 from ridgeline.ops.strides import View, itself

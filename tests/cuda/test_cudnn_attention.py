@@ -20,9 +20,9 @@ from ridgeline.compiler.pipeline import compilation, optimize
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType, leaf, topological
-from ridgeline.graph.passes.libraries.attention import with_attention_calls
+from ridgeline.graph.passes.libraries.attention import CALLS, with_attention_calls
 from ridgeline.nn.functional import scaled_dot_product_attention
-from ridgeline.ops.attention import ATTENTION_GRADIENT, CALLS, attention
+from ridgeline.ops.attention import ATTENTION_GRADIENT, attention
 from ridgeline.ops.differentiate import reverse
 from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
 from ridgeline.runtime.cuda.attention import AttentionLaunch

@@ -26,8 +26,9 @@ from ridgeline.config import config
 from ridgeline.fusion.groups import Group
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
+from ridgeline.graph.passes.libraries.attention import ATTENTION_CALL, CALLS
 from ridgeline.graph.sizes import bounds
-from ridgeline.ops.attention import ATTENTION, ATTENTION_CALL, ATTENTION_GRADIENT, CALLS
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
 from ridgeline.ops.attention_written import is_masked
 from ridgeline.ops.strides import View, itself, strided
 from ridgeline.runtime.cuda import cudnn_attention

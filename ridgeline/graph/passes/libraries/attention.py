@@ -21,24 +21,52 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import PROJ, Node, node, proj
+from ridgeline.graph.node import PROJ, Node, Op, TensorType, node, proj
 from ridgeline.graph.passes.canonicalize.movement import join_parts
 from ridgeline.graph.passes.libraries.narrow_products import unwidened
-from ridgeline.ops.attention import (
-    ATTENTION,
-    ATTENTION_CALL,
-    ATTENTION_GRADIENT,
-    ATTENTION_GRADIENT_CALL,
-)
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, AttentionAttrs
 from ridgeline.ops.attention_written import is_masked
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.ops.reduce import REDUCE
 from ridgeline.ops.strides import dense, strided
+from ridgeline.scalars import Array
 
 _OPS = (ATTENTION, ATTENTION_GRADIENT)
 _ADD = ROWS["add"]
 _MUL = ROWS["mul"]
+
+
+# ---- the ops of calls ----------------------------------------------------------------------------
+# No program is written in these: a pass puts them in place. Values are the same as those of
+# attention, but for the signs of zeros in joined gradients. The gradient reads the result itself
+# where our kernels read sums over it (`delta`):
+#     attention_call            q, k, v                ->  out, lse
+#     attention_gradient_call   q, k, v, lse, out, ct  ->  by q, k and v
+
+
+def _infer_call_gradient(
+    types: Sequence[TensorType], attrs: AttentionAttrs
+) -> tuple[TensorType, ...]:
+    q, k, v, lse, out, ct = types
+    assert out == ct, "a result and its cotangent are alike"
+    return ATTENTION_GRADIENT.infer((q, k, v, lse, lse, ct), attrs)
+
+
+def _call_gradient_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
+    *operands, lse, out, ct = inputs
+    delta = (out.astype(lse.dtype) * ct.astype(lse.dtype)).sum(-1, dtype=lse.dtype)
+    return ATTENTION_GRADIENT.value(current, (*operands, lse, delta, ct))
+
+
+ATTENTION_CALL = Op("attention_call", "library", ATTENTION.infer, ATTENTION.value)
+ATTENTION_GRADIENT_CALL = Op(
+    "attention_gradient_call", "library", _infer_call_gradient, _call_gradient_value
+)  # fmt: skip
+CALLS = (ATTENTION_CALL, ATTENTION_GRADIENT_CALL)
+
+
+# ---- passes --------------------------------------------------------------------------------------
 
 
 def place_heads(graph: Graph) -> Graph:
