@@ -157,6 +157,7 @@ REFUSED = (
     Difference("index_add", r"is outside axis", "also of no elements an index is in range"),
     Difference("batch_norm", r"of 0 channels", "statistics fit the channels, also of none"),
     Difference("glu", r"positive size", "halves of nothing"),
+    Difference("nn.LayerNorm", r"ints are needed", "text and mappings are no sizes"),
     Difference("nn.Conv2d", r"expected one number|ints are needed|not iterable|a size is an int",
                "windows are looked at when a layer is made"),
     Difference("tensordot", r"positional argument", "there is no fourth argument"),
