@@ -114,8 +114,13 @@ def _identity(recorder: ReadRecorder, left: Any, right: Any) -> None:
             recorder.opens(f"which object an argument is, a {type(value).__name__}, is asked for")
         elif is_a(value, list | dict | set | tuple | deque | np.ndarray):
             recorder.note(value, "identity", None, value, f"which {type(value).__name__} it is")
-        elif type(value) in _SCALARS:  # of which guards compare the values
+        elif type(value) in _SCALARS and not _is_the_only_one(value):  # guards compare values
             recorder.opens(f"which object a {type(value).__name__} is, is asked for")
+
+
+def _is_the_only_one(value: Any) -> bool:
+    """True for small ints, of each of which there is one object."""
+    return type(value) is int and -5 <= value <= 256
 
 
 def truth(recorder: ReadRecorder, call: Call, value: Any) -> Any:
