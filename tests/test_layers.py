@@ -138,3 +138,10 @@ def test_what_is_late_is_not_loaded_at_start() -> None:
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
     assert not [name for name in loaded.split() if is_late(name)]
+
+
+def test_a_product_passes_through_few_files() -> None:
+    """What `(a @ b).numpy()` enters with a cold cache is what a reader has to follow."""
+    files, functions = house.entered_by_a_product(PACKAGE.parent)
+    assert 40 < len(files) < 80
+    assert functions <= 750
