@@ -114,6 +114,7 @@ def choose_values(
     order, is_input = graph.order, graph.is_input
     stored = {n for n in graph.outputs if not is_input(n)}
     users: dict[Node, list[Node]] = {n: [] for n in order}
+    often: Counter[Node] = Counter()  # how often a kernel reads each element, where its op says so
     for node in order:
         if is_input(node):
             continue
@@ -131,6 +132,9 @@ def choose_values(
             stored.update(_operands_in_memory(node, graph, reads_narrow(node)))
         if node.op is BROADCAST and elements(node) >= _MANY * elements(node.inputs[0]):
             stored.update(_costly_base(node, graph))
+        if node.op.reads is not None:
+            for operand, times in zip(node.inputs, node.op.reads(node)):
+                often.update(dict.fromkeys(_below_views(operand, graph), times))
     sites: dict[Node, set[Node]] = {}
     chosen: list[Node] = []  # stored because it seems cheaper, users first
     windows: set[Node] = set()
@@ -146,9 +150,11 @@ def choose_values(
         if len(sites[node]) > 1 and _cheaper_to_store(node, len(sites[node]), graph):
             stored.add(node)
             chosen.append(node)
-        elif (times := _windows(node, users)) > 1 and _cheaper_to_store(node, times, graph):
-            stored.add(node)
-            windows.add(node)
+        else:
+            times = max(_windows(node, users), often[node])
+            if times > 1 and _cheaper_to_store(node, times, graph):
+                stored.add(node)
+                windows.add(node)
     if chosen:
         stored -= recomputed(graph, chosen, users, stored)
     stored.update(cuts(graph, stored))
@@ -204,6 +210,21 @@ def _operands_in_memory(node: Node, graph: Graph, reads_narrow: bool) -> Iterabl
             base = base.inputs[0]
         if not is_input(base) and base.op is not ARG_REDUCE:
             yield base
+
+
+def _below_views(operand: Node, graph: Graph) -> Iterable[Node]:
+    """What a kernel computes of an operand: below views, and below casts that are not stored."""
+    stack, seen = [operand], {operand}
+    while stack:
+        node = stack.pop()
+        if graph.is_input(node):
+            continue
+        if node.op.family != "movement" and not widens(node):
+            yield node
+            continue
+        fresh = [i for i in node.inputs if i not in seen]
+        seen.update(fresh)
+        stack += fresh
 
 
 def _costly_base(repeated: Node, graph: Graph) -> Iterable[Node]:

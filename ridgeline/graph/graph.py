@@ -84,6 +84,19 @@ class Graph:
         read = (operand for node in self.computed for operand in node.inputs)
         return Counter([*read, *self.outputs])
 
+    def readers(self) -> dict[Node, list[Node]]:
+        """Who reads each value that is read, once for each operand; of an output also the output.
+
+        Somebody outside reads an output: it stands for him.
+        """
+        found: dict[Node, list[Node]] = {}
+        for node in self.computed:
+            for operand in node.inputs:
+                found.setdefault(operand, []).append(node)
+        for output in self.outputs:
+            found.setdefault(output, []).append(output)
+        return found
+
     def giving(self, outputs: Iterable[Node]) -> Graph:
         """Other outputs over the same inputs."""
         wanted = tuple(outputs)
@@ -92,7 +105,10 @@ class Graph:
     def rebuilt(self, replace: Replace) -> Graph:
         """The graph bottom up after `replace(node, new operands)`; None keeps a node, over these.
 
-        This is the frame of every rewriting pass.
+        This is the frame of every rewriting pass. `replace` is asked once for each node that is not
+        given, operands first. The node is the old one, for which `uses()` and `readers()` of this
+        graph hold, as they do for `node.inputs`; what it gives is made of the new operands. Where
+        nothing is replaced, this very graph comes back.
         """
         new: dict[Node, Node] = {}
         for current in self.order:

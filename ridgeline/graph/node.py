@@ -89,6 +89,15 @@ class Op:
     `jvp(node, tangents of its inputs)` the tangents of its outputs; None stands for zero. A row
     without them is not differentiable, and `hint` may say what to do instead. `batch(node, inputs,
     which of them have a new leading axis, batching)` gives the outputs with that axis.
+
+    What else is known of an op is in fields too, so that nobody keeps a list of names. `linear` has
+    groups of operands in which it is linear (or flat) while the others stay: `((0,), (1,))` of a
+    product, `((1, 2),)` of a choice. Its derivatives by a group then read no values but those of
+    the others, so the backward pass lets none go. Movement ops are so in all operands.
+    `reads(node)` says how often a kernel reads each element of each operand; without it, once. What
+    is read more often is computed before the kernel where that is cheaper, and not at every read.
+
+    Loops have an `Op` too (`loops/ir.py`): a scalar operation of a kernel.
     """
 
     name: str
@@ -101,6 +110,10 @@ class Op:
     mixes_devices: bool = False  # its operands need not lie on one device
     hint: str = ""
     fixed: tuple[int, ...] = ()  # operands by which no derivative is known, though one exists
+    linear: tuple[tuple[int, ...], ...] = ()
+    linear_if: Callable[[Any], bool] | None = None  # attributes with which it is; None: with all
+    by_parts: bool = False  # of complex numbers: real and imaginary parts alike, where it is linear
+    reads: Callable[[Node], Sequence[int]] | None = None
 
     def __repr__(self) -> str:
         return self.name

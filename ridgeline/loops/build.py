@@ -38,7 +38,7 @@ from ridgeline.loops.terms import bitcast, cast, holds, op, rebuild
 from ridgeline.weak import WeakMap
 
 __all__ = [
-    "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "holds",
+    "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "guarded", "holds",
     "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "rebuild", "select",
     "simplify", "sub", "substitute", "substitution",
 ]  # fmt: skip
@@ -85,6 +85,11 @@ def maximum(a: Expr, b: Expr) -> Expr:
 def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
     """`yes` where `condition` holds, else `no`; both are evaluated."""
     return op("select", condition, yes, no)
+
+
+def guarded(condition: Expr, value: Expr, fill: Expr) -> Expr:
+    """`value` where `condition` holds, and is read only there; else `fill`."""
+    return op("guarded", condition, value, fill)
 
 
 def lt(a: Expr, b: Expr) -> Expr:

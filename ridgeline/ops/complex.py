@@ -148,15 +148,20 @@ def _magnitude_jvp(current: Node, tangents: Parts) -> list[Node | None]:
 
 CONJ = Op(
     "conj", "pointwise", _infer_same, lambda n, i: (np.conj(i[0]),), _conj_rule, _conj_rule,
-    leading,
+    leading, linear=((0,),),
 )  # fmt: skip
 REAL = Op(
-    "real", "pointwise", _infer_real, lambda n, i: (i[0].real,), _real_vjp, _real_jvp, leading
-)
+    "real", "pointwise", _infer_real, lambda n, i: (i[0].real,), _real_vjp, _real_jvp, leading,
+    linear=((0,),),
+)  # fmt: skip
 IMAG = Op(
-    "imag", "pointwise", _infer_real, lambda n, i: (i[0].imag,), _imag_vjp, _imag_jvp, leading
-)
-JOIN = Op("complex", "pointwise", _infer_join, _join_value, _join_vjp, _join_jvp, leading)
+    "imag", "pointwise", _infer_real, lambda n, i: (i[0].imag,), _imag_vjp, _imag_jvp, leading,
+    linear=((0,),),
+)  # fmt: skip
+JOIN = Op(
+    "complex", "pointwise", _infer_join, _join_value, _join_vjp, _join_jvp, leading,
+    linear=((0, 1),),
+)  # fmt: skip
 MAGNITUDE = Op(
     "magnitude", "pointwise", _infer_real, lambda n, i: (np.abs(i[0]),),
     _magnitude_vjp, _magnitude_jvp, leading,

@@ -289,7 +289,7 @@ def _batch(
     return [contract(inputs[0], inputs[1], ContractAttrs(extents, output, left, right))]
 
 
-CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp, _batch)
+CONTRACT = Op("contract", "contract", _infer, _value, _vjp, _jvp, _batch, linear=((0,), (1,)))
 
 
 # ---- a contraction as a library computes it: summed wide, plus a vector, rounded once ------------

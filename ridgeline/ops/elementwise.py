@@ -131,7 +131,9 @@ def jvp_from(rule: Derivative) -> Callable[[Node, Sequence[Node | None]], list[N
     return jvp
 
 
-def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
+def _table_row(
+    row: ScalarOp, derivative: Derivative | None, linear: tuple[tuple[int, ...], ...]
+) -> Op:
     def value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
         return (scalars.value_of(row, inputs),)
 
@@ -143,6 +145,7 @@ def _table_row(row: ScalarOp, derivative: Derivative | None) -> Op:
         vjp_from(conjugated(derivative)) if derivative else None,
         jvp_from(derivative) if derivative else None,
         leading,
+        linear=linear,
     )
 
 
@@ -398,9 +401,17 @@ _DERIVATIVES: dict[str, Derivative] = {
     **dict.fromkeys(("sign", "floor", "ceil", "round", "trunc", "floordiv"), _zero),
     **dict.fromkeys(("lt", "le", "eq", "ne", "isnan", "signed"), _zero),
 }
+# see `Op.linear`; a zero derivative reads nothing either
+_LINEAR: dict[str, tuple[tuple[int, ...], ...]] = {
+    **dict.fromkeys(("neg", "sign", "floor", "ceil", "round", "trunc"), ((0,),)),
+    **dict.fromkeys(("add", "sub", "floordiv"), ((0, 1),)),
+    **dict.fromkeys(("div", "fmod", "mod"), ((0,),)),
+    "mul": ((0,), (1,)),
+    "select": ((1, 2),),
+}
 
 ROWS: dict[str, Op] = {
-    name: _table_row(row, _DERIVATIVES.get(name))
+    name: _table_row(row, _DERIVATIVES.get(name), _LINEAR.get(name, ()))
     for name, row in scalars.TABLE.items()
     # what only lowering makes, and what has its derivatives elsewhere
     if name not in ("guarded", "inverse_power") and name not in scalars.SPECIAL
@@ -438,6 +449,7 @@ CAST = Op(
     vjp_from(_cast_derivative),
     jvp_from(_cast_derivative),
     leading,
+    linear=((0,),),
 )
 CONSTANT = Op(
     "constant",
@@ -468,6 +480,7 @@ STOP_GRADIENT = Op(
     vjp_from(_zero),
     jvp_from(_zero),
     leading,
+    by_parts=True,
 )
 
 

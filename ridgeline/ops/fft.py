@@ -145,6 +145,15 @@ def _jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | None]:
     return [None if tangent is None else node(current.op, (tangent,), current.attrs)]
 
 
-COMPLEX = Op("fourier", "library", _infer_complex, _complex_value, _complex_vjp, _jvp, leading)
-HALF = Op("half_fourier", "library", _infer_half, _half_value, _half_vjp, _jvp, leading)
-REAL = Op("real_fourier", "library", _infer_real, _real_value, _real_vjp, _jvp, leading)
+COMPLEX = Op(
+    "fourier", "library", _infer_complex, _complex_value, _complex_vjp, _jvp, leading,
+    linear=((0,),),
+)  # fmt: skip
+HALF = Op(
+    "half_fourier", "library", _infer_half, _half_value, _half_vjp, _jvp, leading,
+    linear=((0,),),
+)  # fmt: skip
+REAL = Op(
+    "real_fourier", "library", _infer_real, _real_value, _real_vjp, _jvp, leading,
+    linear=((0,),),
+)  # fmt: skip

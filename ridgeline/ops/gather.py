@@ -325,8 +325,9 @@ def _scatter_batch(
 
 
 GATHER = Op(
-    "gather", "gather", _infer_gather, _gather_value, _gather_vjp, _gather_jvp, _gather_batch
-)
+    "gather", "gather", _infer_gather, _gather_value, _gather_vjp, _gather_jvp, _gather_batch,
+    linear=((0,),), by_parts=True,
+)  # fmt: skip
 SCATTER = Op(
     "scatter",
     "own_loops",
@@ -335,4 +336,7 @@ SCATTER = Op(
     _scatter_vjp,
     _scatter_jvp,
     _scatter_batch,
+    linear=((0, 1),),
+    linear_if=lambda attrs: attrs.mode in ("set", "add"),
+    by_parts=True,
 )

@@ -422,21 +422,23 @@ def _concat_batch(
 RESHAPE = Op(
     "reshape", "movement", _infer_reshape,
     lambda current, inputs: (inputs[0].reshape(current.attrs.shape),), _reshape_vjp, _jvp,
-    _reshape_batch,
+    _reshape_batch, by_parts=True,
 )  # fmt: skip
 PERMUTE = Op(
     "permute", "movement", _infer_permute,
     lambda current, inputs: (np.transpose(inputs[0], current.attrs.order),), _permute_vjp, _jvp,
-    _permute_batch,
+    _permute_batch, by_parts=True,
 )  # fmt: skip
 BROADCAST = Op(
     "broadcast", "movement", _infer_broadcast, _broadcast_value, _broadcast_vjp, _jvp,
-    _broadcast_batch,
+    _broadcast_batch, by_parts=True,
 )  # fmt: skip
-SLICE = Op("slice", "movement", _infer_slice, _slice_value, _slice_vjp, _jvp, _slice_batch)
+SLICE = Op(
+    "slice", "movement", _infer_slice, _slice_value, _slice_vjp, _jvp, _slice_batch, by_parts=True
+)
 PAD = Op("pad", "movement", _infer_pad, _pad_value, _pad_vjp, _pad_jvp, _pad_batch)
 CONCAT = Op(
     "concat", "movement", _infer_concat,
     lambda current, inputs: (np.concatenate(inputs, current.attrs.axis),), _concat_vjp, _concat_jvp,
-    _concat_batch,
+    _concat_batch, by_parts=True,
 )  # fmt: skip

@@ -208,5 +208,8 @@ def _batch(
     return [reduce(inputs[0], attrs.monoid, [axis + 1 for axis in attrs.axes])]
 
 
-REDUCE = Op("reduce", "reduce", _infer, _value, _vjp, _jvp, _batch)
+REDUCE = Op(
+    "reduce", "reduce", _infer, _value, _vjp, _jvp, _batch,
+    linear=((0,),), linear_if=lambda attrs: attrs.monoid == "sum", by_parts=True,
+)  # fmt: skip
 ARG_REDUCE = Op("arg_reduce", "reduce", _infer_arg, _arg_value, _arg_vjp, _arg_jvp, shift_axis)

@@ -101,4 +101,6 @@ def _derivative(current: Node, parts: Parts) -> list[Node | None]:
 
 # what the compiler makes of complex values: other names for one piece of memory, never computed
 ALIAS = Op("alias", "movement", _infer_alias, _value, batch=leading)
-REINTERPRET = Op("reinterpret", "library", _infer, _value, _derivative, _derivative, leading)
+REINTERPRET = Op(
+    "reinterpret", "library", _infer, _value, _derivative, _derivative, leading, linear=((0,),)
+)

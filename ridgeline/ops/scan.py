@@ -263,7 +263,10 @@ def _linear_jvp(current: Node, tangents: Sequence[Node | None]) -> list[Node | N
     return [linear_scan(current.inputs[0], moved, attrs.axis, attrs.reverse)]
 
 
-SCAN = Op("scan", "own_loops", _infer, _value, _vjp, _jvp, shift_axis)
+SCAN = Op(
+    "scan", "own_loops", _infer, _value, _vjp, _jvp, shift_axis,
+    linear=((0,),), linear_if=lambda attrs: attrs.monoid == "sum", by_parts=True,
+)  # fmt: skip
 EXTREME_SCAN = Op(
     "extreme_scan",
     "own_loops",

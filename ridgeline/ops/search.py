@@ -12,7 +12,7 @@ import numpy as np
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node
-from ridgeline.graph.sizes import product
+from ridgeline.graph.sizes import bounds, product
 from ridgeline.ops.movement import reshape, spread_all
 from ridgeline.scalars import Array
 
@@ -76,4 +76,13 @@ def _batch(
     return [reshape(search(sequence, rows, right), values.shape)]
 
 
-SEARCH = Op("search", "own_loops", _infer, _value, _flat_vjp, _flat_jvp, _batch)
+def _reads(current: Node) -> tuple[int, int]:
+    """Every value is compared with as many elements of its sequence as halving takes."""
+    size, length, places = (
+        bounds(product(shape))[1]
+        for shape in (current.shape, current.inputs[0].shape[-1:], current.inputs[0].shape)
+    )
+    return size * length.bit_length() // max(places, 1), 1
+
+
+SEARCH = Op("search", "own_loops", _infer, _value, _flat_vjp, _flat_jvp, _batch, reads=_reads)

@@ -249,5 +249,6 @@ NEXT_AFTER = Op(
     vjp_from(lambda current, i, t: t if i == 0 else None),
     jvp_from(lambda current, i, t: t if i == 0 else None),
     leading,
+    linear=((0, 1),),
 )
 SPLIT_EXPONENT = Op("frexp", "library", _infer_split, _split_value, _split_vjp, _split_jvp, leading)

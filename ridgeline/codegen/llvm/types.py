@@ -15,7 +15,7 @@ from ridgeline import dtypes
 from ridgeline.codegen.llvm.machine_code import target
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import map_children, op
+from ridgeline.loops.build import guarded, map_children
 from ridgeline.loops.ir import (
     Buffer,
     Const,
@@ -281,7 +281,7 @@ def _bits(value: Expr, target: Buffer) -> Expr | None:
         condition, read, other = value.args
         moved = _bits(read, target)
         if moved is not None and isinstance(other, Const) and other.text in ("0", "0.0"):
-            return op("guarded", condition, moved, ir.const(0, moved.dtype))
+            return guarded(condition, moved, ir.const(0, moved.dtype))
     return None
 
 

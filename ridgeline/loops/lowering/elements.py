@@ -17,7 +17,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.sizes import Size
 from ridgeline.loops import ir
-from ridgeline.loops.build import bitcast, cast, maximum, minimum, op
+from ridgeline.loops.build import bitcast, cast, guarded, maximum, minimum, op
 from ridgeline.loops.ir import Buffer, Expr, Load
 from ridgeline.loops.lowering.iteration_space import (
     Index,
@@ -176,7 +176,7 @@ class Reading:
         if node.op is PAD:
             condition = through_pad(node, index, self.ranges)[1]
             fill = ir.const(node.attrs.value, node.dtype)
-            return operands[0] if condition is None else op("guarded", condition, operands[0], fill)
+            return operands[0] if condition is None else guarded(condition, operands[0], fill)
         if node.op is CONCAT:
             return _piece([here for _, _, here in self._pieces(node, index)], operands)
         if node.op is GATHER:
@@ -216,12 +216,12 @@ def _piece(ends: Sequence[Expr], values: Sequence[Expr]) -> Expr:
     half = len(values) // 2
     here = ends[half - 1]
     later = _only_where_not(here, _piece(ends[half:], values[half:]))
-    return op("guarded", here, _piece(ends[:half], values[:half]), later)
+    return guarded(here, _piece(ends[:half], values[:half]), later)
 
 
 def _only_where_not(condition: Expr, value: Expr) -> Expr:
     """A later piece of a concatenation must not be read where an earlier one is."""
-    return op("guarded", ~condition, value, ir.const(0, value.dtype))
+    return guarded(~condition, value, ir.const(0, value.dtype))
 
 
 _WIDER: dict[DType, tuple[DType, ...]] = {

@@ -15,9 +15,9 @@ from ridgeline.loops.analysis.domains import Domain, loads
 from ridgeline.loops.build import (
     affine,
     free_vars,
+    guarded,
     map_children,
     map_expressions,
-    op,
     sequence,
     substitution,
 )
@@ -73,7 +73,7 @@ class CacheInRegisters(Step):
         held = Buffer(f"{self.buffer}_held", shape, load.dtype, "reg")
         value: Expr = load
         for guard in reversed(guards):  # elsewhere there is no such element
-            value = op("guarded", guard, value, ir.const(0, load.dtype))
+            value = guarded(guard, value, ir.const(0, load.dtype))
         copy: Stmt = Store(held, place, value)
         for part in reversed(chain):
             copy = (

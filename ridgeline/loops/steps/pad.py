@@ -12,11 +12,11 @@ from typing import ClassVar
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
     free_vars,
+    guarded,
     logical_and,
     lt,
     map_children,
     map_expressions,
-    op,
     substitute,
 )
 from ridgeline.loops.ir import Const, Expr, For, If, Kernel, Load, Op, Reduce, Stmt, Store, Var
@@ -58,11 +58,11 @@ class Pad(Step):
             if is_guarded_read(node) and self._reaches(node.args[1]):  # type: ignore[attr-defined]
                 assert isinstance(node, Op)
                 condition = logical_and(node.args[0], inside)
-                mapping[node] = op("guarded", condition, node.args[1], node.args[2])
+                mapping[node] = guarded(condition, node.args[1], node.args[2])
         covered = {node.args[1] for node in mapping if isinstance(node, Op)}
         for node in nodes:
             if self._reaches(node) and node not in covered:
-                mapping[node] = op("guarded", inside, node, ir.const(0, node.dtype))
+                mapping[node] = guarded(inside, node, ir.const(0, node.dtype))
         return substitute(expr, mapping) if mapping else expr
 
     def _reaches(self, node: Expr) -> bool:

@@ -13,14 +13,6 @@ from ridgeline.graph.passes.autodiff.rematerialize import cheapest_to_keep
 from ridgeline.ops.differentiate import ends
 from ridgeline.ops.tracking import CUSTOM
 
-_NOTHING = frozenset((
-    "add", "sub", "neg", "conj", "real", "imag", "complex", "cast", "sign", "floor", "ceil",
-    "round", "trunc", "reinterpret", "fourier", "half_fourier", "real_fourier",
-))  # fmt: skip
-_SUMS = frozenset(("reduce", "scan"))  # of other monoids the rules read values
-_BY_OTHER = frozenset(("mul", "div", "fmod", "mod", "contract"))  # linear in one operand
-_BY_CHOICE = frozenset(("select", "gather", "scatter"))  # linear in what is chosen from
-
 
 def lets_go(root: Node, passed: Set[Node], free: set[Node]) -> bool:
     """True where a pass through the nodes `passed` reads values of the forward pass below `root`.
@@ -45,21 +37,17 @@ def lets_go(root: Node, passed: Set[Node], free: set[Node]) -> bool:
 
 def _reads_values(current: Node) -> bool:
     """True where a node's rule needs more than the cotangent and constants."""
-    name = current.op.name
-    if current.op is CUSTOM:
+    op, inputs = current.op, current.inputs
+    if op is CUSTOM:
         return bool(current.attrs.rule.reads())
-    if current.op.family == "movement" or name in _NOTHING:
+    if op.family == "movement":
         return False
-    if name in _SUMS:
-        monoid: str = current.attrs.monoid
-        return monoid != "sum"
-    if name in _BY_OTHER:
-        return _varying(current.inputs[1:]) and (
-            name not in ("mul", "contract") or _varying(current.inputs[:1])
-        )
-    if name in _BY_CHOICE:
-        return _varying([i for i in current.inputs if not i.types[0].dtype.is_differentiable])
-    return True
+    if op.linear_if is not None and not op.linear_if(current.attrs):
+        return True
+    return all(
+        _varying([operand for number, operand in enumerate(inputs) if number not in group])
+        for group in op.linear
+    )
 
 
 def _varying(nodes: Iterable[Node]) -> bool:

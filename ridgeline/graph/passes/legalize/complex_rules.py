@@ -19,44 +19,29 @@ from ridgeline.ops.contract import CONTRACT
 from ridgeline.ops.elementwise import (
     CAST,
     CONSTANT,
-    STOP_GRADIENT,
     apply,
     cast,
     constant,
     full_like,
 )
-from ridgeline.ops.gather import GATHER, SCATTER
 from ridgeline.ops.movement import (
-    BROADCAST,
-    CONCAT,
     PAD,
-    PERMUTE,
-    RESHAPE,
-    SLICE,
     concat,
     reshape,
     slice_,
 )
-from ridgeline.ops.reduce import REDUCE
 from ridgeline.ops.reinterpret import REINTERPRET
-from ridgeline.ops.scan import SCAN
 
 Operand = Node | Pair
 Made = Node | Pair
 Rule = Callable[[Node, Sequence[Operand]], Made]
 
-_ALIKE = (RESHAPE, PERMUTE, BROADCAST, SLICE, CONCAT, STOP_GRADIENT, GATHER)
-
 
 def rule_for(current: Node) -> Rule | None:
     """The rule of a node that takes or gives complex values; None for library calls."""
     op = current.op
-    if op in _ALIKE:
-        return _alike
-    if op in (REDUCE, SCAN):
-        return _alike if current.attrs.monoid == "sum" else None
-    if op is SCATTER:
-        return _alike if current.attrs.mode in ("set", "add") else None
+    if op.by_parts:
+        return _alike if op.linear_if is None or op.linear_if(current.attrs) else None
     if op is REINTERPRET:
         related = real_of(current.attrs.source) is real_of(current.attrs.target)
         return _reinterpreted if related else None

@@ -27,12 +27,7 @@ Computes = Callable[[ConvolveAttrs, Node], bool]
 
 def with_rectifiers(graph: Graph, computes: Computes) -> Graph:
     """The graph with those convolutions that a library `computes` with their ReLU doing so."""
-    readers: Readers = {}
-    for current in graph.computed:
-        for source in current.inputs:
-            readers.setdefault(source, []).append(current)
-    for output in graph.outputs:
-        readers.setdefault(output, []).append(output)  # somebody outside
+    readers = graph.readers()
     taken: dict[Node, Node] = {}  # what comes before a ReLU, and the convolution in it
     rectifiers: set[Node] = set()
     for current in list(readers):
