@@ -29,11 +29,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ridgeline.dtypes import DType
-from ridgeline.functions.random import Generator
+{more}from ridgeline.functions.random import Generator
 from ridgeline.tensors.tensor import Tensor
 
 '''
-_MORE = {"linalg": "from ridgeline.errors import LinAlgError as LinAlgError\n\n"}
+_MORE = {"linalg": "from ridgeline.errors import LinAlgError as LinAlgError\n"}
 _NAMES = {
     "Node": "Tensor",
     "Operand": "Tensor | complex",
@@ -103,6 +103,10 @@ def signature(name: str, entry: Entry, *, method: bool, indent: str = "") -> str
     return f"{indent}def {name}({shown}) -> {result(entry)}: ..."
 
 
+def _head(namespace: str = "") -> str:
+    return _HEAD.replace("{more}", _MORE.get(namespace, ""))
+
+
 def functions_stub() -> str:
     """The text of public.pyi."""
     lines = []
@@ -110,7 +114,7 @@ def functions_stub() -> str:
         for name in (entry.name, *entry.aliases):
             if entry.function and not entry.namespace:
                 lines.append(signature(name, entry, method=False))
-    return _HEAD + "\n".join(sorted(lines)) + "\n"
+    return _head() + "\n".join(sorted(lines)) + "\n"
 
 
 def namespace_stub(namespace: str) -> str:
@@ -122,7 +126,7 @@ def namespace_stub(namespace: str) -> str:
         for entry in (*shared, *own)
         for name in (entry.name, *entry.aliases)
     ]
-    return _HEAD + _MORE.get(namespace, "") + "\n".join(sorted(lines)) + "\n"
+    return _head(namespace) + "\n".join(sorted(lines)) + "\n"
 
 
 def methods_stub() -> str:
@@ -149,16 +153,15 @@ def methods_stub() -> str:
         lines.append(f"    @property\n    def {name}(self) -> Tensor: ...")
         if name in dispatch.WRITABLE:
             lines.append(f"    @{name}.setter\n    def {name}(self, value: Any) -> None: ...")
-    return _HEAD + "class TensorMethods:\n" + "\n".join(lines) + "\n"
+    return _head() + "class TensorMethods:\n" + "\n".join(lines) + "\n"
 
 
-def write(folder: Path) -> None:
-    """Write all files."""
-    for namespace in dispatch.NAMESPACES:
-        (folder / f"{namespace.replace('.', '/')}.pyi").write_text(namespace_stub(namespace))
-    (folder / "tensors/public.pyi").write_text(functions_stub())
-    (folder / "tensors/methods.pyi").write_text(methods_stub())
+def files() -> dict[str, str]:
+    """The text of every generated file, by its path in the package."""
+    made = {f"{name.replace('.', '/')}.pyi": namespace_stub(name) for name in dispatch.NAMESPACES}
+    return made | {"tensors/public.pyi": functions_stub(), "tensors/methods.pyi": methods_stub()}
 
 
 if __name__ == "__main__":
-    write(Path(__file__).parents[1])
+    for path, text in files().items():
+        (Path(__file__).parents[1] / path).write_text(text)

@@ -160,9 +160,8 @@ def test_gradients_inherit_origins():
 
 
 def test_stubs_are_current():
-    folder = Path(rl.__file__).parent / "tensors"
-    assert (folder / "public.pyi").read_text() == stubs.functions_stub()
-    assert (folder / "methods.pyi").read_text() == stubs.methods_stub()
+    for path, text in stubs.files().items():
+        assert (Path(rl.__file__).parent / path).read_text() == text, path
 
 
 def test_every_entry_is_documented_and_reachable():
