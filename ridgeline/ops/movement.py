@@ -264,15 +264,16 @@ def _slice_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _pad_value(current: Node, inputs: Sequence[Array]) -> tuple[Array, ...]:
-    attrs = current.attrs
-    padded: Any = current.shape
-    result = np.full(padded, attrs.value, inputs[0].dtype)
-    picks = tuple(
-        slice(low, low + max(size - 1, 0) * (between + 1) + (1 if size else 0), between + 1)
-        for low, size, between in zip(attrs.low, inputs[0].shape, attrs.interior)
+    """Elements are laid out with all margins; then what margins below zero cut off goes."""
+    attrs, source = current.attrs, inputs[0]
+    spread = [size + max(size - 1, 0) * gap for size, gap in zip(source.shape, attrs.interior)]
+    before, after = ([max(width, 0) for width in side] for side in (attrs.low, attrs.high))
+    result = np.full(list(map(sum, zip(before, spread, after))), attrs.value, source.dtype)
+    result[tuple(slice(b, b + s, gap + 1) for b, s, gap in zip(before, spread, attrs.interior))] = (
+        source
     )
-    result[picks] = inputs[0]
-    return (result,)
+    kept = [(max(-low, 0), size) for low, size in zip(attrs.low, current.shape)]
+    return (result[tuple(slice(start, start + size) for start, size in kept)],)
 
 
 def _along(current: Node, source: Node) -> Node:

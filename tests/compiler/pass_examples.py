@@ -180,7 +180,10 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
     "hoist": lambda: Example([matmul(given(2, 4), E.apply("exp", w := given(4, 3)))], steady=[w]),
     "check_indices": lambda: Example([gather(given(4, 3), [given(2, dtype=dtypes.int64)], (0,))]),
     "split_complex": lambda: Example([E.mul(z := given(2, dtype=dtypes.complex64), z)]),
-    "simplify": lambda: Example([M.permute(M.permute(E.neg(E.neg(given(2, 3))), (1, 0)), (1, 0))]),
+    "simplify": lambda: Example(
+        [M.permute(M.permute(E.neg(E.neg(given(2, 3))), (1, 0)), (1, 0)),
+         M.slice_(M.slice_(given(20), (3,), (8,), (2,)), (1,), (2,), (3,))]
+    ),
     "narrow_products": lambda: Example(
         [E.cast(matmul(*[E.cast(given(4, 4, dtype=dtypes.bfloat16), dtypes.float32)] * 2),
                 dtypes.bfloat16)]
