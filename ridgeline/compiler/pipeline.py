@@ -275,8 +275,8 @@ def left_out(until: str) -> frozenset[str]:
         return frozenset()
     if until not in names:
         raise ConfigError(
-            f"passes_until names a pass of the compiler, and {until!r} is none",
-            help=f"passes: {', '.join(names)}",
+            f"passes_until names the last pass to run, and {until!r} is none that can be the last",
+            help=f"one of {', '.join(names)}; those of LEGALIZE come after them, and always run",
         )
     return frozenset(names[names.index(until) + 1 :])
 

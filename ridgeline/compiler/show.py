@@ -20,20 +20,23 @@ from ridgeline.loops.text.printer import print_kernel
 State = Graph | Stages
 
 
-def show(state: State) -> str:
-    """A graph as its nodes; a program as far as it is: values in memory, kernels, schedules."""
+def show(state: State, *, origins: bool = False) -> str:
+    """A graph as its nodes; a program as far as it is: values in memory, kernels, schedules.
+
+    With `origins`, nodes are shown with the line that made them.
+    """
     if isinstance(state, Graph):
-        return _graph_text(state)
+        return _graph_text(state, origins)
     if state.kernels or state.inner:
         lines = [print_kernel(compiled.kernel) for compiled in state.all_kernels()]
     elif state.groups:
         lines = list(map(_group_text, state.groups))
     else:
-        lines = list(_values_text(state))
+        lines = list(_values_text(state, origins))
     return "\n".join([*lines, *_memory_text(state)])
 
 
-def _graph_text(graph: Graph) -> str:
+def _graph_text(graph: Graph, origins: bool) -> str:
     """One line a node; of an input that is computed somewhere else only its type."""
     number = {node: place for place, node in enumerate(graph.order)}
     lines: list[str] = []
@@ -41,9 +44,9 @@ def _graph_text(graph: Graph) -> str:
         if graph.is_input(node) and node.op is not LEAF:
             lines.append(f"%{number[node]} = given : {node.type}")
             continue
-        lines.append(format_node(node, number, origins=False))
+        lines.append(format_node(node, number, origins=origins))
         for part in bodies(node):
-            lines += ["    " + line for line in _graph_text(part.graph).splitlines()]
+            lines += ["    " + line for line in _graph_text(part.graph, origins).splitlines()]
     return "\n".join([*lines, "return " + ", ".join(f"%{number[o]}" for o in graph.outputs)])
 
 
@@ -61,12 +64,12 @@ def _group_text(group: Group) -> str:
     return group.name if group.lowered is None else print_kernel(group.loops.kernel)
 
 
-def _values_text(stages: Stages) -> Iterable[str]:
+def _values_text(stages: Stages, origins: bool) -> Iterable[str]:
     """The nodes, with a mark where a value is written to memory."""
     order, number = numbered(stages.graph.outputs)
     stored: Any = () if stages.values is None else stages.values.stored
     for node in order:
-        line = format_node(node, number, origins=False)
+        line = format_node(node, number, origins=origins)
         yield f"* {line}" if node in stored else f"  {line}"
 
 
@@ -87,13 +90,14 @@ class Walk:
     graph: Graph  # as the first pass finds it
     # each pass, and whether it changed something
     rows: list[tuple[Pass[Any, Any], bool]] = field(default_factory=list)
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # what there was after each
+    _before: str = ""
 
     def __call__(self, each: Pass[Any, Any], state: State) -> None:
-        before = next(reversed(self.texts.values()), None)
         text = show(state)
-        self.rows.append((each, text != (before or show(self.graph))))
-        self.texts[each.name] = text
+        self.rows.append((each, text != (self._before or show(self.graph))))
+        self._before = text
+        self.texts[each.name] = show(state, origins=True)
 
     def list_text(self) -> str:
         """The passes, one a line; a star marks those that changed something."""

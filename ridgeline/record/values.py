@@ -11,7 +11,7 @@ from ridgeline.devices import CPU
 from ridgeline.errors import DeviceError, GradientError, ShapeError
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, TensorType
-from ridgeline.graph.origins import Origin, here, origins_of, stamp, user_line
+from ridgeline.graph.origins import Mark, Origin, here, inherit, origins_of, stamp, user_line
 from ridgeline.graph.placement import placed
 from ridgeline.ops.elementwise import stop_gradient
 from ridgeline.ops.gather import GATHER
@@ -52,7 +52,8 @@ class Handle:
     _cell: Cell
     _track: Track  # the cell itself, unless the handle was detached
     _steps: tuple[Step, ...]
-    _seen: tuple[Node, Node] | None  # the last base a view was applied to, and the result
+    # of a view: the last base it was applied to with the result, and where the view was made
+    _seen: tuple[Node | None, Node | None, tuple[Mark, ...]] | None
     _extra: Any  # a gradient and hooks, where there are any: see tensors/differentiable.py
 
     @property
@@ -76,7 +77,8 @@ class Handle:
         if not self._steps:
             return base.types[0]
         seen = self._seen if base is self._cell.node else None
-        return seen[1].types[0] if seen is not None else apply_steps(base, self._steps).types[0]
+        result = None if seen is None else seen[1]
+        return (apply_steps(base, self._steps) if result is None else result).types[0]
 
 
 H = TypeVar("H", bound=Handle)
@@ -96,14 +98,17 @@ def read(source: Handle) -> Node:
     if not steps and not bare:
         return base
     seen = source._seen
-    if seen is not None and seen[0] is base:
+    if seen is not None and seen[0] is base and seen[1] is not None:
         return seen[1]
     value = filled_leaf(base.types[0], base.buffer) if bare else base
     if capture is None and track.mode == PLAIN and base.buffer is not None:
         value, steps = resident_block(base, steps)
     result = apply_steps(value, steps)
+    marks = () if seen is None else seen[2]
+    if marks and not result.origins:  # the line of the view, and not of who reads it
+        inherit(result, marks)
     if capture is None or cell is source._cell or not capture.symbolic:
-        source._seen = (base, result)
+        source._seen = (base, result, marks)
     return result
 
 

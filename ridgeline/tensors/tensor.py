@@ -358,9 +358,9 @@ def seen_through(source: Tensor, result: Node, steps: tuple[Step, ...]) -> Tenso
             steps = (no_step(len(result.shape)),)
     made = alias(source, track)
     made._steps = source._steps + steps
-    made._seen = None
     if not result.origins:
         stamp(result, here(3))
+    made._seen = (None, None, result.origins)  # the node goes until it is read; its line is kept
     return made
 
 

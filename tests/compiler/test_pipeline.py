@@ -115,11 +115,12 @@ def test_deferred_work_stops_too() -> None:
             np.testing.assert_allclose((x.exp() + 1).sum(0).numpy(), wanted, rtol=1e-6)
 
 
-def test_a_name_that_is_no_pass() -> None:
+@pytest.mark.parametrize("name", ["flatten", "unpipe"])
+def test_a_name_that_is_no_pass_to_end_with(name: str) -> None:
     function = rl.jit(lambda x: x + 1)
     with (
-        rl.config.override(passes_until="flatten"),
-        pytest.raises(ConfigError, match="'flatten' is none"),
+        rl.config.override(passes_until=name),
+        pytest.raises(ConfigError, match=f"(?s)'{name}' is none.*LEGALIZE come after them"),
     ):
         function(rl.ones(2))
 

@@ -150,6 +150,34 @@ def test_errors_name_the_place_where_an_equal_tensor_was_made_last():
     assert f"test_surface.py:{line}" in caught.value.note and len(earlier) == 2
 
 
+def test_views_remember_where_they_were_made():
+    x = rl.ones(6)
+
+    def check(shown, first):
+        total = shown + 1  # the line of the reader is not that of the view
+        node = read(total)
+        while node.op.name != "slice":
+            node = node.inputs[0]
+        assert origins_of(node)[0].line == first
+
+    part = x[1::2]
+    line = inspect.currentframe().f_lineno - 1
+    check(part, line)
+    x += 1  # the memory has another value, so the view is another node
+    check(part, line)
+    x = x * 2
+    check(x[::2], inspect.currentframe().f_lineno)
+
+    def function(x):
+        part = x[1::2]
+        return part * 2
+
+    jitted = rl.jit(function)
+    jitted(rl.ones(6))
+    first = function.__code__.co_firstlineno + 1
+    assert f"test_surface.py:{first}" in jitted.passes("simplify")
+
+
 def test_gradients_inherit_origins():
     w = rl.ones(2, requires_grad=True)
     y = (w.exp() * 3).sum()
