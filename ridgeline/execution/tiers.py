@@ -32,7 +32,12 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, has_value, proj, topological
 from ridgeline.graph.origins import describe
-from ridgeline.graph.passes.autodiff.backward_pass import is_whole, waiting, written_out
+from ridgeline.graph.passes.autodiff.backward_pass import (
+    is_whole,
+    to_write_out,
+    waiting,
+    written_out,
+)
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
 from ridgeline.graph.passes.contractions.precise_moments import precise_moments
 from ridgeline.graph.passes.legalize.partition import partition
@@ -297,10 +302,11 @@ class Matched:
         self._note(kind, started)
 
     def _whole(self) -> Graph:
-        """The graph with backward passes written out."""
-        whole = Graph(written_out(self.graph) if waiting else self.graph, self.inputs)
-        if not waiting:
-            whole.order = tuple(self.order)
+        """The graph with backward passes and calls written out."""
+        if to_write_out():
+            return Graph(written_out(self.graph), self.inputs)
+        whole = Graph(self.graph, self.inputs)
+        whole.order = tuple(self.order)
         return whole
 
     def _shared(self) -> Runnable | None:

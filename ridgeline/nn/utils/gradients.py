@@ -1,16 +1,25 @@
-"""Clipping of gradients, by their common norm or element by element."""
+"""Clipping of gradients, by their common norm or element by element.
+
+All gradients together are one node where they can be (`tracing/kept_bodies.py`), so that recording
+takes no longer than the clipping itself.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ridgeline.errors import BadValueError
+from ridgeline.graph.node import Node
+from ridgeline.graph.origins import here, stamp
 from ridgeline.nn.functional.losses import p_norm
+from ridgeline.record.cells import CUT, PLAIN
 from ridgeline.record.modes import no_grad
+from ridgeline.record.values import write
 from ridgeline.tensors.public import clamp, stack
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.tensors.tensor import Tensor, tensor, wrap
+from ridgeline.tracing.kept_bodies import as_one_node
 
 
 def _gradients(parameters: Any) -> list[Tensor]:
@@ -38,19 +47,67 @@ def clip_grad_norm_(
     """Scale all gradients so that their common norm is at most max_norm; returns that norm."""
     gradients = _gradients(parameters)
     with no_grad():
+        if not error_if_nonfinite and _are_apart(gradients, max_norm):
+            made = as_one_node(_scaled, gradients, (float(max_norm),), float(norm_type))
+            if made is not None:
+                _write(gradients, made[1:], "clip_grad_norm_")
+                stamp(made[0], here())
+                return wrap(made[0], _standing(gradients))
         total = get_total_norm(gradients, norm_type)
         if error_if_nonfinite and not math.isfinite(float(total)):
             raise BadValueError(
                 f"the norm of the gradients is {float(total)}, so they cannot be clipped"
             )
-        factor = clamp(max_norm / (total + 1e-6), max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor.to(gradient.device))
+        _scale(gradients, max_norm, total)
     return total
 
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Hold every element of all gradients within ±clip_value."""
+    gradients = _gradients(parameters)
     with no_grad():
-        for gradient in _gradients(parameters):
-            gradient.copy_(gradient.clamp(-clip_value, clip_value))
+        if _are_apart(gradients, clip_value):
+            made = as_one_node(_held, gradients, (-float(clip_value), float(clip_value)))
+            if made is not None:
+                _write(gradients, made, "clip_grad_value_")
+                return
+        _held(gradients, -clip_value, clip_value)
+
+
+def _scaled(gradients: Sequence[Tensor], max_norm: float, norm_type: float) -> list[Tensor]:
+    total = get_total_norm(gradients, norm_type)
+    _scale(gradients, max_norm, total)
+    return [total, *gradients]
+
+
+def _scale(gradients: Sequence[Tensor], max_norm: float, total: Tensor) -> None:
+    factor = clamp(max_norm / (total + 1e-6), max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factor.to(gradient.device))
+
+
+def _held(gradients: Sequence[Tensor], low: float, high: float) -> Sequence[Tensor]:
+    for gradient in gradients:
+        gradient.copy_(gradient.clamp(low, high))
+    return gradients
+
+
+def _are_apart(gradients: Sequence[Tensor], limit: Any) -> bool:
+    """True where no gradient shows memory of another one, or of somebody outside, and the limit is
+    a number of Python's."""
+    if type(limit) not in (int, float):
+        return False
+    cells = [gradient._cell for gradient in gradients]
+    alone = all(cell.rare is None or cell.rare.shared is None for cell in cells)
+    return alone and len(set(cells)) == len(cells)
+
+
+def _standing(gradients: Sequence[Tensor]) -> int:
+    """How what is computed from gradients, and cut off from them, stands to differentiation."""
+    return PLAIN if all(g._resolved()[1].mode == PLAIN for g in gradients) else CUT
+
+
+def _write(gradients: Sequence[Tensor], made: Sequence[Node], what: str) -> None:
+    mode = _standing(gradients)
+    for gradient, node in zip(gradients, made):
+        write(gradient, node, mode, what)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Attrs, Node, Op, TensorType, has_value, node, proj
 from ridgeline.graph.origins import Mark, inherit
+from ridgeline.ops.control.call import CALL, calls
+from ridgeline.ops.control.common import inlined
 from ridgeline.ops.differentiate import ends, reverse
 from ridgeline.ops.tracking import CUSTOM
 from ridgeline.scalars import Array
@@ -82,14 +84,22 @@ def gradients(
     return found
 
 
+def to_write_out() -> bool:
+    """True where recorded work may hold nodes that stand for many."""
+    return bool(waiting or calls)
+
+
 def written_out(roots: Sequence[Node]) -> list[Node]:
-    """The roots with every backward pass as the nodes that the rules give."""
+    """The roots with every backward pass as the nodes that the rules give, and calls inlined."""
     parts: dict[Node, list[Node]] = {}
 
     def replace(current: Node, inputs: Sequence[Node]) -> Node | None:
         if current.op is PROJ and current.inputs[0] in parts:
             part: int = current.attrs.output
             return parts[current.inputs[0]][part]
+        if current.op is CALL:
+            parts[current] = inlined(current.attrs.body, inputs)
+            return parts[current][0]
         if current.op is not GRADIENTS:
             return None
         count = current.attrs.outputs

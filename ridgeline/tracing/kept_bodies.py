@@ -1,0 +1,138 @@
+"""Bodies of our own functions, traced once for all arguments of the same types.
+
+A function of this package that reads nothing but its arguments records the same nodes for all
+tensors of the same types. So it is traced for the first of them, as control flow traces its
+functions, and what comes later takes their places: tensors are inputs of the body, and so are
+finite numbers, as wherever they are recorded. This is never done for functions of users, whose
+globals, attributes and closures may change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from ridgeline import dtypes
+from ridgeline.dtypes import DType
+from ridgeline.errors import RidgelineError
+from ridgeline.functions.operands import defaults
+from ridgeline.graph.body import Body
+from ridgeline.graph.node import Node
+from ridgeline.ops.control.call import call
+from ridgeline.ops.elementwise import CONSTANT
+from ridgeline.record.cells import PLAIN
+from ridgeline.record.modes import modes, no_grad
+from ridgeline.record.numbers import Number0d, lift
+from ridgeline.record.values import read
+from ridgeline.tensors.tensor import Tensor, wrap
+from ridgeline.tracing.bodies import BodyFrame
+from ridgeline.tracing.closure_conversion import close, entered
+from ridgeline.weak import Recent
+
+MOST_BODIES, MOST_NODES = 256, 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """An input of a body that is one of the numbers of a call, in an element type."""
+
+    place: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A traced function: its body, and what this takes besides the tensors of a call."""
+
+    body: Body
+    others: tuple[_Number | Node, ...]
+
+    def inputs(self, nodes: Sequence[Node], numbers: Sequence[float]) -> list[Node] | None:
+        """What the body gets in a call; None where a number has no place in its type."""
+        inputs = list(nodes)
+        for other in self.others:
+            if isinstance(other, Node):
+                inputs.append(other)
+            elif dtypes.fits(numbers[other.place], other.dtype):
+                inputs.append(lift(numbers[other.place], other.dtype))
+            else:
+                return None
+        return inputs
+
+
+_kept: Recent[Hashable, _Kept] = Recent(MOST_BODIES, MOST_NODES)
+_lock = threading.Lock()
+
+
+def as_one_node(
+    function: Callable[..., Sequence[Tensor]],
+    tensors: Sequence[Tensor],
+    numbers: Sequence[float],
+    *settings: Hashable,
+) -> list[Node] | None:
+    """What `function(tensors, *numbers, *settings)` gives, as outputs of one node, without
+    gradients.
+
+    None where it has to run: inside captures and modes that look at single ops, and for tensors on
+    several devices.
+    """
+    if modes.capture is not None or modes.eager or modes.on_read or modes.autocast:
+        return None
+    nodes = [read(tensor) for tensor in tensors]
+    types = tuple([node.types[0] for node in nodes])
+    if modes.anomaly is not None or len({kind.device for kind in types}) != 1:
+        return None
+    marks = tuple([None if isfinite(number) else repr(number) for number in numbers])
+    key = function, settings, marks, types, defaults.dtype
+    with _lock:
+        kept = _kept.get(key)
+    if kept is None:
+        kept = _traced(function, nodes, numbers, settings)
+        if kept is None:
+            return None
+        with _lock:
+            _kept.keep(key, kept, len(kept.body.order))
+    inputs = kept.inputs(nodes, numbers)
+    return None if inputs is None else call(kept.body, inputs)
+
+
+def _traced(
+    function: Callable[..., Sequence[Tensor]],
+    nodes: Sequence[Node],
+    numbers: Sequence[float],
+    settings: Sequence[Hashable],
+) -> _Kept | None:
+    """The function over arguments of these types; None where it does not stand for others."""
+    own_numbers = [number * 1.0 for number in numbers]  # new objects: leaves are found by identity
+    frame = BodyFrame(function.__name__, 1)
+    own = [frame.element(node.types[0]) for node in nodes]
+    try:
+        with no_grad(), frame.inside():
+            results = function([wrap(made, PLAIN) for made in own], *own_numbers, *settings)
+            outputs = [read(result) for result in results]
+    except RidgelineError:
+        return None  # the plain way says what is wrong
+    captured, (body,) = close([(own, outputs)], lambda roots: entered(roots, set()))
+    others = [_source(node, own_numbers) for node in captured]
+    found = {other.place for other in others if isinstance(other, _Number)}
+    if found != {place for place, number in enumerate(numbers) if isfinite(number)}:
+        return None  # a number has become structure
+    if any(isinstance(o, Node) and not _is_steady(o) for o in others):
+        return None
+    return _Kept(body, tuple(others))
+
+
+def _source(node: Node, numbers: Sequence[float]) -> _Number | Node:
+    """Where an input that is no tensor of the call comes from."""
+    if isinstance(node.buffer, Number0d):
+        for place, number in enumerate(numbers):
+            if node.buffer.value is number:
+                return _Number(place, node.dtype)
+    return node
+
+
+def _is_steady(node: Node) -> bool:
+    """True for a number that stands in the function itself."""
+    return isinstance(node.buffer, Number0d) or node.op is CONSTANT
