@@ -19,10 +19,13 @@ from ridgeline.nn.parameter import Parameter, empty_parameter
 from ridgeline.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from ridgeline.tensors.public import arange, cat, sigmoid, stack, tanh, where, zeros
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.control_flow import scan
+from ridgeline.tracing.kept_scans import own_scan
 
+State = tuple[Tensor, ...]
 # From the products of input and hidden state with their weights, and the state, the next state.
-Cell = Callable[[Tensor, Tensor, tuple[Tensor, ...]], tuple[Tensor, ...]]
+Cell = Callable[[Tensor, Tensor, State], State]
+# Of the hidden state: what it is multiplied by, what is added, and what makes it narrower.
+Weights = tuple[Tensor, Tensor | None, Tensor | None]
 
 
 def _plain(activation: Callable[[Tensor], Tensor]) -> Cell:
@@ -53,6 +56,25 @@ _CELLS: dict[str, Cell] = {
     "LSTM": _lstm,
     "GRU": _gru,
 }
+
+
+def _step(state: State, given: Tensor, weights: Weights, cell: Cell) -> tuple[State, Tensor]:
+    """One step of a layer: the next state, and the hidden part of it. It reads nothing else."""
+    weight, bias, narrow = weights
+    state = cell(given, functional.linear(state[0], weight, bias), state)
+    if narrow is not None:
+        state = (functional.linear(state[0], narrow), *state[1:])
+    return state, state[0]
+
+
+def _step_or_stay(
+    state: State, now: tuple[Tensor, Tensor], weights: Weights, cell: Cell
+) -> tuple[State, Tensor]:
+    """The same for sequences that go on; those that have ended keep their state."""
+    given, there = now
+    moved, _ = _step(state, given, weights, cell)
+    kept = tuple(where(there, new, old) for new, old in zip(moved, state))
+    return kept, kept[0]
 
 
 _USUAL = {  # what `repr` need not say
@@ -237,26 +259,13 @@ class RNNBase(Module):
         if self.bias:
             biases = [getattr(self, f"bias_{kind}{suffix}") for kind in ("ih", "hh")]
         given = functional.linear(x, getattr(self, "weight_ih" + suffix), biases[0])
-        weight = getattr(self, "weight_hh" + suffix)
         narrow = getattr(self, "weight_hr" + suffix) if self.proj_size else None
-
-        def step(state: tuple[Tensor, ...], given: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-            hidden = functional.linear(state[0], weight, biases[1])
-            state = cell(given, hidden, state)
-            if narrow is not None:
-                state = (functional.linear(state[0], narrow), *state[1:])
-            return state, state[0]
-
-        def checked(state: tuple[Tensor, ...], now: Any) -> tuple[tuple[Tensor, ...], Tensor]:
-            moved, _ = step(state, now[0])
-            kept = tuple(where(now[1], new, old) for new, old in zip(moved, state))
-            return kept, kept[0]
-
+        weights = (getattr(self, "weight_hh" + suffix), biases[1], narrow)
         back = suffix.endswith("_reverse")
         if there is None:
-            last, seen = scan(step, state, given, reverse=back)
+            last, seen = own_scan(_step, state, given, weights, cell, reverse=back)
         else:
-            last, seen = scan(checked, state, (given, there), reverse=back)
+            last, seen = own_scan(_step_or_stay, state, (given, there), weights, cell, reverse=back)
         return seen, last
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:

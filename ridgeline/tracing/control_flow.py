@@ -6,11 +6,13 @@ captured. A compiled program then branches and loops natively, without Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.errors import ShapeError
+from ridgeline.graph.body import Body
 from ridgeline.graph.node import Node, TensorType
 from ridgeline.ops.control.branch import cond as cond_node
 from ridgeline.ops.control.common import outputs_of
@@ -175,40 +177,81 @@ def scan(
     >>> sums
     tensor([1., 3., 6.])
     """
-    structure, leaves = tensors_of(init, "init")
-    arrays_structure, arrays = tensors_of(xs, "xs")
-    count = _length(arrays, length)
-    frame = BodyFrame("scan", count, reverse)
-    state = [frame.element(v._type) for v in leaves if v is not None]
+    given = Given.of(init, xs, length, reverse)
+    return looped(given, iteration(f, given))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a scan runs over: structures and leaves of the first carry and of all slices."""
+
+    carry: Hashable
+    carried: list[Any]  # a tensor each, or None
+    slices: Hashable
+    arrays: list[Any]
+    length: int
+    reverse: bool
+
+    @classmethod
+    def of(cls, init: Any, xs: Any, length: int | None, reverse: bool) -> Given:
+        """The arguments of `scan`."""
+        carry, carried = tensors_of(init, "init")
+        slices, arrays = tensors_of(xs, "xs")
+        return cls(carry, carried, slices, arrays, _length(arrays, length), reverse)
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """A function that was traced for a scan."""
+
+    step: Body
+    captured: list[Node]  # what it read from outside
+    offsets: list[Node]  # places in random streams, one for each iteration
+    highest: int  # how what it read from outside stands to differentiation
+    outputs: Hashable  # how its second result is nested
+    returned: list[Any]  # None where that has one
+
+
+def iteration(f: Callable[[Any, Any], Any], given: Given) -> Iteration:
+    """One iteration of `f`, traced."""
+    frame = BodyFrame("scan", given.length, given.reverse)
+    state = [frame.element(v._type) for v in given.carried if v is not None]
     slices = [
         frame.element(TensorType(v._type.shape[1:], v.dtype, v.device))
-        for v in arrays
+        for v in given.arrays
         if v is not None
     ]
     args = [
-        unflatten(structure, elements(frame, leaves, state)),
-        unflatten(arrays_structure, elements(frame, arrays, slices)),
+        unflatten(given.carry, elements(frame, given.carried, state)),
+        unflatten(given.slices, elements(frame, given.arrays, slices)),
     ]
     results, returned, nodes = traced(frame, lambda c, x: _pair(f(c, x)), args, "f")
     after, outputs = results[1]
-    carried = len(state)
-    places = len(leaves)
-    if [v is None for v in returned[:places]] != [v is None for v in leaves]:
+    places = len(given.carried)
+    if [v is None for v in returned[:places]] != [v is None for v in given.carried]:
         raise _nested_differently("scan")
-    _check_carried("scan", (structure, state), (after, nodes[:carried]))
-    mode = result_mode(max(highest_mode(leaves), highest_mode(arrays), frame.highest))
-    tracked = mode == GRAPH
+    _check_carried("scan", (given.carry, state), (after, nodes[: len(state)]))
     own = [*state, *slices, *frame.offsets]
     captured, (step,) = close([(own, nodes)], lambda o: invariant(o, frame.own))
-    stacks = [*given_nodes(arrays, tracked), *frame.offsets.values()]
-    found: list[Node] = []
-    if nodes:
-        found = loop(step, given_nodes(leaves, tracked), stacks, captured, count, reverse)
-        if tracked and len(found) > 0:
-            source = found[0] if len(found) == 1 else found[0].inputs[0]
-            found = outputs_of(keeping(source))[: len(nodes)]
-    carry = wrapped(structure, leaves, found[:carried], mode)
-    return carry, wrapped(outputs, returned[places:], found[carried:], mode)
+    present = [None if v is None else True for v in returned[places:]]
+    return Iteration(step, captured, list(frame.offsets.values()), frame.highest, outputs, present)
+
+
+def looped(given: Given, found: Iteration) -> tuple[Any, Any]:
+    """The last carry and all further results of an iteration that runs over what is given."""
+    highest = max(highest_mode(given.carried), highest_mode(given.arrays), found.highest)
+    mode = result_mode(highest)
+    tracked = mode == GRAPH
+    state = given_nodes(given.carried, tracked)
+    stacks = [*given_nodes(given.arrays, tracked), *found.offsets]
+    made: list[Node] = []
+    if found.step.outputs:
+        made = loop(found.step, state, stacks, found.captured, given.length, given.reverse)
+        if tracked and len(made) > 0:
+            source = made[0] if len(made) == 1 else made[0].inputs[0]
+            made = outputs_of(keeping(source))[: len(found.step.outputs)]
+    carry = wrapped(given.carry, given.carried, made[: len(state)], mode)
+    return carry, wrapped(found.outputs, found.returned, made[len(state) :], mode)
 
 
 def _pair(result: Any) -> tuple[Any, Any]:

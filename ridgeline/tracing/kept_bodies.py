@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Generic, TypeVar
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -32,6 +33,25 @@ from ridgeline.tracing.closure_conversion import close, entered
 from ridgeline.weak import Recent
 
 MOST_BODIES, MOST_NODES = 256, 1 << 16
+T = TypeVar("T")
+
+
+class KeptBodies(Generic[T]):
+    """What was traced last, by all that it depends on."""
+
+    def __init__(self) -> None:
+        self._entries: Recent[Hashable, T] = Recent(MOST_BODIES, MOST_NODES)
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> T | None:
+        """What was traced under a key."""
+        with self._lock:
+            return self._entries.get(key)
+
+    def keep(self, key: Hashable, traced: T, body: Body) -> None:
+        """Keep what was traced, and forget what was not used for longest."""
+        with self._lock:
+            self._entries.keep(key, traced, len(body.order))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +82,7 @@ class _Kept:
         return inputs
 
 
-_kept: Recent[Hashable, _Kept] = Recent(MOST_BODIES, MOST_NODES)
-_lock = threading.Lock()
+_kept: KeptBodies[_Kept] = KeptBodies()
 
 
 def as_one_node(
@@ -86,14 +105,12 @@ def as_one_node(
         return None
     marks = tuple([None if isfinite(number) else repr(number) for number in numbers])
     key = function, settings, marks, types, defaults.dtype
-    with _lock:
-        kept = _kept.get(key)
+    kept = _kept.get(key)
     if kept is None:
         kept = _traced(function, nodes, numbers, settings)
         if kept is None:
             return None
-        with _lock:
-            _kept.keep(key, kept, len(kept.body.order))
+        _kept.keep(key, kept, kept.body)
     inputs = kept.inputs(nodes, numbers)
     return None if inputs is None else call(kept.body, inputs)
 
@@ -119,7 +136,7 @@ def _traced(
     found = {other.place for other in others if isinstance(other, _Number)}
     if found != {place for place, number in enumerate(numbers) if isfinite(number)}:
         return None  # a number has become structure
-    if any(isinstance(o, Node) and not _is_steady(o) for o in others):
+    if any(isinstance(o, Node) and not is_steady(o) for o in others):
         return None
     return _Kept(body, tuple(others))
 
@@ -133,6 +150,6 @@ def _source(node: Node, numbers: Sequence[float]) -> _Number | Node:
     return node
 
 
-def _is_steady(node: Node) -> bool:
+def is_steady(node: Node) -> bool:
     """True for a number that stands in the function itself."""
     return isinstance(node.buffer, Number0d) or node.op is CONSTANT
