@@ -368,6 +368,8 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda w: F.embedding_bag(_index(_I), w, _index([0, 2]), mode="mean"), _M),
     "flip": (lambda a: a.flip(0, 1), _M),
     "mse_loss": (F.mse_loss, _M, draw(3, 4, seed=1)),
+    "huber_loss": (lambda a, b: F.huber_loss(a, b, delta=0.3), _M, draw(3, 4, seed=1)),
+    "_reduced": (lambda a: rl._reduced(a * a, "mean"), _M),
     "l1_loss": (F.l1_loss, _M, draw(3, 4, seed=1)),
     "smooth_l1_loss": (F.smooth_l1_loss, _M, draw(3, 4, seed=1)),
     "linalg.householder_product": (L.householder_product, draw(4, 3), draw(3)),
