@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.errors import GradientError
+from ridgeline.errors import GradientError, RidgelineError
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import Node, Op, leaf, over, topological
@@ -90,6 +90,19 @@ def test_what_acts_on_parts_gives_the_same_numbers(name: str) -> None:
         np.testing.assert_allclose(after, before, rtol=1e-12)
         tried += 1
     assert tried
+
+
+@pytest.mark.parametrize("name", [n for n, row in ROWS.items() if row.family == "own_loops"])
+def test_loops_of_linear_ops_serve_complex_numbers(name: str) -> None:
+    """Such an op that takes complex numbers would be a library call for them without a word."""
+    for current in applied(ROWS[name]):
+        if not (current.op.linear and is_linear(current)):
+            continue
+        try:
+            over(current, tuple(map(with_imaginary_parts, current.inputs)))
+        except RidgelineError:  # it does not take them
+            continue
+        assert current.op.by_parts, f"{name} acts on parts alike: say by_parts=True"
 
 
 VIEWS = {
