@@ -52,14 +52,17 @@ def sealed(function: F) -> F:
     return function
 
 
-def young(wanted: set[int]) -> set[int]:
-    """Which of these identities are of objects that no collection has seen, found in one call.
+def young(objects: Iterable[Any]) -> set[int]:
+    """The identities of those objects that no collection has seen, found in one call.
 
     The collector hands out everything, such as tuples that other threads are building, and CPython
-    refuses to finish a tuple to which others refer: no thread may run before those are let go.
+    refuses to finish a tuple to which others refer: no thread may run before those are let go. So
+    not `id`, of which hooks of `sys.addaudithook` are told.
     """
-    objects = chain.from_iterable(map(gc.get_objects, (0,)))
-    return set(filter(wanted.__contains__, map(id, objects)))
+    identities = {object.__hash__(value): id(value) for value in objects}
+    seen = chain.from_iterable(map(gc.get_objects, (0,)))
+    found = set(filter(identities.__contains__, map(object.__hash__, seen)))
+    return {identities[each] for each in found}
 
 
 class Block:

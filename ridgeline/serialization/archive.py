@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -187,8 +188,8 @@ class _Stream:
         """Read the bytes of the next storage."""
         size = 1 if storage.dtype is None else storage.dtype.itemsize
         (count,) = struct.unpack("<q", self._file.read(8))
-        if count < 0:
-            raise ValueError("a storage of a negative size")
+        if not 0 <= count * size <= sys.maxsize:
+            raise ValueError("a storage of a negative size, or one that no memory holds")
         data = bytearray(self._file.read(count * size))
         if len(data) != count * size:
             raise EOFError("it ends inside a storage")

@@ -154,7 +154,7 @@ ATTACK = Attack(
         ),
         Fault(
             "updates of floats are threads",
-            "schedules.gpu.ordered",
+            "schedules.gpu.own_loops",
             "_joins",
             "not (gpu.one_order and rounds)",
             "True",

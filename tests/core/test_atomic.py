@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -52,7 +53,7 @@ def _trace() -> None:
     assert rl.jit(lambda x: x * state["scale"][0])(rl.ones(2)).tolist() == [2.0, 2.0]
 
 
-@pytest.mark.parametrize("look", [_trace, lambda: holders("cuda:0"), lambda: young({1, 2})])
+@pytest.mark.parametrize("look", [_trace, lambda: holders("cuda:0"), lambda: young([1, 2])])
 def test_tuples_of_other_threads_are_left_alone(look: Callable[[], object]) -> None:
     with _others_build_tuples() as errors:
         for _ in range(30):
@@ -60,11 +61,21 @@ def test_tuples_of_other_threads_are_left_alone(look: Callable[[], object]) -> N
     assert not errors
 
 
+def test_hooks_that_watch_the_process_change_nothing() -> None:
+    """Python that CPython runs for every `id`; a hook cannot be removed, so in a process apart."""
+    program = (
+        "import sys; sys.addaudithook(lambda name, given: None)\n"
+        "from tests.core.test_atomic import _trace, test_tuples_of_other_threads_are_left_alone\n"
+        "test_tuples_of_other_threads_are_left_alone(_trace)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
 def test_objects_are_found_by_their_age() -> None:
     gc.collect()
     gc.disable()
     try:
         new, number = [[0]], 5
-        assert young({id(new), id(gc.__dict__), id(number)}) == {id(new)}
+        assert young([new, gc.__dict__, number]) == {id(new)}
     finally:
         gc.enable()

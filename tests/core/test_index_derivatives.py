@@ -25,7 +25,7 @@ SHAPED = {
     "masked_select": lambda x: x.masked_select(x > 0),
     "masked.var": lambda x: rl.masked.var(x * x, mask=x > -9, correction=0) if x.numel() else x,
     "take": lambda x: x.take(rl.tensor([0, -1])) if x.numel() else x,
-    "index_put": lambda x: (x * x).index_put((x > 0,), x.sum() if x.numel() else rl.tensor(1.0)),
+    "index_put": lambda x: (x * x).index_put((x > 0,), x.sum()),
 }
 VECTORS = {
     "gather": lambda x, y: x.gather(0, PLACES) * y,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,8 +12,7 @@ import pytest
 
 import ridgeline as rl
 from ridgeline import nn, optim
-from ridgeline.compiler.backend import backend
-from ridgeline.runtime.cuda import device as devices, module
+from ridgeline.runtime.cuda import device as devices
 
 from .code_on_devices import ever_new_lengths, first_step, small_tables
 
@@ -24,10 +25,14 @@ def compiled() -> Iterator[None]:
         yield
 
 
-def test_ever_new_programs_do_not_fill_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_tables(monkeypatch)
-    gpu = devices.device(0)
-    monkeypatch.setattr(backend("cuda:0"), "modules", module.Modules(gpu))
+def test_ever_new_programs_do_not_fill_the_device() -> None:
+    """In a process of its own: tables and loaded code of other tests are left alone."""
+    program = "from tests.cuda.test_modules_gpu import unloads; unloads()"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def unloads() -> None:
+    """Run many programs where few are kept: the code of some is unloaded, that in use is not."""
     unloaded: list[object] = []
     real = devices.function
 
@@ -36,14 +41,16 @@ def test_ever_new_programs_do_not_fill_the_device(monkeypatch: pytest.MonkeyPatc
             unloaded.append(name)
         return real(name)
 
-    monkeypatch.setattr(devices, "function", noted)
-    keep = rl.jit(lambda x: (x.cumsum(0) * 2).sum())
-    x = rl.tensor(np.arange(5, dtype=np.float32), device="cuda:0")
-    assert keep(x).item() == 40.0
-    ever_new_lengths(3, 200)
-    gc.collect()  # programs that lie in cycles
-    gpu.unload_discarded()
-    assert unloaded and keep(x).item() == 40.0
+    with pytest.MonkeyPatch.context() as patch, rl.config.override(tier="compiled"):
+        small_tables(patch)
+        patch.setattr(devices, "function", noted)
+        keep = rl.jit(lambda x: (x.cumsum(0) * 2).sum())
+        x = rl.tensor(np.arange(5, dtype=np.float32), device="cuda:0")
+        assert keep(x).item() == 40.0
+        ever_new_lengths(3, 200)
+        gc.collect()  # programs that lie in cycles
+        devices.device(0).unload_discarded()
+        assert unloaded and keep(x).item() == 40.0
 
 
 def test_a_first_step_overwrites_its_state() -> None:

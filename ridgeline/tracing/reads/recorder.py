@@ -227,11 +227,9 @@ class ReadRecorder:
 
     def reads(self) -> list[Read]:
         """What was read from objects that were there before, in order of first sight."""
-        wanted = {id(read.owner) for read in self._reads.values()}
-        wanted |= {id(owner) for owner in self._tables.values()}
-        wanted |= {id(value) for value, _ in self._doubts}
-        wanted |= {id(store.place.owner) for store in self.stores.all}
-        made = young(wanted)
+        owners = [read.owner for read in self._reads.values()]
+        owners += [*self._tables.values(), *(value for value, _ in self._doubts)]
+        made = young([*owners, *(store.place.owner for store in self.stores.all)])
         for value, reason in self._doubts:
             if not self.open and id(value) not in made and not self.is_given(value):
                 self.open = reason
