@@ -24,7 +24,7 @@ def unary(m: Maker) -> Statement | None:
         f"rl.exp2(rl.sin({n}))", f"rl.nn.functional.elu({n})",
         f"rl.log(rl.cosh(rl.sin({n})) + 1)", f"rl.erfc({n})", f"rl.lgamma({n} * {n} + 1)",
         f"rl.nn.functional.logsigmoid({n})", f"rl.acos(rl.tanh({n}) * 0.9)",
-        f"rl.digamma({n} * {n} + 1)", f"rl.i0({n} * 0.5)", f"rl.sinc({n})",
+        f"rl.digamma({n} * {n} + 1)", f"rl.i0({n} * 0.5)", f"rl.sinc(rl.tanh({n}) * 0.9)",
         f"rl.atan({n})", f"(rl.cos({n}) + 1.5) ** 1.7", f"{n} * 1",
     ]  # fmt: skip
     chosen = m.rng.choice(forms)
