@@ -32,6 +32,6 @@ ATTACK = Attack(
         Fault("a graph that is to be retained is let go", "autograd.engine", "backward",
               "if not (create_graph if retain_graph is None else retain_graph):", "if True:"),
         Fault("a second pass finds no graph where no value is needed",
-              "graph.passes.autodiff.saved_values", "_reads_values", "name in _NOTHING", "False"),
+              "graph.passes.autodiff.saved_values", "_reads_values", "in op.linear", "in ()"),
     ),
 )  # fmt: skip
