@@ -15,9 +15,10 @@ from ridgeline.functions.gathering import gather
 from ridgeline.functions.losses import reduced
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.registry import public
-from ridgeline.graph.body import body
+from ridgeline.graph.body import Body, body
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.placement import placed
+from ridgeline.graph.sizes import remembered
 from ridgeline.ops.control.loop import loop
 from ridgeline.ops.elementwise import full_like, select, stop_gradient
 from ridgeline.ops.math import exp, log
@@ -136,15 +137,21 @@ def _log_likelihood(
 def _advanced(alpha: Node, emitted: Node, running: Node, may_skip: Node) -> Node:
     """The states after all further steps; a sequence that has ended keeps its own."""
     home = alpha.type.device
-    types = [alpha.types[0], *(TensorType(n.shape[1:], n.dtype, home) for n in (emitted, running))]
-    state, now, goes_on, skips = map(leaf, (*types, replace(may_skip.types[0], device=home)))
+    now, goes_on = (TensorType(n.shape[1:], n.dtype, home) for n in (emitted, running))
+    step = _step(alpha.types[0], now, goes_on, replace(may_skip.types[0], device=home))
+    scanned = [emitted, placed(running, home)]
+    return loop(step, [alpha], scanned, [placed(may_skip, home)], emitted.shape[0])[0]
+
+
+@remembered
+def _step(alpha: TensorType, emitted: TensorType, running: TensorType, skip: TensorType) -> Body:
+    """One step of the recursion."""
+    state, now, goes_on, skips = map(leaf, (alpha, emitted, running, skip))
     jumped = select(skips, _shifted(state, 2), full_like(state, _NEVER))
     ways = [state, _shifted(state, 1), jumped]
     moved = _log_sum(concat([reshape(w, (*w.shape, 1)) for w in ways], 2)) + now
     after = select(broadcast(goes_on, state.shape, (0,)), moved, state)
-    step = body([state, now, goes_on, skips], [after])
-    scanned = [emitted, placed(running, home)]
-    return loop(step, [alpha], scanned, [placed(may_skip, home)], emitted.shape[0])[0]
+    return body([state, now, goes_on, skips], [after])
 
 
 def _softmax_share(log_probs: Node, times: Array) -> Node:

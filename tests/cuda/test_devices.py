@@ -124,6 +124,24 @@ def test_gradients_cross(fake_code: FakeCode) -> None:
     np.testing.assert_allclose(sum((p.grad**2).sum().item() for p in parameters), 1, rtol=1e-5)
 
 
+def test_clipping_and_kept_steps_of_layers(fake_code: FakeCode) -> None:
+    found: dict[str, list[Any]] = {}
+    for place in ("cpu", "cuda:0"):
+        rl.manual_seed(0)
+        layer = nn.LSTM(3, 4, 2).to(place)
+        found[place] = []
+        for step in range(3):
+            layer.zero_grad()
+            x = np.random.default_rng(step).normal(size=(5, 2, 3))
+            (layer(rl.tensor(x, dtype=rl.float32, device=place))[0] ** 2).sum().backward()
+            total = nn.utils.clip_grad_norm_(layer.parameters(), 0.1)
+            assert total.device == place
+            nn.utils.clip_grad_value_(layer.parameters(), 0.01)
+            found[place] += [total.item(), *(p.grad.tolist() for p in layer.parameters())]
+    for host, device in zip(found["cpu"], found["cuda:0"], strict=True):
+        np.testing.assert_allclose(device, host, rtol=1e-4, atol=1e-6)
+
+
 def test_gradients_are_scaled_on_both(fake_code: FakeCode) -> None:
     parameters = [rl.ones(2, device=place).requires_grad_() for place in BOTH]
     optimizer = optim.SGD(parameters, lr=1.0)
