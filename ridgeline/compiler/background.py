@@ -13,6 +13,7 @@ import atexit
 import os
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -33,6 +34,16 @@ PATIENCE = 0.5  # seconds until something is said
 
 class GaveWay(BaseException):
     """A job stopped because somebody else needs the compiler, or the process ends."""
+
+
+def report_defect(what: str, error: Exception) -> None:
+    """Say that the compiler itself failed where the program goes on without it."""
+    warnings.warn(
+        f"{what} could not be compiled and runs as before: a defect of the compiler, please report "
+        f"it: {type(error).__name__}: {error}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 class Background:

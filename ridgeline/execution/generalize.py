@@ -17,7 +17,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from ridgeline.compiler.background import report_defect
 from ridgeline.dtypes import DType
+from ridgeline.errors import RidgelineError
 from ridgeline.graph.facts import Facts
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import LEAF, PROJ, Node, TensorType, leaf, node, proj
@@ -192,6 +194,10 @@ def _in_terms(column: Column, known: Column, unknown: SizeExpr) -> Size | None:
 # ---- programs ------------------------------------------------------------------------------------
 
 
+class NotGeneral(Exception):
+    """No program over unknowns stands for these numbers."""
+
+
 class General:
     """A program over unknowns: for which numbers it stands, and the program there."""
 
@@ -203,7 +209,7 @@ class General:
 
         found = sizes_of(samples)
         if found is None:
-            raise ValueError("a number that changes is no size")
+            raise NotGeneral("a number that changes is no size")
         self._sizes, self._places = found
         self._unknowns = symbols(self._sizes)
         self._changing = [p for p, size in enumerate(self._sizes) if isinstance(size, SizeExpr)]
@@ -212,7 +218,7 @@ class General:
             prepared = prepare(with_sizes(graph, samples[-1], self._sizes))
             self._program = SymbolicProgram(prepared, self._unknowns)
         if self._facts.pinned:
-            raise ValueError(f"{', '.join(self._facts.pinned)} is used as a number")
+            raise NotGeneral(f"{', '.join(self._facts.pinned)} is used as a number")
 
     def _values(self, numbers: Numbers) -> dict[str, int]:
         return {name: numbers[place] for name, place in self._places.items()}
@@ -275,13 +281,15 @@ class Came:
         What has no such program is not tried again.
         """
         form = self.form
-        form.begun += 1
         try:
             samples = [s for s in form.samples if s != self.numbers]
             made = General(graph, [*samples, self.numbers], prepare)
-        except Exception:
+        except Exception as error:
             form.begun = MOST_PROGRAMS
+            if not isinstance(error, NotGeneral | RidgelineError):
+                report_defect("work whose sizes change", error)
         else:
+            form.begun += 1
             form.programs = [made, *form.programs]  # it stands for more than those before
             _keep(form)
         form.making = False

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ridgeline.atomic import apply
-from ridgeline.compiler.background import background
+from ridgeline.compiler.background import background, report_defect
 from ridgeline.config import config
 from ridgeline.errors import RidgelineError
 from ridgeline.execution import flush_log
@@ -145,8 +145,10 @@ class UpdateProgram:
         try:
             executable = Executable(recording, conditions.changed, program_for)
             trace = Trace(recording, conditions, executable)
-        except Exception:
+        except Exception as error:
             self._refused = True
+            if not isinstance(error, RidgelineError):
+                report_defect("an optimizer's update", error)
             return None
         with self._lock:
             self._traces.insert(0, trace)

@@ -160,3 +160,20 @@ def test_numbers_become_unknowns_multiples_sums_and_squares() -> None:
 def test_what_is_no_size_stays_a_number() -> None:
     assert sizes_of([(-1, 3), (4, 3)]) is None
     assert sizes_of([(2, 3), (1 << 40, 3)]) is None
+
+
+def test_a_defect_of_the_compiler_is_said_and_the_program_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*given: object) -> None:
+        raise AssertionError("planted")
+
+    monkeypatch.setattr(generalize.General, "__init__", broken)
+    weight = rl.tensor(np.eye(16, dtype=np.float32))
+    with pytest.warns(RuntimeWarning, match="defect of the compiler.*planted"):
+        for length in (5, 6, 7, 8):
+            x = rl.tensor(np.full((length, 16), 0.5, np.float32))
+            for _ in range(6):
+                x = (x @ weight) + x.mean(0)
+            _close(x, np.full((length, 16), 32.0))
+            background.wait()

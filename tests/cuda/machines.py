@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -15,6 +15,7 @@ from ridgeline.compiler.backend import backend
 from ridgeline.compiler.background import background
 from ridgeline.config import config
 from ridgeline.execution import tiers
+from ridgeline.graph.node import Node
 from ridgeline.runtime import buffer
 from ridgeline.runtime.cuda import (
     backend as cuda_backend,
@@ -64,6 +65,7 @@ def no_devices_yet() -> Iterator[None]:
         tiers._pieces.clear()
         while gc.collect():  # a finalizer may keep others alive for one more round
             pass
+        _drop_values(device._devices.values())
         for known in device._devices.values():
             known.destroy_discarded()
         for part, name in _BY_STREAM:
@@ -71,6 +73,14 @@ def no_devices_yet() -> Iterator[None]:
         _forget()
         gc.collect()  # of what is left, finalizers call nothing: it goes with the contexts
     gc.unfreeze()
+
+
+def _drop_values(gone: Collection[device.Device]) -> None:
+    """Equal constants are one node, which may outlive a block with a value on its devices."""
+    for found in gc.get_referrers(Node):  # instances refer to their class
+        value = found.buffer if type(found) is Node else None
+        if type(value) is memory.DeviceBuffer and value.stream.device in gone:
+            found.buffer = None
 
 
 def _forget() -> None:

@@ -6,7 +6,7 @@ import functools
 import threading
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from ridgeline.tracing.reads.kinds import (
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
-
-if TYPE_CHECKING:
-    from ridgeline.record.numbers import Lifted as _Lifted  # noqa: F401
 
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 _VALUES = (str, bytes, int, float, complex, bool, type(None), tuple, frozenset, range, slice)
