@@ -21,7 +21,7 @@ class Sizes:
 
 DEFAULT, SMALL = Sizes(), Sizes(points=32, known=16, width=8, layers=2)
 NU = 0.01 / math.pi
-ITERATIONS = 2  # of L-BFGS in a step
+ITERATIONS = 5  # of L-BFGS in a step
 
 
 class Network(nn.Module):
