@@ -211,6 +211,27 @@ def test_what_is_stored_and_then_changed_runs_python() -> None:
         assert not kept
 
 
+def test_containers_that_the_function_makes_are_its_own_affair() -> None:
+    def skips(x: rl.Tensor) -> rl.Tensor:
+        kept: list[rl.Tensor] = []
+        named: dict[str, rl.Tensor] = {}
+        space = SimpleNamespace()
+        for scale in (1.0, 2.0):
+            x = x * scale + 1
+            kept.append(x)
+        named["a"], space.a = x * 3, x * 5
+        named.update(b=x), named.pop("a")
+        del space.a
+        while kept:
+            x = x + kept.pop()
+        return x + named["b"]
+
+    replayed = rl.jit(skips)
+    for x in inputs():
+        np.testing.assert_array_equal(replayed(x).numpy(), skips(x).numpy())
+    assert [line.endswith("the first call") for line in replayed.history] == [True]
+
+
 def test_properties_slots_and_ordered_dicts_keep_their_ways() -> None:
     class Slotted:
         __slots__ = ("last",)

@@ -193,7 +193,7 @@ def _in_text(recorder: ReadRecorder, call: Call, value: Any) -> Any:
 
 def changing(recorder: ReadRecorder, owner: Any) -> None:
     """A container is changed: what it held before counts, so that a change is done again."""
-    recorder.changes(owner)
+    recorder.changes(owner, owner)
     if recorder.is_given(owner):
         recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
     if is_a(owner, dict):
@@ -240,7 +240,7 @@ def changing_attribute(recorder: ReadRecorder, owner: Any, name: str) -> None:
     """An attribute is assigned or deleted: what it was counts."""
     if is_a(owner, Tensor):
         return
-    recorder.changes(getattr(owner, "__dict__", None), name)
+    recorder.changes(getattr(owner, "__dict__", None), owner, name)
     if recorder.is_given(owner):
         recorder.opens(f"the function changes an argument, a {type(owner).__name__}")
         return

@@ -133,11 +133,16 @@ class ReadRecorder:
             return False
         return self.stores.add(Place(owner, key, attribute), value, self._capture)
 
-    def changes(self, table: Any, key: Any = MISSING) -> None:
-        """A container, or what it has under a key, is changed in another way than by a store."""
+    def changes(self, table: Any, owner: Any, key: Any = MISSING) -> None:
+        """A container, or what it has under a key, is changed in another way than by a store.
+
+        That of an owner which the function itself has made is its own affair.
+        """
         stored = self.stores.touches(table) if key is MISSING else self.stores.knows(table, key)
         if stored:
-            self.opens("the function stores a tensor and then changes what it is stored in")
+            owner = self._tables.get(id(owner), owner)
+            reason = "the function stores a tensor and then changes what it is stored in"
+            self.opens_if_outside(owner, reason)
 
     def opens(self, reason: str) -> None:
         """The trace cannot be guarded; the first reason counts."""
