@@ -21,6 +21,7 @@ MOST_IN_A_CYCLE = 6
 # lowest first; those on one line may use one another, though no two each other
 LAYERS = (
     "errors atomic weak files collector config devices dtypes scalars fma values",
+    "index",
     "graph",
     "ops",
     "graph.passes",

@@ -29,7 +29,7 @@ class Fact:
         return (value == 0 if self.relation == "==" else value < 0) is self.holds
 
     def __str__(self) -> str:
-        number = dict(self.size.terms).get((), 0)
+        number = self.size.form.constant
         rest = self.size - number
         if bounds(rest)[1] <= 0:  # written with positive terms
             signs = {("==", True): "==", ("==", False): "!=", ("<", True): ">", ("<", False): "<="}

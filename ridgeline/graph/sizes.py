@@ -19,9 +19,12 @@ from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from ridgeline.atomic import Block, Switch
+from ridgeline.index.intervals import RULES, Interval
+from ridgeline.index.polynomial import Polynomial
 
 F = TypeVar("F", bound=Callable[..., Any])
 Relation: TypeAlias = Literal["==", "<"]
+_NAMES = {"//": "floordiv", "%": "mod", "min": "min", "max": "max"}  # as scalar operations
 
 
 class _Deciding(threading.local):
@@ -70,50 +73,35 @@ class Quasi:
     """An operation the polynomial form cannot absorb."""
 
     kind: Literal["//", "%", "min", "max"]
-    left: SizeExpr
-    right: SizeExpr
-
-    def __eq__(self, other: object) -> bool:
-        # of the same form: equal values are not asked for
-        return (
-            isinstance(other, Quasi)
-            and self.kind == other.kind
-            and self.left.terms == other.left.terms
-            and self.right.terms == other.right.terms
-        )
+    left: Polynomial[Atom]
+    right: Polynomial[Atom]
 
     def __str__(self) -> str:
         if self.kind in ("min", "max"):
-            return f"{self.kind}({self.left}, {self.right})"
-        return f"({self.left} {self.kind} {self.right})"
+            return f"{self.kind}({_text(self.left)}, {_text(self.right)})"
+        return f"({_text(self.left)} {self.kind} {_text(self.right)})"
 
 
 Atom: TypeAlias = Sym | Quasi
-Monomial: TypeAlias = tuple[Atom, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SizeExpr:
-    """A polynomial: pairs of a monomial (sorted atoms) and its non-zero coefficient, sorted."""
+    """A polynomial over unknowns that is not constant; terms are sorted, the short ones first."""
 
-    terms: tuple[tuple[Monomial, int], ...]
+    form: Polynomial[Atom]
 
     def __add__(self, other: Size) -> Size:
-        return _polynomial([*self.terms, *_lift(other).terms])
+        return _size(self.form.plus(_form(other)))
 
     def __sub__(self, other: Size) -> Size:
-        return self + _lift(other) * -1
+        return _size(self.form.plus(_form(other), -1))
 
     def __rsub__(self, other: int) -> Size:
         return self * -1 + other
 
     def __mul__(self, other: Size) -> Size:
-        pairs = [
-            (tuple(sorted(m + n, key=str)), a * b)
-            for m, a in self.terms
-            for n, b in _lift(other).terms
-        ]
-        return _polynomial(pairs)
+        return _size(self.form.times(_form(other), str))
 
     def __floordiv__(self, other: Size) -> Size:
         return _quasi("//", self, other)
@@ -141,7 +129,7 @@ class SizeExpr:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SizeExpr):
-            if self.terms == other.terms:
+            if self.form == other.form:
                 return True
         elif not isinstance(other, int):
             return NotImplemented
@@ -185,13 +173,7 @@ class SizeExpr:
         return float(other ** self.__index__())
 
     def __str__(self) -> str:
-        texts = []
-        for monomial, coefficient in self.terms:
-            factors = [str(atom) for atom in monomial]
-            if coefficient != 1 or not factors:
-                factors.insert(0, str(coefficient))
-            texts.append("*".join(factors))
-        return " + ".join(texts) if texts else "0"
+        return _text(self.form)
 
     __repr__ = __str__
 
@@ -201,25 +183,25 @@ Size: TypeAlias = int | SizeExpr
 
 def symbol(name: str, lo: int = 1, hi: int = 2**31 - 1, multiple_of: int = 1) -> SizeExpr:
     """A size known only by its bounds."""
-    return SizeExpr((((Sym(name, lo, hi, multiple_of),), 1),))
+    return SizeExpr(Polynomial.of(Sym(name, lo, hi, multiple_of)))
 
 
-def _lift(size: Size) -> SizeExpr:
-    if isinstance(size, SizeExpr):
-        return size
-    return SizeExpr((((), size),) if size else ())
+def _form(size: Size) -> Polynomial[Atom]:
+    return size.form if isinstance(size, SizeExpr) else Polynomial({}, size)
 
 
-def _polynomial(pairs: Iterable[tuple[Monomial, int]]) -> Size:
-    total: dict[Monomial, int] = {}
-    for monomial, coefficient in pairs:
-        total[monomial] = total.get(monomial, 0) + coefficient
-    terms = sorted(((m, c) for m, c in total.items() if c), key=lambda t: (len(t[0]), str(t[0])))
-    if not terms:
-        return 0
-    if len(terms) == 1 and not terms[0][0]:
-        return terms[0][1]
-    return SizeExpr(tuple(terms))
+def _size(form: Polynomial[Atom]) -> Size:
+    if not form.terms:
+        return int(form.constant)
+    order = sorted(form.terms.items(), key=lambda term: (len(term[0]), str(term[0])))
+    return SizeExpr(Polynomial(dict(order), form.constant))
+
+
+def _text(form: Polynomial[Atom]) -> str:
+    texts = [str(form.constant)] if form.constant or not form.terms else []
+    for monomial, coefficient in form.terms.items():
+        texts.append("*".join(map(str, monomial if coefficient == 1 else (coefficient, *monomial))))
+    return " + ".join(texts)
 
 
 def _holds(relation: Relation, size: Size) -> bool:
@@ -237,11 +219,6 @@ def _holds(relation: Relation, size: Size) -> bool:
     raise TypeError(f"whether {size} < 0 is known only when a program runs")
 
 
-def _divides(divisor: int, monomial: Monomial, coefficient: int) -> bool:
-    known = coefficient * prod(a.multiple_of for a in monomial if isinstance(a, Sym))
-    return known % divisor == 0
-
-
 def _quasi(kind: Literal["//", "%", "min", "max"], left: Size, right: Size) -> Size:
     if isinstance(left, int) and isinstance(right, int):
         if kind == "//":
@@ -249,17 +226,16 @@ def _quasi(kind: Literal["//", "%", "min", "max"], left: Size, right: Size) -> S
         if kind == "%":
             return left % right if right else 0
         return min(left, right) if kind == "min" else max(left, right)
-    if left == right:
+    if left == right and (kind != "//" or bounds(right)[0] > 0):
         return {"//": 1, "%": 0}.get(kind, left)
+    form = _form(left)
     if kind in ("//", "%") and isinstance(right, int) and right > 0:
-        whole = [t for t in _lift(left).terms if _divides(right, *t)]
-        rest = _polynomial([t for t in _lift(left).terms if not _divides(right, *t)])
-        if kind == "%" and whole:
-            return rest % right
-        if kind == "//" and rest == 0 and all(c % right == 0 for _, c in whole):
-            return _polynomial([(m, c // right) for m, c in whole])
-        if right == 1:
-            return left if kind == "//" else 0
+        if kind == "//" and form.split(right)[1] == 0:
+            return _size(form.divided(right))
+        rest = form.where(lambda monomial, c: bool(c * _multiple(monomial) % right))
+        rest = rest.offset(form.constant if form.constant % right else 0)
+        if kind == "%" and rest != form:
+            return _size(rest) % right
     if kind in ("min", "max"):
         lo_l, hi_l = bounds(left)
         lo_r, hi_r = bounds(right)
@@ -267,7 +243,14 @@ def _quasi(kind: Literal["//", "%", "min", "max"], left: Size, right: Size) -> S
             return left if kind == "min" else right
         if hi_r <= lo_l:
             return right if kind == "min" else left
-    return SizeExpr((((Quasi(kind, _lift(left), _lift(right)),), 1),))
+    atom = Quasi(kind, form, _form(right))
+    low, high = _atom_bounds(atom)
+    return SizeExpr(Polynomial.of(atom)) if low < high else int(low)
+
+
+def _multiple(monomial: tuple[Atom, ...]) -> int:
+    """A number that divides every value of a product."""
+    return prod(atom.multiple_of for atom in monomial if isinstance(atom, Sym))
 
 
 def minimum(left: Size, right: Size) -> Size:
@@ -288,65 +271,40 @@ def product(sizes: Iterable[Size]) -> Size:
     return total
 
 
-def _atom_bounds(atom: Atom) -> tuple[int, int]:
-    if isinstance(atom, Sym):
-        return atom.lo, atom.hi
-    (lo_l, hi_l), (lo_r, hi_r) = bounds(atom.left), bounds(atom.right)
-    if atom.kind == "min":
-        return min(lo_l, lo_r), min(hi_l, hi_r)
-    if atom.kind == "max":
-        return max(lo_l, lo_r), max(hi_l, hi_r)
-    if atom.kind == "%":
-        return 0, max(hi_r - 1, 0)
-    corners = [a // b for a in (lo_l, hi_l) for b in (lo_r, hi_r) if b]
-    return (min(corners), max(corners)) if corners else (0, 0)
-
-
 def bounds(size: Size) -> tuple[int, int]:
     """Inclusive bounds that hold for every admissible value of the unknowns."""
     if isinstance(size, int):
         return size, size
-    low = high = 0
-    for monomial, coefficient in size.terms:
-        term = (coefficient, coefficient)
-        for atom in monomial:
-            lo, hi = _atom_bounds(atom)
-            corners = [a * b for a in term for b in (lo, hi)]
-            term = (min(corners), max(corners))
-        low, high = low + term[0], high + term[1]
-    return low, high
+    low, high = size.form.interval(_atom_bounds)
+    return int(low), int(high)
+
+
+def _atom_bounds(atom: Atom) -> Interval:
+    if isinstance(atom, Sym):
+        return atom.lo, atom.hi
+    return RULES[_NAMES[atom.kind]](*(f.interval(_atom_bounds) for f in (atom.left, atom.right)))
 
 
 def evaluate(size: Size, values: Mapping[str, int]) -> int:
     """The value of a size when its unknowns have these values."""
-    if isinstance(size, int):
-        return size
-    total = 0
-    for monomial, coefficient in size.terms:
-        total += coefficient * prod(_evaluate_atom(atom, values) for atom in monomial)
-    return total
 
+    def value(atom: Atom) -> Size:
+        if isinstance(atom, Sym):
+            return values[atom.name]
+        return _quasi(atom.kind, atom.left.at(value), atom.right.at(value))
 
-def _evaluate_atom(atom: Atom, values: Mapping[str, int]) -> int:
-    if isinstance(atom, Sym):
-        return values[atom.name]
-    left, right = evaluate(atom.left, values), evaluate(atom.right, values)
-    result = _quasi(atom.kind, left, right)
-    assert isinstance(result, int)
-    return result
+    return size if isinstance(size, int) else int(size.form.at(value))
 
 
 def symbols(sizes: Iterable[Size]) -> list[Sym]:
     """The unknowns in some sizes, in order of name."""
     found: set[Sym] = set()
-    stack: list[Size] = list(sizes)
+    stack = [size.form for size in sizes if isinstance(size, SizeExpr)]
     while stack:
-        size = stack.pop()
-        if isinstance(size, SizeExpr):
-            for monomial, _ in size.terms:
-                for atom in monomial:
-                    if isinstance(atom, Sym):
-                        found.add(atom)
-                    else:
-                        stack += [atom.left, atom.right]
+        form = stack.pop()
+        for atom in form.atoms:
+            if isinstance(atom, Sym):
+                found.add(atom)
+            else:
+                stack += [atom.left, atom.right]
     return sorted(found, key=lambda s: s.name)

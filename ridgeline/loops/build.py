@@ -1,8 +1,8 @@
 """Everything to build and rewrite expressions and statements with; nobody calls `Op.make` by hand.
 
 `op`, `cast` and `bitcast` simplify locally as they build (`terms.py`); the helpers below are short
-names for them. `substitute`, `free_vars` and `affine` walk iteratively.
-`simplify` and `bounds` (`index_bounds.py`) reason about index arithmetic with known ranges.
+names for them. `substitute`, `free_vars` and `affine` walk iteratively. `simplify` and `bounds`
+(`index_bounds.py`) reason about index arithmetic with known ranges.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ridgeline import dtypes
+from ridgeline.index.polynomial import Affine, Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import bounds, simplify
 from ridgeline.loops.ir import (
@@ -39,8 +40,8 @@ from ridgeline.weak import WeakMap
 
 __all__ = [
     "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "guarded", "holds",
-    "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "rebuild", "select",
-    "simplify", "sub", "substitute", "substitution",
+    "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "polynomial", "rebuild",
+    "select", "simplify", "sub", "substitute", "substitution",
 ]  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def substitution(mapping: Mapping[_Key, Expr]) -> Callable[[Expr], Expr]:
                 stack.extend(missing)
                 continue
             stack.pop()
-            made = tuple(done[child] for child in operands)
+            made = tuple([done[child] for child in operands])
             done[node] = node if made == operands else rebuild(node, made)
         return done[expr]
 
@@ -163,55 +164,36 @@ def free_vars(expr: Expr) -> frozenset[str]:
     return _FREE[expr]
 
 
-Affine = tuple[dict[str, int], int]
+_ARITHMETIC: dict[str, Callable[..., Polynomial[str]]] = {
+    "add": Polynomial.plus, "sub": lambda a, b: a.plus(b, -1), "mul": Polynomial.times,
+    "neg": lambda a: a.scaled(-1),
+}  # fmt: skip
+_AFFINE: WeakMap[Expr, Affine[str] | None] = WeakMap()
 
 
-_AFFINE: WeakMap[Expr, Affine | None] = WeakMap()
-
-
-def affine(expr: Expr) -> Affine | None:
-    """Coefficient of each variable and the constant, or None if `expr` is not affine."""
-    if expr not in _AFFINE:
-        _AFFINE[expr] = _affine_form(expr)
-    form = _AFFINE[expr]
-    return None if form is None else (dict(form[0]), form[1])
-
-
-def _affine_form(expr: Expr) -> Affine | None:
-    forms: dict[Expr, Affine] = {}
+def polynomial(expr: Expr) -> Polynomial[str] | None:
+    """An int64 expression as a polynomial in the names of its variables, if it is one."""
+    forms: dict[Expr, Polynomial[str]] = {}
     for node in ir.subexpressions(expr):
-        form = _affine_node(node, forms)
-        if form is None:
+        if node.dtype is not dtypes.int64:
             return None
-        forms[node] = form
+        if isinstance(node, Var):
+            forms[node] = Polynomial({(node.name,): 1})
+        elif isinstance(node, Const):
+            forms[node] = Polynomial({}, int(node.value))
+        elif isinstance(node, Op) and node.name in _ARITHMETIC:
+            forms[node] = _ARITHMETIC[node.name](*[forms[arg] for arg in node.args])
+        else:
+            return None
     return forms[expr]
 
 
-def _affine_node(node: Expr, forms: dict[Expr, Affine]) -> Affine | None:
-    if node.dtype is not dtypes.int64:
-        return None
-    if isinstance(node, Var):
-        return {node.name: 1}, 0
-    if isinstance(node, Const):
-        return {}, int(node.value)
-    if not isinstance(node, Op) or node.name not in ("add", "sub", "neg", "mul"):
-        return None
-    left = forms[node.args[0]]
-    if node.name == "neg":
-        return _combined(({}, 0), left, -1)
-    right = forms[node.args[1]]
-    if node.name != "mul":
-        return _combined(left, right, 1 if node.name == "add" else -1)
-    if right[0]:
-        left, right = right, left
-    return None if right[0] else _combined(({}, 0), left, right[1])
-
-
-def _combined(a: Affine, b: Affine, scale: int) -> Affine:
-    terms = dict(a[0])
-    for name, coefficient in b[0].items():
-        terms[name] = terms.get(name, 0) + scale * coefficient
-    return {name: c for name, c in terms.items() if c}, a[1] + scale * b[1]
+def affine(expr: Expr) -> Affine[str] | None:
+    """An int64 expression as an affine map of its variables, if it is one."""
+    if expr not in _AFFINE:
+        form = polynomial(expr)
+        _AFFINE[expr] = None if form is None else form.affine()
+    return _AFFINE[expr]
 
 
 # ---- rebuilding statements: apply a function to every expression, or to every statement ----------
@@ -274,7 +256,7 @@ def map_buffers(statement: Stmt, change: Callable[[Buffer], Buffer]) -> Stmt:
     def rewritten(expr: Expr) -> Expr:
         for part in subexpressions(expr):
             if part not in done:
-                operands = tuple(done[child] for child in children(part))
+                operands = tuple([done[child] for child in children(part)])
                 if isinstance(part, Load):
                     done[part] = Load.make(change(part.buffer), operands)
                 else:

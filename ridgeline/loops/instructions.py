@@ -154,7 +154,7 @@ def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None
     for size, place in zip(buffer.shape, index):
         linear = add(mul(linear, size), place)
     form = affine(linear)
-    return None if form is None else form[0].get(variable, 0)
+    return None if form is None else form.strides.get(variable, 0)
 
 
 def length(loops: tuple[For, ...]) -> int | None:

@@ -151,13 +151,10 @@ class _Check:
             return
         if any(int(e.value) == 0 for e in extents.values() if isinstance(e, Const)):
             return  # nothing runs
-        low = high = form[1]
-        for name, coefficient in form[0].items():
-            extent = extents.get(name)
-            if not isinstance(extent, Const):
-                return
-            reach = coefficient * (int(extent.value) - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
+        if not form.strides.keys() <= extents.keys():
+            return
+        last = {name: int(e.value) - 1 for name, e in extents.items() if isinstance(e, Const)}
+        low, high = form.interval(lambda name: (0, last[name]))
         require(low >= 0 and high < length, "an index stays in bounds", buffer, place, low, high)
 
     def _single_writer(

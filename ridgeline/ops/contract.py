@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, hashed_once, leaf, node
 from ridgeline.graph.sizes import Size, remembered
+from ridgeline.index.polynomial import Affine
 from ridgeline.ops.complex import conj
 from ridgeline.ops.elementwise import add
 from ridgeline.ops.movement import pad, slice_
@@ -29,22 +31,14 @@ if TYPE_CHECKING:
     from ridgeline.graph.vectorize import Batching
 
 
-@dataclass(frozen=True, slots=True)
-class AxisMap:
-    """One index of an operand: sum of coefficient * axis, plus an offset."""
+class AxisMap(Affine[int]):
+    """One index of an operand: an affine map of the iteration axes, sorted by axis."""
 
-    terms: tuple[tuple[int, int], ...]  # (axis, coefficient), by axis
-    offset: int = 0
+    __slots__ = ()
 
     def __str__(self) -> str:
         parts = [f"a{a}" if c == 1 else f"{c}*a{a}" for a, c in self.terms]
         return " + ".join([*parts, *([str(self.offset)] if self.offset or not parts else [])])
-
-    @property
-    def plain(self) -> int | None:
-        """The axis, when the index is just that axis."""
-        single = len(self.terms) == 1 and self.terms[0][1] == 1 and self.offset == 0
-        return self.terms[0][0] if single else None
 
 
 @hashed_once
@@ -95,26 +89,21 @@ def _checked(left: TensorType, right: TensorType, attrs: ContractAttrs) -> tuple
         for size, index_map in zip(operand.shape, maps):
             if 0 in attrs.extents:  # no index is ever formed
                 break
-            low, high = index_range(index_map, attrs.extents)
-            if isinstance(size, int) and high is not None and (low < 0 or high >= size):
+            reached = index_range(index_map, attrs.extents)
+            if isinstance(size, int) and reached and not 0 <= reached[0] <= reached[1] < size:
                 raise ShapeError(
                     f"shapes {list(left.shape)} and {list(right.shape)} do not fit together: "
-                    f"an index runs over {low}…{high} along an axis of size {size}"
+                    f"an index runs over {reached[0]}…{reached[1]} along an axis of size {size}"
                 )
     shape = tuple(attrs.extents[a] for a in attrs.output)
     return (TensorType(shape, left.dtype, left.device),)
 
 
-def index_range(index_map: AxisMap, extents: Sequence[Size]) -> tuple[int, int | None]:
+def index_range(index_map: AxisMap, extents: Sequence[Size]) -> tuple[int, int] | None:
     """The least and greatest index a map reaches; None where sizes are symbolic."""
-    low = high = index_map.offset
-    for number, coefficient in index_map.terms:
-        extent = extents[number]
-        if not isinstance(extent, int):
-            return low, None
-        reach = coefficient * max(extent - 1, 0)
-        low, high = low + min(reach, 0), high + max(reach, 0)
-    return low, high
+    spans = [(0, max(extent - 1, 0) if isinstance(extent, int) else inf) for extent in extents]
+    low, high = index_map.interval(spans.__getitem__)
+    return (int(low), int(high)) if isfinite(high - low) else None
 
 
 def _window(
@@ -248,8 +237,9 @@ def _solve(
         step = -step
     rest = [(a, c) for a, c in index_map.terms if a != pivot]
     position = AxisMap(tuple(sorted([(fresh, 1), *((a, -c) for a, c in rest)])), -offset)
-    low, high = index_range(position, (*attrs.extents, *[size] * (fresh + 1 - len(attrs.extents))))
-    assert high is not None
+    reached = index_range(position, (*attrs.extents, *[size] * (fresh + 1 - len(attrs.extents))))
+    assert reached is not None
+    low, high = reached
     before, after = max(0, -low), max(0, high - step * (length - 1))
     at = [int(a == place) for a in range(rank)]
     padded = pad(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf, prod
 
+from ridgeline.index.polynomial import Affine
 from ridgeline.loops import ir
 from ridgeline.loops.build import add, affine, free_vars, mul, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Store, Var
@@ -79,12 +80,12 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
         sizes = [s for s in buffer.shape if not isinstance(s, Const)]
         last = free_vars(index[-1]) if index else frozenset()
         known = affine(index[-1]) if index else None
-        strides = known[0] if known is not None else {}
+        strides = known.strides if known is not None else {}
         return Access(
             buffer, strides, opaque | (free_vars(linear) - last) if sizes else opaque, is_store
         )
     runs = _runs(buffer, index, opaque) if opaque else opaque
-    return Access(buffer, form[0], opaque, is_store, runs)
+    return Access(buffer, form.strides, opaque, is_store, runs)
 
 
 def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> frozenset[str]:
@@ -102,6 +103,6 @@ def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> fr
                 linear = add(mul(linear, size), substitute(place, at))
             ends.append(affine(linear))
         first, second = ends
-        if first and second and not (first[0] or second[0]) and second[1] - first[1] == 1:
+        if first and not first.terms and second == Affine((), first.offset + 1):
             found.add(name)
     return frozenset(found)

@@ -68,7 +68,9 @@ def same_results(
     start = memory if memory is not None else memory_for(before, sizes)
     expected = {slot: array.copy() for slot, array in start.items()}
     interpret(before, expected, sizes)
-    small = sum(n.at(sizes) for n in useful(before).operations.values()) < _MOST_SHUFFLED
+    small = (
+        sum(n.at(sizes.__getitem__) for n in useful(before).operations.values()) < _MOST_SHUFFLED
+    )
     orders: list[Literal["program", "shuffled"]] = ["program", "shuffled"] if small else ["program"]
     for order in orders:
         found = {slot: array.copy() for slot, array in start.items()}

@@ -13,9 +13,9 @@ from ridgeline import dtypes
 from ridgeline.codegen.cuda.cheap_functions import is_root_of_logarithm
 from ridgeline.codegen.cuda.scalar_ops import rounded, scalar
 from ridgeline.codegen.cuda.types import is_narrow_float, literal, register_type
+from ridgeline.index.intervals import Interval
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.index_bounds import Simplifier
-from ridgeline.loops.analysis.linear import Linear
+from ridgeline.loops.analysis.index_bounds import Form, Simplifier
 from ridgeline.loops.analysis.value_ranges import largest
 from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Const, Expr, Hole, Load, Op, Var
@@ -96,7 +96,7 @@ class Expressions:
         """An equal index, as simple as the ranges allow."""
         return self._simplifier.run(expr)
 
-    def terms(self, expr: Expr) -> Linear:
+    def terms(self, expr: Expr) -> Form:
         """An index as a sum of multiples of things that are not sums."""
         return self._simplifier.form(self._simplifier.run(expr))
 
@@ -171,9 +171,7 @@ class Expressions:
             return False
         for size, place in zip(load.buffer.shape, load.index):
             low, high = self._interval(place)
-            if not isinstance(size, Const) or low is None or high is None:
-                return False
-            if low < 0 or high >= int(size.value):
+            if not isinstance(size, Const) or low < 0 or high >= int(size.value):
                 return False
         return True
 
@@ -228,8 +226,7 @@ class Expressions:
         """A place of 32 bits compared with a number of 64: one that is no place becomes -1."""
         for place, number in ((0, 1), (1, 0)):
             short = self._is_short(expr.args[place]) and not self._is_short(expr.args[number])
-            least = self._interval(expr.args[place])[0] if short else None
-            if least is not None and least >= 0:
+            if short and self._interval(expr.args[place])[0] >= 0:
                 return [f"rl_place({a})" if i == number else a for i, a in enumerate(args)]
         return args
 
@@ -260,7 +257,7 @@ class Expressions:
         ]
         if expr.name in ("floordiv", "mod"):
             low, divisor = self._interval(expr.args[0])[0], expr.args[1]
-            if isinstance(divisor, Const) and int(divisor.value) > 0 and (low or 0) >= 0:
+            if isinstance(divisor, Const) and int(divisor.value) > 0 and low >= 0:
                 sign = "/" if expr.name == "floordiv" else "%"
                 return f"(int)((unsigned int){short[0]} {sign} {int(divisor.value)}u)"
             return f"rl_int_{expr.name}<int>({short[0]}, {short[1]})"
@@ -294,11 +291,10 @@ class Expressions:
     def _in_range(self, expr: Expr) -> bool:
         if expr not in self._fits:
             low, high = self._interval(expr)
-            known = low is not None and high is not None
-            self._fits[expr] = known and low >= _LEAST and high <= _MOST  # type: ignore[operator]
+            self._fits[expr] = low >= _LEAST and high <= _MOST
         return self._fits[expr]
 
-    def _interval(self, expr: Expr) -> tuple[int | None, int | None]:
+    def _interval(self, expr: Expr) -> Interval:
         if isinstance(expr, Const):
             return int(expr.value), int(expr.value)
         simplifier = self._simplifier

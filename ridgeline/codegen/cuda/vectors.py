@@ -13,6 +13,7 @@ from ridgeline.codegen.cuda.barriers import Memory, Touched, memory
 from ridgeline.codegen.cuda.threads import Threads
 from ridgeline.codegen.cuda.types import memory_type, packed, unpacks
 from ridgeline.codegen.cuda.writes import Writes
+from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.ir import (
@@ -171,10 +172,11 @@ class VectorLoops(Writes):
             return False
         group = max(length // max(bytes_ // 16, 1), 1)  # elements of one access
         form = self.values.terms(index[-1])
-        others = {e: c for e, c in form.terms.items() if e != Var.make(lane)}
-        if form.terms.get(Var.make(lane)) != 1 or any(lane in free_vars(e) for e in others):
+        variable = Var.make(lane)
+        others = form.plus(Polynomial.of(variable), -1)
+        if any(lane in free_vars(atom) for atom in others.atoms):
             return False
-        if form.constant % group or any(c % group for c in others.values()):
+        if others.split(group)[1] != 0:
             return False
         inner: int = 1
         for position in range(len(shape) - 1, 0, -1):

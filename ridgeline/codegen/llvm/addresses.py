@@ -40,7 +40,7 @@ _MOST_LINES_AFTER = 64  # of one access behind it
 @lru_cache(maxsize=512)
 def steady(step: int, lanes: int) -> Offsets:
     """Offsets that grow by one step from lane to lane."""
-    return tuple(step * lane for lane in range(lanes))
+    return tuple([step * lane for lane in range(lanes)])
 
 
 def over_lanes(expr: Expr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
@@ -49,9 +49,9 @@ def over_lanes(expr: Expr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
         return expr, steady(0, lanes)
     form = affine(expr)
     if form is not None:
-        coefficients, constant = form
+        coefficients = form.strides
         step = coefficients.pop(var)
-        shared = _sum(coefficients, constant)
+        shared = _sum(coefficients, form.offset)
         return shared, steady(step, lanes)
     if not isinstance(expr, Op):
         return None
@@ -81,11 +81,11 @@ def _of_division(expr: Op, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     form = affine(expr.args[0])
     if form is None or divisor <= 0:
         return None
-    coefficients, constant = form
+    coefficients = form.strides
     step = coefficients.pop(var)
     if any(c % divisor for c in coefficients.values()):
         return None
-    places = [step * lane + constant for lane in range(lanes)]
+    places = [step * lane + form.offset for lane in range(lanes)]
     if expr.name == "mod":
         return ir.index(0), tuple(p % divisor for p in places)
     shared = _sum({name: c // divisor for name, c in coefficients.items()}, 0)
@@ -204,7 +204,7 @@ def _moves(load: Load, cache_bytes: int) -> dict[str, int] | None:
     for size, place in zip(load.buffer.shape, load.index):
         linear = add(mul(linear, size), place)
     form = affine(linear)
-    return None if form is None else {name: step * itemsize for name, step in form[0].items()}
+    return None if form is None else {name: step * itemsize for name, step in form.terms}
 
 
 def _lines(moves: dict[str, int], inside: list[For]) -> tuple[int, ...]:

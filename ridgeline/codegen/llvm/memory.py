@@ -95,10 +95,10 @@ class MemoryEmitter(ScalarEmitter):
             if form is None:
                 pairs[position] = pairs.get(position, 0) + stride
             else:
-                for name, coefficient in form[0].items():
+                for name, coefficient in form.terms:
                     atom = Var.make(name)
                     pairs[atom] = pairs.get(atom, 0) + coefficient * stride
-                constant += form[1] * stride
+                constant += form.offset * stride
             assert isinstance(size, Const)
             stride *= int(size.text)
         return [(atom, ir.index(step)) for atom, step in pairs.items()], constant, lanes

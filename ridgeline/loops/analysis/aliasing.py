@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from math import inf
 
+from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, conjuncts, loads, sites, size
-from ridgeline.loops.analysis.polynomial import Polynomial
 from ridgeline.loops.build import affine, map_buffers
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Reduce, Store, Var
 
@@ -124,12 +125,10 @@ def _one_to_one(store: _Touch) -> bool:
         form = affine(index)
         if form is None:
             return False
-        place: int | None = 1  # what all lower digits together count up to; None: not known
-        for name, coefficient in sorted(form[0].items(), key=lambda item: item[1]):
-            if name not in left or place is None or coefficient < place:
-                return False
-            extent = left.pop(name)
-            place = coefficient * int(extent.value) if isinstance(extent, Const) else None
+        own = {name: left.pop(name) for name in form.strides.keys() & left.keys()}
+        extents = {n: int(e.value) if isinstance(e, Const) else inf for n, e in own.items()}
+        if own.keys() != form.strides.keys() or not form.tells_apart(extents):
+            return False
     return not left
 
 

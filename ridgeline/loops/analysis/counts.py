@@ -13,10 +13,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
-from ridgeline.loops.analysis.domains import Domain, loads, sites, size
+from ridgeline.loops.analysis.domains import Count, Domain, loads, sites, size
 from ridgeline.loops.analysis.footprint import Access, covers, image
-from ridgeline.loops.analysis.polynomial import Polynomial
 from ridgeline.loops.build import map_buffers, map_expressions, substitute, substitution
 from ridgeline.loops.interpreter.counters import operations, values_of
 from ridgeline.loops.ir import Buffer, Expr, Kernel, Reduce, Store, Var
@@ -29,13 +29,13 @@ _FLOAT_CLASSES: dict[CostClass, int] = {"add": 1, "mul": 1, "fma": 2, "div": 1, 
 class Counts:
     """Operations by class."""
 
-    operations: Mapping[CostClass, Polynomial]
+    operations: Mapping[CostClass, Count]
     exact: bool = True
 
     @property
-    def flops(self) -> Polynomial:
+    def flops(self) -> Count:
         """add + mul + 2*fma + div + sfu + cmp on floats; each exp or division counts as one."""
-        total = Polynomial({})
+        total: Count = Polynomial({})
         for cost, weight in _FLOAT_CLASSES.items():
             total = total + self.operations.get(cost, Polynomial({})) * weight
         return total
@@ -45,12 +45,12 @@ class Counts:
 class Traffic:
     """Bytes read and written, by the name of a buffer or of a scope."""
 
-    read: Mapping[str, Polynomial]
-    written: Mapping[str, Polynomial]
+    read: Mapping[str, Count]
+    written: Mapping[str, Count]
     exact: bool = True
 
     @property
-    def total(self) -> Polynomial:
+    def total(self) -> Count:
         """Everything together."""
         return sum((*self.read.values(), *self.written.values()), Polynomial({}))
 
@@ -77,7 +77,7 @@ def bound_to(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
 
 def useful(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Counts:
     """Operations of a kernel by class, see `Counts.flops`."""
-    totals: defaultdict[CostClass, Polynomial] = defaultdict(lambda: Polynomial({}))
+    totals: defaultdict[CostClass, Count] = defaultdict(lambda: Polynomial({}))
     exact = True
     for site in sites(bound_to(kernel, sizes or {})):
         if isinstance(site.statement, (Store, Reduce)):
@@ -90,8 +90,8 @@ def useful(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Counts:
 
 def moved_bytes(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> Traffic:
     """Bytes that loads and stores move, by the scope of the buffer."""
-    read: defaultdict[str, Polynomial] = defaultdict(lambda: Polynomial({}))
-    written: defaultdict[str, Polynomial] = defaultdict(lambda: Polynomial({}))
+    read: defaultdict[str, Count] = defaultdict(lambda: Polynomial({}))
+    written: defaultdict[str, Count] = defaultdict(lambda: Polynomial({}))
     exact = True
     for touch in _touches(bound_to(kernel, sizes or {})):
         times = size(touch.domain)
@@ -110,8 +110,8 @@ def compulsory_bytes(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> 
     touches = _touches(kernel)
     slots = [param.slot for param in kernel.params]
     exact = len(set(slots)) == len(slots)  # views of one slot are counted separately
-    read: dict[str, Polynomial] = {}
-    written: dict[str, Polynomial] = {}
+    read: dict[str, Count] = {}
+    written: dict[str, Count] = {}
     for param in kernel.params:
         mine = [touch for touch in touches if touch.buffer == param]
         stores = [touch for touch in mine if touch.writes]

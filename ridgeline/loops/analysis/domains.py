@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
+from typing import TypeAlias
 
 import numpy as np
 
 from ridgeline import dtypes
+from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import Simplifier
-from ridgeline.loops.analysis.polynomial import Polynomial, polynomial
-from ridgeline.loops.build import affine, free_vars, simplify
+from ridgeline.loops.build import affine, free_vars, polynomial, simplify
 from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import (
     Alloc,
@@ -36,6 +38,7 @@ from ridgeline.loops.ir import (
 )
 from ridgeline.scalars import Array
 
+Count: TypeAlias = Polynomial[str]
 MOST_POINTS = 1 << 22
 
 
@@ -57,8 +60,8 @@ class Domain:
         for name, extent in self.loops:
             simplifier = Simplifier(found)
             _, most = simplifier.interval(simplifier.form(simplifier.run(extent)))
-            if most is not None:
-                found[name] = (0, max(most - 1, 0))
+            if most < inf:
+                found[name] = (0, max(int(most) - 1, 0))
         return found
 
 
@@ -66,7 +69,7 @@ class Domain:
 class Size:
     """A number of points, and whether it is exact or an upper bound."""
 
-    count: Polynomial
+    count: Count
     exact: bool = True
 
 
@@ -146,22 +149,20 @@ def size(domain: Domain) -> Size:
     return Size(outside * len(next(iter(points.values()))))
 
 
-def _plain(
-    loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]
-) -> Polynomial | None:
+def _plain(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]) -> Count | None:
     """The number of points of unguarded loops whose extents are polynomials and never negative."""
-    total = Polynomial.of(1)
+    total: Count = Polynomial({}, 1)
     names = {name for name, _ in loops}
     for name, extent in reversed(loops):
         form = polynomial(extent)
         if form is None:
             return None
-        if form.variables & names:
+        if form.atoms & names:
             simplifier = Simplifier(ranges)
             least, _ = simplifier.interval(simplifier.form(simplifier.run(extent)))
-            if least is None or least < 0:
+            if least < 0:
                 return None
-        elif not form.variables and int(form) < 0:
+        elif not form.atoms and int(form) < 0:
             form = Polynomial({})
         total = total.summed(name, form)
     return total
@@ -180,8 +181,8 @@ def _involved(loops: list[tuple[str, Expr]], guards: list[Expr]) -> set[str]:
     return found
 
 
-def _bound(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]) -> Polynomial:
-    total = Polynomial.of(1)
+def _bound(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]) -> Count:
+    total: Count = Polynomial({}, 1)
     for name, extent in loops:
         form = polynomial(extent)
         if name in ranges:
@@ -193,7 +194,7 @@ def _bound(loops: Sequence[tuple[str, Expr]], ranges: dict[str, tuple[int, int]]
     return total
 
 
-def _digits(loops: list[tuple[str, Expr]], guards: list[Expr]) -> Polynomial | None:
+def _digits(loops: list[tuple[str, Expr]], guards: list[Expr]) -> Count | None:
     """Points of `sum(c*v) < n` where the sum counts 0, 1, 2, … as the loops run: n of them."""
     if len(guards) != 1 or not all(isinstance(extent, Const) for _, extent in loops):
         return None
@@ -202,15 +203,15 @@ def _digits(loops: list[tuple[str, Expr]], guards: list[Expr]) -> Polynomial | N
         return None
     form = affine(guard.args[0])
     extents = {name: int(extent.value) for name, extent in loops if isinstance(extent, Const)}
-    if form is None or form[0].keys() != extents.keys():
+    if form is None or form.strides.keys() != extents.keys():
         return None
     place = 1
-    for name, coefficient in sorted(form[0].items(), key=lambda item: item[1]):
+    for name, coefficient in sorted(form.terms, key=lambda item: item[1]):
         if coefficient != place:
             return None
         place *= extents[name]
-    below = int(guard.args[1].value) - form[1]
-    return Polynomial.of(min(max(below, 0), place))
+    below = int(guard.args[1].value) - form.offset
+    return Polynomial({}, min(max(below, 0), place))
 
 
 def enumerate_points(

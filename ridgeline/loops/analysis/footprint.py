@@ -15,8 +15,10 @@ from math import prod
 
 import numpy as np
 
+from ridgeline.index.polynomial import Affine, Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import (
+    Count,
     Domain,
     Size,
     conjuncts,
@@ -24,8 +26,7 @@ from ridgeline.loops.analysis.domains import (
     size,
     values_at,
 )
-from ridgeline.loops.analysis.polynomial import Polynomial, polynomial
-from ridgeline.loops.build import Affine, affine, free_vars, simplify, substitute
+from ridgeline.loops.build import affine, free_vars, polynomial, simplify, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, Op, Var
 
 _MOST_CELLS = 1 << 20
@@ -77,7 +78,7 @@ def image(buffer: Buffer, accesses: Sequence[Access]) -> Size:
     if all(box is not None for box in boxes):
         united = _union([box for box in boxes if box is not None])
         if united is not None:
-            return Size(Polynomial.of(united))
+            return Size(Polynomial({}, united))
     return _listed(buffer, distinct) or _bound(buffer, distinct)
 
 
@@ -100,9 +101,9 @@ def levels(terms: Iterable[tuple[int, int]]) -> list[tuple[int, int]] | None:
     return found
 
 
-def _product_image(buffer: Buffer, access: Access) -> Polynomial | None:
+def _product_image(buffer: Buffer, access: Access) -> Count | None:
     """The image of one access: the product over groups of axes that have nothing in common."""
-    total = Polynomial.of(1)
+    total: Count = Polynomial({}, 1)
     for axes, part in _groups(access):
         count = _affine_image(buffer, axes, part) or _symbolic_image(part) or _listed_image(part)
         if count is None:
@@ -136,7 +137,7 @@ def _groups(access: Access) -> list[tuple[list[int], Access]]:
     return found
 
 
-def _affine_image(buffer: Buffer, axes: list[int], part: Access) -> Polynomial | None:
+def _affine_image(buffer: Buffer, axes: list[int], part: Access) -> Count | None:
     """Affine axes over a box of constant size, counted as one flat index."""
     extents = part.extents
     if part.domain.guards or len(extents) != len(part.domain.loops):
@@ -148,32 +149,32 @@ def _affine_image(buffer: Buffer, axes: list[int], part: Access) -> Polynomial |
         if form is None or not all(isinstance(s, Const) for s in sizes):
             return None
         stride = prod(int(s.value) for s in sizes if isinstance(s, Const))
-        for name, c in form[0].items():
+        for name, c in form.terms:
             flat[name] = flat.get(name, 0) + c * stride
     if not flat.keys() <= extents.keys():
         return None
     found = levels((c, extents[name]) for name, c in flat.items())
-    return None if found is None else Polynomial.of(prod(count for _, count in found))
+    return None if found is None else Polynomial({}, prod(count for _, count in found))
 
 
-def _symbolic_image(part: Access) -> Polynomial | None:
+def _symbolic_image(part: Access) -> Count | None:
     """One axis that one variable strides through: as many elements as iterations."""
     if part.domain.guards or len(part.index) != 1 or len(part.domain.loops) != 1:
         return None
     ((name, extent),) = part.domain.loops
     form = affine(part.index[0])
-    return polynomial(extent) if form is not None and form[0].keys() == {name} else None
+    return polynomial(extent) if form is not None and form.strides.keys() == {name} else None
 
 
-def _listed_image(part: Access) -> Polynomial | None:
+def _listed_image(part: Access) -> Count | None:
     """Any index map over points that can be listed."""
     points = enumerate_points(part.domain.loops, part.domain.guards)
     values = None if points is None else values_at(part.index, points)
     if points is None or values is None:
         return None
     if not values:
-        return Polynomial.of(min(len(points[""]), 1))
-    return Polynomial.of(len(np.unique(np.stack(values), axis=1).T))
+        return Polynomial({}, min(len(points[""]), 1))
+    return Polynomial({}, len(np.unique(np.stack(values), axis=1).T))
 
 
 Span = tuple[int, int]  # consecutive numbers: the first, and one past the last
@@ -191,15 +192,15 @@ def _box(access: Access) -> tuple[Span, ...] | None:
     return tuple(spans[axis] for axis in range(len(access.index)))
 
 
-def _span(form: Affine, part: Access) -> Span | None:
+def _span(form: Affine[str], part: Access) -> Span | None:
     """The values of a sum that leaves no gaps, cut off by guards on that same sum."""
     extents = part.extents
-    if not form[0].keys() <= extents.keys() or len(extents) != len(part.domain.loops):
+    if not form.strides.keys() <= extents.keys() or len(extents) != len(part.domain.loops):
         return None
-    found = levels((c, extents[name]) for name, c in form[0].items())
+    found = levels((c, extents[name]) for name, c in form.terms)
     if found is None or len(found) > 1 or (found and found[0][0] != 1):
         return None
-    low = form[1] + sum(min(c * (extents[name] - 1), 0) for name, c in form[0].items())
+    low = int(form.interval(lambda name: (0, extents[name] - 1))[0])
     high = low + (found[0][1] if found else 1)
     for guard in part.domain.guards:
         limits = _limits(guard, form)
@@ -209,17 +210,17 @@ def _span(form: Affine, part: Access) -> Span | None:
     return low, max(low, high)
 
 
-def _limits(guard: Expr, form: Affine) -> Span | None:
+def _limits(guard: Expr, form: Affine[str]) -> Span | None:
     """The values of `form` that a guard on the same sum of variables lets through."""
     if not isinstance(guard, Op) or guard.name != "lt":
         return None
     left, right = (affine(arg) for arg in guard.args)
     huge = 1 << 63
     if left is not None and right is not None:
-        if left[0] == form[0] and not right[0]:
-            return -huge, right[1] - left[1] + form[1]
-        if right[0] == form[0] and not left[0]:
-            return left[1] - right[1] + form[1] + 1, huge
+        if left.strides == form.strides and not right.terms:
+            return -huge, right.offset - left.offset + form.offset
+        if right.strides == form.strides and not left.terms:
+            return left.offset - right.offset + form.offset + 1, huge
     return None
 
 
@@ -258,24 +259,25 @@ def _listed(buffer: Buffer, accesses: list[Access]) -> Size | None:
         for position, extent in zip(index, shape):
             flat = flat * extent + position
         marked[flat] = True
-    return Size(Polynomial.of(int(marked.sum())))
+    return Size(Polynomial({}, int(marked.sum())))
 
 
 def _bound(buffer: Buffer, accesses: list[Access]) -> Size:
     """No more than the points of each access, axis by axis, nor than the buffer has."""
-    whole, total = Polynomial.of(1), Polynomial({})
+    whole: Count = Polynomial({}, 1)
+    total: Count = Polynomial({})
     extents = [polynomial(s) or Polynomial.of(f"|{s!r}|") for s in buffer.shape]
     for extent in extents:
         whole = whole * extent
     for access in accesses:
-        part = Polynomial.of(1)
+        part: Count = Polynomial({}, 1)
         for i, extent in zip(access.index, extents):
             part = part * _least(_reach(i, access.domain), extent)
         total = total + part
     return Size(_least(total, whole), exact=False)
 
 
-def _reach(index: Expr, domain: Domain) -> Polynomial:
+def _reach(index: Expr, domain: Domain) -> Count:
     """How many values an index can take at most: the points of the loops it depends on."""
     names = free_vars(index)
     loops: list[tuple[str, Expr]] = []
@@ -286,9 +288,9 @@ def _reach(index: Expr, domain: Domain) -> Polynomial:
     return size(Domain(tuple(reversed(loops)))).count
 
 
-def _least(a: Polynomial, b: Polynomial) -> Polynomial:
+def _least(a: Count, b: Count) -> Count:
     """The smaller of two numbers; of two unlike polynomials the second, which is the buffer's."""
-    return a if not a.variables and not b.variables and int(a) <= int(b) else b
+    return a if not a.atoms and not b.atoms and int(a) <= int(b) else b
 
 
 def covers(earlier: Access, later: Access, shared: Collection[str]) -> bool:
@@ -303,7 +305,7 @@ def covers(earlier: Access, later: Access, shared: Collection[str]) -> bool:
         forms = [affine(i) for i in access.index]
         if any(form is None for form in forms):
             return False
-        outer.append([{n: c for n, c in f[0].items() if n in shared} for f in forms if f])
+        outer.append([{n: c for n, c in f.terms if n in shared} for f in forms if f])
         local = tuple(substitute(i, fixed) for i in access.index)
         loops = tuple(loop for loop in access.domain.loops if loop[0] not in shared)
         boxes.append(_box(Access(local, Domain(loops, access.domain.guards)).canonical()))
@@ -315,7 +317,7 @@ def covers(earlier: Access, later: Access, shared: Collection[str]) -> bool:
 def _is_size(extent: Expr, loops: Collection[str]) -> bool:
     """An extent that only run-time sizes decide."""
     form = polynomial(extent)
-    return form is not None and bool(form.variables) and not form.variables & set(loops)
+    return form is not None and bool(form.atoms) and not form.atoms & set(loops)
 
 
 def _is(expr: Expr, value: bool) -> bool:

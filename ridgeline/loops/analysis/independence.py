@@ -62,13 +62,13 @@ def _memory(buffer: Buffer) -> Hashable:
 def _separates(index: Expr, name: str, inner: dict[str, int | None]) -> bool:
     """True when `index` differs for different values of the variable, whatever inner loops do."""
     form = affine(index)
-    if form is None or name not in form[0]:
+    if form is None or name not in form.strides:
         return False
     reach = 0
-    for other, coefficient in form[0].items():
+    for other, coefficient in form.terms:
         if other in inner:
             extent = inner[other]
             if extent is None:
                 return False
             reach += abs(coefficient) * max(extent - 1, 0)
-    return abs(form[0][name]) > reach
+    return abs(form.strides[name]) > reach

@@ -12,6 +12,7 @@ import numpy as np
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
+from ridgeline.index.intervals import RULES
 from ridgeline.loops.ir import Const, Expr, Op
 
 Bounds = tuple[float, float]
@@ -69,22 +70,14 @@ def _of_op(expr: Op, operands: list[Bounds]) -> Bounds | None:
     if expr.name == "cast":
         rounds = expr.args[0].dtype.kind == "float" or expr.dtype is dtypes.bool_
         return None if rounds and expr.dtype.kind != "float" else (low, high)
-    if expr.name == "neg":
-        return -high, -low
-    if expr.name == "abs":
-        return max(low, -high, 0), max(-low, high)
     if expr.name == "shr":
         count = expr.args[1]
         if not isinstance(count, Const) or not 0 <= count.value < expr.dtype.bits:
             return None
         return int(low) >> int(count.value), int(high) >> int(count.value)
-    ((least, most),) = others
-    if expr.name == "add":
-        return low + least, high + most
-    if expr.name == "sub":
-        return low - most, high - least
-    corners = [low * least, low * most, high * least, high * most]
-    return None if any(map(math.isnan, corners)) else (min(corners), max(corners))
+    if expr.name == "mul" and not all(map(math.isfinite, (low, high, *others[0]))):
+        return None  # 0 times infinity is NaN
+    return RULES[expr.name](*operands)
 
 
 def _rounded(low: float, high: float, dtype: DType) -> Bounds:

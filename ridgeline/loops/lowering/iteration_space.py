@@ -11,6 +11,7 @@ from functools import cached_property
 
 from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import Quasi, Size, Sym
+from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
     floordiv,
@@ -37,23 +38,19 @@ Ranges = Mapping[str, tuple[int, int]]
 
 def size_expr(size: Size) -> Expr:
     """A size as an expression over the kernel's size variables."""
-    if isinstance(size, int):
-        return ir.index(size)
-    total: Expr = ir.index(0)
-    for monomial, coefficient in size.terms:
-        term: Expr = ir.index(coefficient)
-        for atom in monomial:
-            term = term * _atom_expr(atom)
-        total = total + term
+    return ir.index(size) if isinstance(size, int) else _form_expr(size.form)
+
+
+def _form_expr(form: Polynomial[Sym | Quasi]) -> Expr:
+    total: Expr = Polynomial(form.terms, ir.index(form.constant)).at(_atom_expr)
     return total
 
 
 def _atom_expr(atom: Sym | Quasi) -> Expr:
     if isinstance(atom, Sym):
         return Var.make(atom.name)
-    left, right = size_expr(atom.left), size_expr(atom.right)
     build = {"//": floordiv, "%": mod, "min": minimum, "max": maximum}[atom.kind]
-    return build(left, right)
+    return build(_form_expr(atom.left), _form_expr(atom.right))
 
 
 def through_permute(node: Node, index: Index) -> Index:

@@ -190,12 +190,5 @@ class Spread(Step):
 
 def _tells_apart(index: tuple[Expr, ...], extents: dict[str, int]) -> bool:
     """True when different values of the loops give different indices, and nothing else does."""
-    forms = [affine(i) for i in index]
-    if len(forms) != 1 or forms[0] is None or set(forms[0][0]) != set(extents):
-        return False
-    reach = 0
-    for name, step in sorted(forms[0][0].items(), key=lambda item: item[1]):
-        if step <= reach:
-            return False
-        reach += step * (extents[name] - 1)
-    return True
+    form = affine(index[0]) if len(index) == 1 else None
+    return form is not None and form.strides.keys() == extents.keys() and form.tells_apart(extents)

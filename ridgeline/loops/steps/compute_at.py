@@ -99,18 +99,17 @@ def _window(name: str, places: set[Expr], inside: set[str], ranges: Ranges) -> t
     spans: list[tuple[int, int]] = []
     for place in places:
         form = affine(place)
-        if form is None or any(c < 0 or n not in ranges for n, c in form[0].items() if n in inside):
+        if form is None or any(c < 0 or n not in ranges for n, c in form.terms if n in inside):
             raise ScheduleError(f"{name!r} is not read at sums of loop variables")
-        terms, offset = form
         start: Expr = ir.index(0)
         reach = 0
-        for variable, coefficient in sorted(terms.items()):
+        for variable, coefficient in sorted(form.terms):
             if variable in inside:
                 reach += coefficient * ranges[variable][1]
             else:
                 start = add(start, mul(Var.make(variable), ir.index(coefficient)))
         starts.add(start)
-        spans.append((offset, offset + reach))
+        spans.append((form.offset, form.offset + reach))
     if len(starts) > 1:
         raise ScheduleError(f"the reads of {name!r} move apart from one another")
     first, last = min(low for low, _ in spans), max(high for _, high in spans)
@@ -129,8 +128,6 @@ def _spans(names: list[str], windows: list[tuple[Expr, int]]) -> dict[str, tuple
 
 def _within(place: Expr, size: Expr, fill: Stmt, ranges: Ranges) -> Stmt:
     """The last window may reach past the end, where there is nothing to compute."""
-    _, most = bounds(place, ranges)
-    least, _ = bounds(size, ranges)
-    if most is not None and least is not None and most < least:
+    if bounds(place, ranges)[1] < bounds(size, ranges)[0]:
         return fill
     return If(lt(place, size), fill)

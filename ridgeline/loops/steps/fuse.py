@@ -127,10 +127,10 @@ class Fuse(Step):
             linear = add(mul(linear, size), i)
             count = mul(count, size)
         form = affine(linear)
-        if form is None or form[0].get(self.outer, 0) != width * form[0].get(self.inner, 0):
+        terms = {} if form is None else form.strides
+        if form is None or terms.get(self.outer, 0) != width * terms.get(self.inner, 0):
             raise ScheduleError(f"{buffer.name} is not walked in order by the loops to fuse")
-        terms, offset = form
-        joined: Expr = ir.index(offset)
+        joined: Expr = ir.index(form.offset)
         for name in sorted(terms):
             if name == self.inner:
                 joined = add(joined, mul(Var.make(self.axis), ir.index(terms[name])))

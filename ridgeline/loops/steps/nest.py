@@ -93,11 +93,10 @@ def _apart(loop: For, place: Expr, last: Expr) -> bool:
     form, spans = affine(place), loop_ranges(loop.body)
     if form is None or not isinstance(last, Const):
         return False
-    step = form[0].pop(loop.name)
-    if step < 0 or not form[0].keys() <= spans.keys():
+    step = form.strides[loop.name]
+    if step < 0 or not form.strides.keys() <= {loop.name, *spans}:
         return False
-    reach = [sorted((c * spans[n][0], c * spans[n][1])) for n, c in form[0].items()]
-    low, high = (form[1] + sum(span[end] for span in reach) for end in (0, 1))
+    low, high = form.interval(lambda name: (0, 0) if name == loop.name else spans[name])
     count = known_extent(loop)
     return step * (count - 2) + high < min(step * (count - 1) + low, int(last.value))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import conjuncts, loads, sites
@@ -153,8 +154,7 @@ def in_range(index: Sequence[Expr], buffer: Buffer, ranges: Ranges) -> bool:
     """True when intervals prove that an index stays inside a buffer."""
     for place, size in zip(index, buffer.shape):
         low, high = bounds(place, ranges)
-        least, _ = bounds(size, ranges)
-        if low is None or low < 0 or high is None or least is None or high >= least:
+        if low < 0 or high >= bounds(size, ranges)[0]:
             return False
     return True
 
@@ -162,19 +162,13 @@ def in_range(index: Sequence[Expr], buffer: Buffer, ranges: Ranges) -> bool:
 def injective(index: Sequence[Expr], axes: Mapping[str, Expr]) -> bool:
     """True when different values of the axes give different indices."""
     free = set(axes)
+    extents = {n: int(e.value) if isinstance(e, Const) else inf for n, e in axes.items()}
     for place in index:
         form = affine(place)
         if form is None:
             continue
-        terms = sorted((abs(c), n) for n, c in form[0].items() if n in axes)
-        reach = 0
-        apart = True
-        for coefficient, name in terms:
-            extent = axes[name]
-            apart &= isinstance(extent, Const) and coefficient > reach
-            reach += coefficient * (int(extent.value) - 1) if isinstance(extent, Const) else 0
-        if apart:
-            free -= {name for _, name in terms}
+        if form.tells_apart(extents):
+            free -= form.strides.keys()
     return not free
 
 

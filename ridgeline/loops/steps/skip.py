@@ -117,9 +117,9 @@ def _possible(body: Stmt, mask: Op, kept: frozenset[str]) -> Expr:
     left, right = (affine(side) for side in mask.args)
     if left is None or right is None:
         raise ScheduleError("a mask whose places are not sums of loop variables")
-    low: Expr = ir.index(left[1] - right[1])
-    for name in sorted({*left[0], *right[0]}):
-        factor = left[0].get(name, 0) - right[0].get(name, 0)
+    low: Expr = ir.index(left.offset - right.offset)
+    for name in sorted({*left.strides, *right.strides}):
+        factor = left.strides.get(name, 0) - right.strides.get(name, 0)
         if name in kept:
             low = add(low, mul(Var.make(name), ir.index(factor)))
         elif name in ranges:
@@ -155,8 +155,7 @@ class _Hidden:
 
     def _comes_after(self, place: Expr, stored: list[Expr]) -> bool:
         low, _ = bounds(place, self.ranges)
-        highs = [bounds(s, self.ranges)[1] for s in stored]
-        return low is not None and all(high is not None and low > high for high in highs)
+        return all(low > bounds(s, self.ranges)[1] for s in stored)
 
     def _in_order(self, statement: Stmt, inside: bool) -> Iterator[tuple[Stmt, bool]]:
         if isinstance(statement, Store | Reduce):

@@ -73,8 +73,9 @@ def _trimmed(
     """The operand without the margins that no index reaches."""
     low, high, moved = list(operand.attrs.low), list(operand.attrs.high), list(maps)
     for place, (index_map, size) in enumerate(zip(maps, operand.shape)):
-        first, last = index_range(index_map, attrs.extents)
-        assert last is not None and isinstance(size, int)
+        reached = index_range(index_map, attrs.extents)
+        assert reached is not None and isinstance(size, int)
+        first, last = reached
         spare = min(low[place], first)
         low[place] -= spare
         high[place] -= min(high[place], size - 1 - last)
@@ -164,8 +165,9 @@ def _gathered(
         operand.attrs.low, operand.attrs.high, operand.attrs.interior))  # fmt: skip
     terms = tuple((n, c // step if c % step == 0 else c) for n, c in index_map.terms)
     near = AxisMap(terms, (index_map.offset - low[place]) // step)
-    first, last = index_range(near, extents)
-    assert last is not None
+    reached = index_range(near, extents)
+    assert reached is not None
+    first, last = reached
     low[place] = max(0, -first)
     high[place] = max(0, last - (_known(operand.inputs[0].shape[place]) - 1))
     between[place] = 0

@@ -1,0 +1,1 @@
+"""The algebra of indices and sizes: polynomials, affine maps and intervals of integers."""
