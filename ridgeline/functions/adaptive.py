@@ -12,7 +12,7 @@ from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.movement import cut
 from ridgeline.functions.operands import step_count
 from ridgeline.functions.pooling import Pooled, Sizes
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import along_axes
 from ridgeline.functions.scattering import scatter
 from ridgeline.graph.node import Node
 from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
@@ -46,7 +46,8 @@ def _wanted(input: Node, output_size: Any, spatial: int, what: str) -> tuple[int
     return lead, [s if n is None else int(n) for s, n in zip(sizes, listed)]
 
 
-def _adaptive_avg(input: Node, output_size: Any, spatial: int) -> Node:
+def adaptive_avg_pool(input: Node, output_size: Any, *, spatial: int) -> Node:
+    """Means over as many windows as the output needs, along {axes}."""
     lead, wanted = _wanted(input, output_size, spatial, f"adaptive_avg_pool{spatial}d")
     x = input
     for axis, count in enumerate(wanted, lead):
@@ -107,9 +108,10 @@ def _by_ranges(input: Node, lead: int, ranges: Sequence[Bounds]) -> Pooled:
     return result
 
 
-def _adaptive_max(
-    input: Node, output_size: Any, return_indices: bool, spatial: int
+def adaptive_max_pool(
+    input: Node, output_size: Any, return_indices: bool = False, *, spatial: int
 ) -> Node | Pooled:
+    """Maxima over as many windows as the output needs, along {axes}."""
     lead, wanted = _wanted(input, output_size, spatial, f"adaptive_max_pool{spatial}d")
     sizes = [known(s) for s in input.shape[lead:]]
     if 0 in sizes or 0 in wanted:
@@ -118,58 +120,25 @@ def _adaptive_max(
     return found if return_indices else found.values
 
 
-@public(method=False, wide=True)
-def adaptive_avg_pool1d(input: Node, output_size: Any) -> Node:
-    """Means over as many windows as the output needs, along one axis."""
-    return _adaptive_avg(input, output_size, 1)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = along_axes(
+    "adaptive_avg_pool{}d", adaptive_avg_pool, wide=True
+)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = along_axes(
+    "adaptive_max_pool{}d", adaptive_max_pool
+)
 
 
-@public(method=False, wide=True)
-def adaptive_avg_pool2d(input: Node, output_size: Any) -> Node:
-    """Means over as many windows as the output needs, along two axes."""
-    return _adaptive_avg(input, output_size, 2)
-
-
-@public(method=False, wide=True)
-def adaptive_avg_pool3d(input: Node, output_size: Any) -> Node:
-    """Means over as many windows as the output needs, along three axes."""
-    return _adaptive_avg(input, output_size, 3)
-
-
-@public(method=False)
-def adaptive_max_pool1d(
-    input: Node, output_size: Any, return_indices: bool = False
-) -> Node | Pooled:
-    """Maxima over as many windows as the output needs, along one axis."""
-    return _adaptive_max(input, output_size, return_indices, 1)
-
-
-@public(method=False)
-def adaptive_max_pool2d(
-    input: Node, output_size: Any, return_indices: bool = False
-) -> Node | Pooled:
-    """Maxima over as many windows as the output needs, along two axes."""
-    return _adaptive_max(input, output_size, return_indices, 2)
-
-
-@public(method=False)
-def adaptive_max_pool3d(
-    input: Node, output_size: Any, return_indices: bool = False
-) -> Node | Pooled:
-    """Maxima over as many windows as the output needs, along three axes."""
-    return _adaptive_max(input, output_size, return_indices, 3)
-
-
-def _max_unpool(
+def max_unpool(
     input: Node,
     indices: Node,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    output_size: Sequence[int] | None,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+    *,
     spatial: int,
 ) -> Node:
-    """Values put back where they stood, zeros elsewhere."""
+    """The maxima of windows along {axes} back in their places, zeros elsewhere."""
     if input.shape != indices.shape:
         raise ShapeError(f"max_unpool: {list(input.shape)} values, {list(indices.shape)} indices")
     kernel = per_axis(kernel_size, spatial, "kernel_size")
@@ -193,40 +162,4 @@ def _max_unpool(
     return reshape(spread, (*front, *sizes))
 
 
-@public(method=False)
-def max_unpool1d(
-    input: Node,
-    indices: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Node:
-    """The maxima of `max_pool1d` back in their places, zeros elsewhere."""
-    return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 1)
-
-
-@public(method=False)
-def max_unpool2d(
-    input: Node,
-    indices: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Node:
-    """The maxima of `max_pool2d` back in their places, zeros elsewhere."""
-    return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 2)
-
-
-@public(method=False)
-def max_unpool3d(
-    input: Node,
-    indices: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    output_size: Sequence[int] | None = None,
-) -> Node:
-    """The maxima of `max_pool3d` back in their places, zeros elsewhere."""
-    return _max_unpool(input, indices, kernel_size, stride, padding, output_size, 3)
+max_unpool1d, max_unpool2d, max_unpool3d = along_axes("max_unpool{}d", max_unpool)

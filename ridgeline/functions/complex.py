@@ -6,7 +6,7 @@ import math
 
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError, ShapeError
-from ridgeline.functions.operands import floating, pair
+from ridgeline.functions.operands import as_float, pair
 from ridgeline.functions.pointwise import sign
 from ridgeline.functions.registry import public
 from ridgeline.functions.trigonometry import arctangent2
@@ -98,7 +98,7 @@ def angle(input: Node) -> Node:
         origin = x.eq(0) & y.eq(0)
         safe = select(origin, x + 1, x)  # no NaN in the gradient at 0
         return select(origin, arctangent2(y, x), arctangent2(y, safe))
-    x = cast(input, floating(input.dtype))
+    x = as_float(input)
     turned = select(x < 0, full_like(x, math.pi), full_like(x, 0))
     return select(isnan(x), x, turned)
 

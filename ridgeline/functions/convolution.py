@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.linear import same_type
 from ridgeline.functions.operands import whole_numbers
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import along_axes
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.contract import AxisMap, ContractAttrs, axis, contract
@@ -56,19 +56,21 @@ def _padding(
 def convolution(
     input: Node,
     weight: Node,
-    bias: Node | None,
-    stride: Sizes,
-    padding: Sizes | str,
-    dilation: Sizes,
-    groups: int,
+    bias: Node | None = None,
+    stride: Sizes = 1,
+    padding: Sizes | str = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
     spatial: int,
 ) -> Node:
-    """The convolution with any number of spatial axes: [n, c, …] * [k, c / groups, …]."""
+    """Convolution along {axes}: [n, c, …] * [k, c / groups, …]."""
     what = f"conv{spatial}d"
     same_type(input, weight, what)
     if len(input.shape) == spatial + 1:  # without a batch
         single = reshape(input, (1, *input.shape))
-        result = convolution(single, weight, bias, stride, padding, dilation, groups, spatial)
+        settings = (stride, padding, dilation, groups)
+        result = convolution(single, weight, bias, *settings, spatial=spatial)
         return reshape(result, result.shape[1:])
     if len(input.shape) != spatial + 2 or len(weight.shape) != spatial + 2:
         raise ShapeError(
@@ -163,43 +165,4 @@ def window_maps(
     )
 
 
-@public(method=False)
-def conv1d(
-    input: Node,
-    weight: Node,
-    bias: Node | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Node:
-    """Convolution along one axis."""
-    return convolution(input, weight, bias, stride, padding, dilation, groups, 1)
-
-
-@public(method=False)
-def conv2d(
-    input: Node,
-    weight: Node,
-    bias: Node | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Node:
-    """Convolution along two axes."""
-    return convolution(input, weight, bias, stride, padding, dilation, groups, 2)
-
-
-@public(method=False)
-def conv3d(
-    input: Node,
-    weight: Node,
-    bias: Node | None = None,
-    stride: Sizes = 1,
-    padding: Sizes | str = 0,
-    dilation: Sizes = 1,
-    groups: int = 1,
-) -> Node:
-    """Convolution along three axes."""
-    return convolution(input, weight, bias, stride, padding, dilation, groups, 3)
+conv1d, conv2d, conv3d = along_axes("conv{}d", convolution)

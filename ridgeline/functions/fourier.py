@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
@@ -144,112 +144,49 @@ def _along(input: Node, dim: int) -> Sizes:
     return (axis_of(dim, len(input.shape)),)
 
 
-@public(namespace="fft")
-def fft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
-    """The transform along one axis."""
-    return _transform(input, _one(n), _along(input, dim), norm, True, "fft")
+def _family(
+    name: str, compute: Callable[..., Node], forward: bool, *abouts: str
+) -> Callable[..., Node]:
+    """Register a transform along one axis, which is returned, along two, and along some or all."""
+
+    def one(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
+        return compute(input, _one(n), _along(input, dim), norm, forward, name)
+
+    def two(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
+        return compute(input, s, dim, norm, forward, f"{name}2")
+
+    def some(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
+        return compute(input, s, dim, norm, forward, f"{name}n")
+
+    bodies: tuple[Callable[..., Node], ...] = (one, two, some)
+    for body, suffix, about in zip(bodies, ("", "2", "n"), abouts, strict=True):
+        body.__name__ = body.__qualname__ = name + suffix
+        body.__doc__ = about
+        public(namespace="fft")(body)
+    return one
 
 
-@public(namespace="fft")
-def ifft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
-    """The inverse of `fft`."""
-    return _transform(input, _one(n), _along(input, dim), norm, False, "ifft")
+def _inverse(name: str) -> tuple[str, ...]:
+    return tuple(f"The inverse of `{name}{suffix}`." for suffix in ("", "2", "n"))
 
 
-@public(namespace="fft")
-def rfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
-    """The non-negative frequencies of a real signal."""
-    return _to_half(input, _one(n), _along(input, dim), norm, True, "rfft")
-
-
-@public(namespace="fft")
-def irfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
-    """The inverse of `rfft`."""
-    return _to_real(input, _one(n), _along(input, dim), norm, False, "irfft")
-
-
-@public(namespace="fft")
-def hfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
-    """The real spectrum of half a Hermitian signal."""
-    return _to_real(input, _one(n), _along(input, dim), norm, True, "hfft")
-
-
-@public(namespace="fft")
-def ihfft(input: Node, n: int | None = None, dim: int = -1, norm: str | None = None) -> Node:
-    """The inverse of `hfft`."""
-    return _to_half(input, _one(n), _along(input, dim), norm, False, "ihfft")
-
-
-@public(namespace="fft")
-def fft2(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
-    """The transform along two axes."""
-    return _transform(input, s, dim, norm, True, "fft2")
-
-
-@public(namespace="fft")
-def ifft2(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
-    """The inverse of `fft2`."""
-    return _transform(input, s, dim, norm, False, "ifft2")
-
-
-@public(namespace="fft")
-def rfft2(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
-    """`rfft` along the last of two axes, `fft` along the other."""
-    return _to_half(input, s, dim, norm, True, "rfft2")
-
-
-@public(namespace="fft")
-def irfft2(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
-    """The inverse of `rfft2`."""
-    return _to_real(input, s, dim, norm, False, "irfft2")
-
-
-@public(namespace="fft")
-def hfft2(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
-    """`hfft` along the last of two axes, `fft` along the other."""
-    return _to_real(input, s, dim, norm, True, "hfft2")
-
-
-@public(namespace="fft")
-def ihfft2(input: Node, s: Sizes = None, dim: Dims = (-2, -1), norm: str | None = None) -> Node:
-    """The inverse of `hfft2`."""
-    return _to_half(input, s, dim, norm, False, "ihfft2")
-
-
-@public(namespace="fft")
-def fftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
-    """The transform along some axes, or all."""
-    return _transform(input, s, dim, norm, True, "fftn")
-
-
-@public(namespace="fft")
-def ifftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
-    """The inverse of `fftn`."""
-    return _transform(input, s, dim, norm, False, "ifftn")
-
-
-@public(namespace="fft")
-def rfftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
-    """`rfft` along the last of some axes, `fft` along the others."""
-    return _to_half(input, s, dim, norm, True, "rfftn")
-
-
-@public(namespace="fft")
-def irfftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
-    """The inverse of `rfftn`."""
-    return _to_real(input, s, dim, norm, False, "irfftn")
-
-
-@public(namespace="fft")
-def hfftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
-    """`hfft` along the last of some axes, `fft` along the others."""
-    return _to_real(input, s, dim, norm, True, "hfftn")
-
-
-@public(namespace="fft")
-def ihfftn(input: Node, s: Sizes = None, dim: Dims = None, norm: str | None = None) -> Node:
-    """The inverse of `hfftn`."""
-    return _to_half(input, s, dim, norm, False, "ihfftn")
+fft = _family(
+    "fft", _transform, True, "The transform along one axis.", "The transform along two axes.",
+    "The transform along some axes, or all.",
+)  # fmt: skip
+ifft = _family("ifft", _transform, False, *_inverse("fft"))
+rfft = _family(
+    "rfft", _to_half, True, "The non-negative frequencies of a real signal.",
+    "`rfft` along the last of two axes, `fft` along the other.",
+    "`rfft` along the last of some axes, `fft` along the others.",
+)  # fmt: skip
+irfft = _family("irfft", _to_real, False, *_inverse("rfft"))
+_family(
+    "hfft", _to_real, True, "The real spectrum of half a Hermitian signal.",
+    "`hfft` along the last of two axes, `fft` along the other.",
+    "`hfft` along the last of some axes, `fft` along the others.",
+)  # fmt: skip
+_family("ihfft", _to_half, False, *_inverse("hfft"))
 
 
 def _shift(input: Node, dim: Dims, back: bool) -> Node:

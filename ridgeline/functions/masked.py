@@ -7,6 +7,8 @@ Without a mask each function is the ordinary one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions import matrices, reductions, scanning, trigonometry
 from ridgeline.functions.arithmetic import clamp_min, div, mul, sub, truth
 from ridgeline.functions.index_checks import number
-from ridgeline.functions.operands import axes_of, floating
+from ridgeline.functions.operands import as_float, axes_of, floating
 from ridgeline.functions.reductions import Dims
 from ridgeline.functions.registry import public
 from ridgeline.functions.sorting import nanmedian
@@ -25,6 +27,8 @@ from ridgeline.ops.complex import conj, real, real_of
 from ridgeline.ops.elementwise import cast, full_like, select
 from ridgeline.ops.math import maximum
 from ridgeline.ops.movement import reshape, stretch
+
+Reduction = Callable[..., Node]
 
 
 def _spread(input: Node, mask: Node) -> Node:
@@ -87,74 +91,50 @@ def _settled(reduced: Node, input: Node, axes: tuple[int, ...], keepdim: bool) -
     return reshape(reduced, shape)
 
 
+def _extreme(name: str, ordinary: Reduction, others: Callable[[DType], float], about: str) -> None:
+    """Register a reduction that passes over elements which hold the last number of its order."""
+
+    def body(
+        input: Node,
+        dim: Dims = None,
+        *,
+        keepdim: bool = False,
+        dtype: DType | None = None,
+        mask: Node | None = None,
+    ) -> Node:
+        found = ordinary(_filled(input, mask, others(input.dtype)), dim, keepdim)
+        return cast(found, dtype or input.dtype)
+
+    if name.startswith("arg"):
+        body.__annotations__["dim"] = "int | None"
+    body.__doc__ = about
+    public(namespace="masked", name=name)(body)
+
+
+_extreme("amax", reductions.amax, _lowest, "The largest of the elements that take part.")
+_extreme("amin", reductions.amin, _highest, "The smallest of the elements that take part.")
+_ABOUT_PLACES = "Where the {} element that takes part stands, in the input's element type."
+_extreme("argmax", reductions.argmax, _lowest, _ABOUT_PLACES.format("largest"))
+_extreme("argmin", reductions.argmin, _highest, _ABOUT_PLACES.format("smallest"))
+
+
+def _scan(
+    ordinary: Reduction, nothing: int, input: Node, dim: int, dtype: DType | None, mask: Node | None
+) -> Node:
+    kept = input.dtype if input.dtype.is_integer else None
+    return ordinary(_filled(input, mask, nothing), dim, dtype=dtype or kept)
+
+
 @public(namespace="masked")
 def cumsum(input: Node, dim: int, *, dtype: DType | None = None, mask: Node | None = None) -> Node:
     """The running sum of the elements that take part, in the element type that they have."""
-    kept = input.dtype if input.dtype.is_integer else None
-    return scanning.cumsum(_filled(input, mask, 0), dim, dtype=dtype or kept)
+    return _scan(scanning.cumsum, 0, input, dim, dtype, mask)
 
 
 @public(namespace="masked")
 def cumprod(input: Node, dim: int, *, dtype: DType | None = None, mask: Node | None = None) -> Node:
     """The running product of the elements that take part, in the element type that they have."""
-    kept = input.dtype if input.dtype.is_integer else None
-    return scanning.cumprod(_filled(input, mask, 1), dim, dtype=dtype or kept)
-
-
-@public(namespace="masked")
-def amax(
-    input: Node,
-    dim: Dims = None,
-    *,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Node | None = None,
-) -> Node:
-    """The largest of the elements that take part."""
-    result = reductions.amax(_filled(input, mask, _lowest(input.dtype)), dim, keepdim)
-    return cast(result, dtype or input.dtype)
-
-
-@public(namespace="masked")
-def amin(
-    input: Node,
-    dim: Dims = None,
-    *,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Node | None = None,
-) -> Node:
-    """The smallest of the elements that take part."""
-    result = reductions.amin(_filled(input, mask, _highest(input.dtype)), dim, keepdim)
-    return cast(result, dtype or input.dtype)
-
-
-@public(namespace="masked")
-def argmax(
-    input: Node,
-    dim: int | None = None,
-    *,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Node | None = None,
-) -> Node:
-    """Where the largest element that takes part stands, in the input's element type."""
-    place = reductions.argmax(_filled(input, mask, _lowest(input.dtype)), dim, keepdim)
-    return cast(place, dtype or input.dtype)
-
-
-@public(namespace="masked")
-def argmin(
-    input: Node,
-    dim: int | None = None,
-    *,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Node | None = None,
-) -> Node:
-    """Where the smallest element that takes part stands, in the input's element type."""
-    place = reductions.argmin(_filled(input, mask, _highest(input.dtype)), dim, keepdim)
-    return cast(place, dtype or input.dtype)
+    return _scan(scanning.cumprod, 1, input, dim, dtype, mask)
 
 
 def _count(input: Node, dim: Dims, keepdim: bool, mask: Node | None) -> Node:
@@ -190,7 +170,7 @@ def median(
     mask: Node | None = None,
 ) -> Node:
     """The lower middle of the elements that take part; NaN where none does."""
-    x = _filled(cast(input, floating(input.dtype)), mask, math.nan)
+    x = _filled(as_float(input), mask, math.nan)
     found = nanmedian(x, dim, keepdim)
     assert isinstance(found, tuple)
     return cast(found.values, dtype or input.dtype)
@@ -212,21 +192,6 @@ def norm(
     return matrices.norm(x, order, dim, keepdim, dtype)
 
 
-def _variance(
-    input: Node, dim: Dims, unbiased: bool | None, correction: float | None, keepdim: bool,
-    dtype: DType | None, mask: Node | None,
-) -> Node:  # fmt: skip
-    less = correction if correction is not None else 1.0 if unbiased in (None, True) else 0.0
-    wanted = dtype or floating(input.dtype)
-    x = cast(input, wanted)
-    centre = div(sum(x, dim, keepdim=True, mask=mask), _count(input, dim, True, mask))
-    away = sub(x, stretch(centre, x.shape))
-    spread = real(sum(mul(away, conj(away)), dim, keepdim=keepdim, mask=mask))
-    count = cast(_count(input, dim, keepdim, mask), real_of(wanted))
-    freedom = count - float(less)
-    return cast(div(spread, maximum(freedom, full_like(freedom, 0))), wanted)
-
-
 @public(namespace="masked")
 def var(
     input: Node,
@@ -239,22 +204,21 @@ def var(
     mask: Node | None = None,
 ) -> Node:
     """The variance of the elements that take part."""
-    return _variance(input, dim, unbiased, correction, keepdim, dtype, mask)
+    less = correction if correction is not None else 1.0 if unbiased in (None, True) else 0.0
+    wanted = dtype or floating(input.dtype)
+    x = cast(input, wanted)
+    centre = div(sum(x, dim, keepdim=True, mask=mask), _count(input, dim, True, mask))
+    away = sub(x, stretch(centre, x.shape))
+    spread = real(sum(mul(away, conj(away)), dim, keepdim=keepdim, mask=mask))
+    count = cast(_count(input, dim, keepdim, mask), real_of(wanted))
+    freedom = count - float(less)
+    return cast(div(spread, maximum(freedom, full_like(freedom, 0))), wanted)
 
 
-@public(namespace="masked")
-def std(
-    input: Node,
-    dim: Dims = None,
-    unbiased: bool | None = None,
-    *,
-    correction: float | None = None,
-    keepdim: bool = False,
-    dtype: DType | None = None,
-    mask: Node | None = None,
-) -> Node:
+@public(namespace="masked", like=var)
+def std(*args: Any, **kwargs: Any) -> Node:
     """The standard deviation of the elements that take part."""
-    return reductions.root(_variance(input, dim, unbiased, correction, keepdim, dtype, mask))
+    return reductions.root(var(*args, **kwargs))
 
 
 @public(namespace="masked")

@@ -157,6 +157,11 @@ def floating(dtype: DType) -> DType:
     return dtype if dtype.is_differentiable else defaults.dtype
 
 
+def as_float(input: Node) -> Node:
+    """The input in a floating type, its own if it has one."""
+    return cast(input, floating(input.dtype))
+
+
 def as_node(operand: Operand, dtype: DType) -> Node:
     """An operand in the given element type; numbers become 0-d nodes."""
     if isinstance(operand, Node):

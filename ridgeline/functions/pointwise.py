@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import ml_dtypes
 
@@ -10,20 +11,33 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, clamp, div, mul, pow, sub
-from ridgeline.functions.operands import Operand, as_node, floating, number, require_real
+from ridgeline.functions.operands import Operand, as_float, as_node, number, require_real
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, select
+from ridgeline.ops.elementwise import apply, constant, full_like, select
 from ridgeline.ops.math import minimum
 from ridgeline.ops.movement import broadcast_scalar, stretch
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def _real(input: Node) -> Node:
-    """The input in a floating type."""
-    return cast(input, floating(input.dtype))
+def function_of_one(
+    op: str,
+    about: str,
+    *aliases: str,
+    name: str = "",
+    namespace: str = "",
+    compute: Callable[..., Node] = apply,
+) -> Callable[[Node], Node]:
+    """Register the function that applies an op to its input, in a floating type."""
+
+    def body(input: Node) -> Node:
+        return compute(op, as_float(input))
+
+    body.__name__ = body.__qualname__ = name or op
+    body.__doc__ = about
+    return public(*aliases, inplace=not namespace, namespace=namespace)(body)
 
 
 def _literal(like: Node, value: float) -> Node:
@@ -31,22 +45,16 @@ def _literal(like: Node, value: float) -> Node:
     return broadcast_scalar(constant(value, like.dtype), like.shape)
 
 
-@public(inplace=True)
-def sqrt(input: Node) -> Node:
-    """The square root."""
-    return apply("sqrt", _real(input))
+sqrt = function_of_one("sqrt", "The square root.")
 
 
 @public(inplace=True)
 def rsqrt(input: Node) -> Node:
     """One over the square root."""
-    return apply("reciprocal", apply("sqrt", _real(input)))
+    return apply("reciprocal", apply("sqrt", as_float(input)))
 
 
-@public(inplace=True)
-def reciprocal(input: Node) -> Node:
-    """One over the input."""
-    return apply("reciprocal", _real(input))
+reciprocal = function_of_one("reciprocal", "One over the input.")
 
 
 @public(inplace=True)
@@ -55,95 +63,53 @@ def square(input: Node) -> Node:
     return pow(input, 2)
 
 
-@public(inplace=True)
-def exp(input: Node) -> Node:
-    """e to the input."""
-    return apply("exp", _real(input))
+exp = function_of_one("exp", "e to the input.")
 
 
 @public(inplace=True)
 def exp2(input: Node) -> Node:
     """2 to the input."""
-    x = _real(input)
+    x = as_float(input)
     return apply("exp", x * math.log(2)) if x.dtype.is_complex else apply("exp2", x)
 
 
-@public(inplace=True)
-def expm1(input: Node) -> Node:
-    """exp(input) - 1, accurate near 0."""
-    return apply("expm1", _real(input))
-
-
-@public(inplace=True)
-def log(input: Node) -> Node:
-    """The natural logarithm."""
-    return apply("log", _real(input))
+expm1 = function_of_one("expm1", "exp(input) - 1, accurate near 0.")
+log = function_of_one("log", "The natural logarithm.")
 
 
 @public(inplace=True)
 def log2(input: Node) -> Node:
     """The logarithm to base 2."""
-    x = _real(input)
+    x = as_float(input)
     return apply("log", x) * (1 / math.log(2)) if x.dtype.is_complex else apply("log2", x)
 
 
 @public(inplace=True)
 def log10(input: Node) -> Node:
     """The logarithm to base 10."""
-    x = _real(input)
+    x = as_float(input)
     return apply("log", x) * (1 / math.log(10)) if x.dtype.is_complex else apply("log10", x)
 
 
-@public(inplace=True)
-def log1p(input: Node) -> Node:
-    """log(1 + input), accurate near 0."""
-    return apply("log1p", _real(input))
-
-
-@public(inplace=True)
-def sin(input: Node) -> Node:
-    """The sine."""
-    return apply("sin", _real(input))
-
-
-@public(inplace=True)
-def cos(input: Node) -> Node:
-    """The cosine."""
-    return apply("cos", _real(input))
+log1p = function_of_one("log1p", "log(1 + input), accurate near 0.")
+sin = function_of_one("sin", "The sine.")
+cos = function_of_one("cos", "The cosine.")
 
 
 @public(inplace=True)
 def tan(input: Node) -> Node:
     """The tangent."""
-    x = _real(input)
+    x = as_float(input)
     if x.dtype.is_complex:  # through tanh(i x), which cannot overflow
         turned = apply("tanh", join(-imag(x), real(x)))
         return join(imag(turned), -real(turned))
     return apply("tan", x)
 
 
-@public(inplace=True)
-def sinh(input: Node) -> Node:
-    """The hyperbolic sine."""
-    return apply("sinh", _real(input))
-
-
-@public(inplace=True)
-def cosh(input: Node) -> Node:
-    """The hyperbolic cosine."""
-    return apply("cosh", _real(input))
-
-
-@public(inplace=True)
-def tanh(input: Node) -> Node:
-    """The hyperbolic tangent."""
-    return apply("tanh", _real(input))
-
-
-@public(inplace=True)
-def erf(input: Node) -> Node:
-    """The error function."""
-    return apply("erf", _real(input))
+sinh = function_of_one("sinh", "The hyperbolic sine.")
+cosh = function_of_one("cosh", "The hyperbolic cosine.")
+tanh = function_of_one("tanh", "The hyperbolic tangent.")
+erf = function_of_one("erf", "The error function.")
 
 
 @public("absolute", inplace=True)
@@ -260,7 +226,7 @@ def largest(dtype: DType) -> float:
 @public(inplace=True, wide=True)
 def sigmoid(input: Node) -> Node:
     """1 / (1 + exp(-input)), accurate in both tails and with a gradient that cannot overflow."""
-    x = _real(input)
+    x = as_float(input)
     if x.dtype.is_complex:
         return apply("reciprocal", add(apply("exp", -x), 1))
     positive = x >= 0
@@ -286,7 +252,7 @@ def logsigmoid(input: Node) -> Node:
 @public(inplace=True, wide=True)
 def logit(input: Node, eps: float | None = None) -> Node:
     """log(input / (1 - input)), accurate around 1/2."""
-    x = _real(input)
+    x = as_float(input)
     if eps is not None:
         x = clamp(x, number(eps), 1 - eps)
     if x.dtype.is_complex:

@@ -15,7 +15,7 @@ from ridgeline.functions.arithmetic import div, mul, pow as power
 from ridgeline.functions.convolution import per_axis
 from ridgeline.functions.operands import require_real
 from ridgeline.functions.pointwise import abs, relu, sign
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import along_axes, public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, remembered
 from ridgeline.ops.elementwise import cast, constant, full_like, iota
@@ -154,16 +154,18 @@ def _window_sum(
     return x
 
 
-def _avg_pool(
+def avg_pool(
     input: Node,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: int | None,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+    *,
     spatial: int,
 ) -> Node:
+    """The mean over windows along {axes}."""
     if input.dtype is not dtypes.int64:
         require_real(input.dtype, "the mean of windows")
     w = _windows(input, spatial, kernel_size, stride, padding, 1, ceil_mode)
@@ -206,91 +208,31 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> Node:
     """The mean over windows along one axis."""
-    return _avg_pool(input, kernel_size, stride, padding, ceil_mode, count_include_pad, None, 1)
+    settings = (kernel_size, stride, padding, ceil_mode, count_include_pad)
+    return avg_pool(input, *settings, spatial=1)
 
 
-@public(method=False, wide=True)
-def avg_pool2d(
-    input: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Node:
-    """The mean over windows along two axes."""
-    return _avg_pool(
-        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 2
-    )
+avg_pool2d, avg_pool3d = along_axes("avg_pool{}d", avg_pool, axes=(2, 3), wide=True)
 
 
-@public(method=False, wide=True)
-def avg_pool3d(
-    input: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Node:
-    """The mean over windows along three axes."""
-    return _avg_pool(
-        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, 3
-    )
-
-
-def _lp_pool(
+def lp_pool(
     input: Node,
     norm_type: float,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    ceil_mode: bool,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+    *,
     spatial: int,
 ) -> Node:
-    """The p-norm of windows; a window that reaches beyond the end counts as if it were full."""
+    """The p-norm of windows along {axes}; one that reaches beyond the end counts as full."""
     raised = power(input, float(norm_type))
-    means = _avg_pool(raised, kernel_size, stride, 0, ceil_mode, True, None, spatial)
+    means = avg_pool(raised, kernel_size, stride, 0, ceil_mode, spatial=spatial)
     count = math.prod(per_axis(kernel_size, spatial, "kernel_size"))
     whole = mul(mul(sign(means), relu(abs(means))), count)
     return power(whole, 1.0 / norm_type)
 
 
-@public(method=False, wide=True)
-def lp_pool1d(
-    input: Node,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Node:
-    """The p-norm of windows along one axis."""
-    return _lp_pool(input, norm_type, kernel_size, stride, ceil_mode, 1)
-
-
-@public(method=False, wide=True)
-def lp_pool2d(
-    input: Node,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Node:
-    """The p-norm of windows along two axes."""
-    return _lp_pool(input, norm_type, kernel_size, stride, ceil_mode, 2)
-
-
-@public(method=False, wide=True)
-def lp_pool3d(
-    input: Node,
-    norm_type: float,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    ceil_mode: bool = False,
-) -> Node:
-    """The p-norm of windows along three axes."""
-    return _lp_pool(input, norm_type, kernel_size, stride, ceil_mode, 3)
+lp_pool1d, lp_pool2d, lp_pool3d = along_axes("lp_pool{}d", lp_pool, wide=True)
 
 
 def lowest(node: Node) -> float:
@@ -300,16 +242,18 @@ def lowest(node: Node) -> float:
     return int(np.iinfo(node.dtype.numpy).min)
 
 
-def _max_pool(
+def max_pool(
     input: Node,
     kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-    return_indices: bool,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    *,
     spatial: int,
 ) -> Node | Pooled:
+    """The largest value of windows along {axes}."""
     if input.dtype.is_complex:
         raise DTypeError("complex numbers have no largest one, so max_pool is not defined for them")
     w = _windows(input, spatial, kernel_size, stride, padding, dilation, ceil_mode)
@@ -345,43 +289,4 @@ def _places(tap: Node, w: Windows) -> Node:
     return total
 
 
-@public(method=False)
-def max_pool1d(
-    input: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Node | Pooled:
-    """The largest value of windows along one axis."""
-    return _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 1)
-
-
-@public(method=False)
-def max_pool2d(
-    input: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Node | Pooled:
-    """The largest value of windows along two axes."""
-    return _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 2)
-
-
-@public(method=False)
-def max_pool3d(
-    input: Node,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    return_indices: bool = False,
-) -> Node | Pooled:
-    """The largest value of windows along three axes."""
-    return _max_pool(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, 3)
+max_pool1d, max_pool2d, max_pool3d = along_axes("max_pool{}d", max_pool)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
 from ridgeline.functions.arithmetic import add, mul, sub
@@ -34,21 +36,20 @@ def quantile(
     return _quantile(input, q, dim, keepdim, interpolation, skip_nan=False)
 
 
-@public()
-def nanquantile(
+@public(like=quantile)
+def nanquantile(*args: Any, **kwargs: Any) -> Node:
+    """The q-quantiles of the elements that are not NaN."""
+    return _quantile(*args, **kwargs, skip_nan=True)
+
+
+def _quantile(
     input: Node,
     q: Operand,
     dim: int | None = None,
     keepdim: bool = False,
-    *,
     interpolation: str = "linear",
-) -> Node:
-    """The q-quantiles of the elements that are not NaN."""
-    return _quantile(input, q, dim, keepdim, interpolation, skip_nan=True)
-
-
-def _quantile(
-    input: Node, q: Operand, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
+    *,
+    skip_nan: bool,
 ) -> Node:
     if interpolation not in _INTERPOLATIONS:
         raise BadValueError(f"interpolation is one of {_INTERPOLATIONS}, not {interpolation!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 
@@ -14,6 +14,7 @@ from ridgeline.errors import ArgumentError, DTypeError, NoElementsError
 from ridgeline.functions.arithmetic import add, maximum, minimum, truth
 from ridgeline.functions.operands import (
     Operand,
+    as_float,
     as_node,
     axes_of,
     axis_of,
@@ -138,17 +139,10 @@ def max_number(a: float, b: float) -> float:
     return a if a >= b else b
 
 
-@public(wide=True)
-def std(
-    input: Node,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Node:
+@public(wide=True, like=var)
+def std(*args: Any, **kwargs: Any) -> Node:
     """The standard deviation over some axes."""
-    return root(var(input, dim, unbiased, keepdim, correction=correction))
+    return root(var(*args, **kwargs))
 
 
 def root(spread: Node) -> Node:
@@ -165,36 +159,23 @@ class VarMean(NamedTuple):
     mean: Node
 
 
-@public(method=False, wide=True)
-def var_mean(
-    input: Node,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> VarMean:
+def _centre(
+    input: Node, dim: Dims | bool = None, unbiased: object = None, keepdim: bool = False, **_: Any
+) -> Node:
+    """The mean that the same arguments of a variance are taken around."""
+    return mean(input, None if isinstance(dim, bool) else dim, keepdim)
+
+
+@public(method=False, wide=True, like=var)
+def var_mean(*args: Any, **kwargs: Any) -> VarMean:
     """The variance and the mean."""
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    spread = var(input, dim, unbiased, keepdim, correction=correction)
-    return VarMean(spread, mean(input, dim, keepdim))
+    return VarMean(var(*args, **kwargs), _centre(*args, **kwargs))
 
 
-@public(method=False, wide=True)
-def std_mean(
-    input: Node,
-    dim: Dims | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> VarMean:
+@public(method=False, wide=True, like=var)
+def std_mean(*args: Any, **kwargs: Any) -> VarMean:
     """The standard deviation and the mean."""
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    spread = std(input, dim, unbiased, keepdim, correction=correction)
-    return VarMean(spread, mean(input, dim, keepdim))
+    return VarMean(std(*args, **kwargs), _centre(*args, **kwargs))
 
 
 def _need_elements(input: Node, axes: Sequence[int], what: str) -> None:
@@ -390,7 +371,7 @@ def softmin(input: Node, dim: int | None = None, dtype: DType | None = None) -> 
 @public(wide=True)
 def logsumexp(input: Node, dim: Dims, keepdim: bool = False) -> Node:
     """log(sum(exp(input))), without overflow."""
-    x = cast(input, floating(input.dtype))
+    x = as_float(input)
     axes = axes_of(dim, len(x.shape))
     top = reduce(real(x), "max", axes)
     # finite, since inf - inf is NaN; two instructions, also where they are repeated for each number

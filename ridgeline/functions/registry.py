@@ -7,9 +7,11 @@ functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
+from types import FunctionType
 from typing import Any, Literal, TypeVar
 
 from ridgeline import dtypes
@@ -38,6 +40,7 @@ class Entry:
 
 
 TABLE: dict[str, Entry] = {}
+_AXES = {1: "one axis", 2: "two axes", 3: "three axes"}
 
 
 def public(
@@ -51,15 +54,22 @@ def public(
     namespace: str = "",
     wide: bool | Literal["input"] = False,
     steps: Callable[..., Any] | None = None,
+    like: Callable[..., Any] | None = None,
 ) -> Callable[[Body], Body]:
     """Register a body under its own name (or `name`) and under `aliases`.
 
     A `wide` one computes in float32 where its operands are narrower, and rounds once at the end:
     to the type that they promote to, or with `wide="input"` to that of the first, whose result is
-    scaled by the others.
+    scaled by the others. A body of `*args` and `**kwargs` takes what another one does that it is
+    `like`.
     """
 
     def register(body: Body) -> Body:
+        if like is not None:
+            returns = body.__annotations__["return"]
+            body.__wrapped__ = like  # type: ignore[attr-defined]  # its annotations are checked
+            shown = signature(like).replace(return_annotation=returns)
+            body.__signature__ = shown  # type: ignore[attr-defined]
         if wide:
             body = widened(body, by_first=wide == "input")
         own = name or body.__name__.rstrip("_")
@@ -72,6 +82,26 @@ def public(
         return body
 
     return register
+
+
+def along_axes(
+    name: str, body: Callable[..., Any], *, axes: Sequence[int] = (1, 2, 3), wide: bool = False
+) -> Sequence[Callable[..., Any]]:
+    """Register a body once for each number of axes that its keyword `spatial` may be.
+
+    `name` is such as "conv{}d"; the body's first line speaks of "{axes}".
+    """
+    shown = signature(body)
+    listed = [p for p in shown.parameters.values() if p.name != "spatial"]
+    made = []
+    for spatial in axes:
+        own = FunctionType(body.__code__, body.__globals__, name.format(spatial), body.__defaults__)
+        own.__qualname__, own.__kwdefaults__ = own.__name__, {"spatial": spatial}
+        own.__annotations__ = body.__annotations__
+        own.__doc__ = (body.__doc__ or "").format(axes=_AXES[spatial])
+        own.__signature__ = shown.replace(parameters=listed)  # type: ignore[attr-defined]
+        made.append(public(method=False, wide=wide)(own))
+    return made
 
 
 def is_narrow(dtype: DType) -> bool:

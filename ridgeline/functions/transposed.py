@@ -5,31 +5,32 @@ from __future__ import annotations
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.convolution import Sizes, in_groups, per_axis, window_maps
 from ridgeline.functions.linear import same_type
-from ridgeline.functions.registry import public
+from ridgeline.functions.registry import along_axes
 from ridgeline.graph.node import Node
 from ridgeline.ops.contract import operand_gradient
 from ridgeline.ops.movement import broadcast, reshape
 from ridgeline.record.cells import known
 
 
-def _transposed(
+def transposed_convolution(
     input: Node,
     weight: Node,
-    bias: Node | None,
-    stride: Sizes,
-    padding: Sizes,
-    output_padding: Sizes,
-    groups: int,
-    dilation: Sizes,
+    bias: Node | None = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
     spatial: int,
 ) -> Node:
-    """[n, c, …] with filters [c, k / groups, …], each element spread over a window."""
+    """Transposed convolution along {axes}: each element of [n, c, …] is spread over a window."""
     what = f"conv_transpose{spatial}d"
     same_type(input, weight, what)
     if len(input.shape) == spatial + 1:  # without a batch
         single = reshape(input, (1, *input.shape))
-        settings = (stride, padding, output_padding, groups, dilation, spatial)
-        result = _transposed(single, weight, bias, *settings)
+        settings = (stride, padding, output_padding, groups, dilation)
+        result = transposed_convolution(single, weight, bias, *settings, spatial=spatial)
         return reshape(result, result.shape[1:])
     _check(input, weight, bias, groups, spatial, what)
     steps, apart = per_axis(stride, spatial, "stride"), per_axis(dilation, spatial, "dilation")
@@ -78,49 +79,6 @@ def _check(
         raise ShapeError(f"{what}: bias has shape {list(bias.shape)}, expected [{filters}]")
 
 
-@public(method=False)
-def conv_transpose1d(
-    input: Node,
-    weight: Node,
-    bias: Node | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-) -> Node:
-    """Transposed convolution along one axis."""
-    settings = (stride, padding, output_padding, groups, dilation)
-    return _transposed(input, weight, bias, *settings, 1)
-
-
-@public(method=False)
-def conv_transpose2d(
-    input: Node,
-    weight: Node,
-    bias: Node | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-) -> Node:
-    """Transposed convolution along two axes."""
-    settings = (stride, padding, output_padding, groups, dilation)
-    return _transposed(input, weight, bias, *settings, 2)
-
-
-@public(method=False)
-def conv_transpose3d(
-    input: Node,
-    weight: Node,
-    bias: Node | None = None,
-    stride: Sizes = 1,
-    padding: Sizes = 0,
-    output_padding: Sizes = 0,
-    groups: int = 1,
-    dilation: Sizes = 1,
-) -> Node:
-    """Transposed convolution along three axes."""
-    settings = (stride, padding, output_padding, groups, dilation)
-    return _transposed(input, weight, bias, *settings, 3)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = along_axes(
+    "conv_transpose{}d", transposed_convolution
+)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ridgeline import dtypes
 from ridgeline.errors import DTypeError
 from ridgeline.functions.arithmetic import clamp, mul, truth
-from ridgeline.functions.operands import Operand, align, floating, pair, result_type
+from ridgeline.functions.operands import Operand, align, as_float, floating, pair, result_type
+from ridgeline.functions.pointwise import function_of_one
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node, proj
 from ridgeline.ops.complex import real
@@ -18,11 +19,6 @@ from ridgeline.ops.math import exp, exp2, isnan, log1p, maximum, signed, trunc
 from ridgeline.ops.special import bits_gcd, next_after, split_exponent
 
 _FURTHEST_POWERS = {dtypes.float32: 300.0, dtypes.float64: 2200.0}
-
-
-def real_or_complex(input: Node) -> Node:
-    """The input in a floating type."""
-    return cast(input, floating(input.dtype))
 
 
 def floats(input: Operand, other: Operand) -> tuple[Node, Node]:
@@ -36,40 +32,12 @@ def arctangent2(y: Node, x: Node) -> Node:
     return apply("atan2", y, x)
 
 
-@public("arcsin", inplace=True)
-def asin(input: Node) -> Node:
-    """The inverse sine."""
-    return apply("asin", real_or_complex(input))
-
-
-@public("arccos", inplace=True)
-def acos(input: Node) -> Node:
-    """The inverse cosine."""
-    return apply("acos", real_or_complex(input))
-
-
-@public("arctan", inplace=True)
-def atan(input: Node) -> Node:
-    """The inverse tangent."""
-    return apply("atan", real_or_complex(input))
-
-
-@public("arcsinh", inplace=True)
-def asinh(input: Node) -> Node:
-    """The inverse hyperbolic sine."""
-    return apply("asinh", real_or_complex(input))
-
-
-@public("arccosh", inplace=True)
-def acosh(input: Node) -> Node:
-    """The inverse hyperbolic cosine."""
-    return apply("acosh", real_or_complex(input))
-
-
-@public("arctanh", inplace=True)
-def atanh(input: Node) -> Node:
-    """The inverse hyperbolic tangent."""
-    return apply("atanh", real_or_complex(input))
+asin = function_of_one("asin", "The inverse sine.", "arcsin")
+acos = function_of_one("acos", "The inverse cosine.", "arccos")
+atan = function_of_one("atan", "The inverse tangent.", "arctan")
+asinh = function_of_one("asinh", "The inverse hyperbolic sine.", "arcsinh")
+acosh = function_of_one("acosh", "The inverse hyperbolic cosine.", "arccosh")
+atanh = function_of_one("atanh", "The inverse hyperbolic tangent.", "arctanh")
 
 
 @public("arctan2", inplace=True)
@@ -87,13 +55,13 @@ def hypot(input: Node, other: Node) -> Node:
 @public(inplace=True)
 def deg2rad(input: Node) -> Node:
     """Degrees as radians."""
-    return real_or_complex(input) * (math.pi / 180)
+    return as_float(input) * (math.pi / 180)
 
 
 @public(inplace=True)
 def rad2deg(input: Node) -> Node:
     """Radians as degrees."""
-    return real_or_complex(input) * (180 / math.pi)
+    return as_float(input) * (180 / math.pi)
 
 
 @public(inplace=True)

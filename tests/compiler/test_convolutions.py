@@ -78,7 +78,7 @@ def test_all_convolutions_of_a_resnet_are_found(shape: tuple[int, ...]) -> None:
     size, before, after, taps, stride = shape
     x = leaf(TensorType((256, before, size, size), dtypes.bfloat16))
     w = leaf(TensorType((after, before, taps, taps), dtypes.bfloat16))
-    y = convolution(x, w, None, stride, taps // 2, 1, 1, 2)
+    y = convolution(x, w, None, stride, taps // 2, spatial=2)
     found: dict[Node, ConvolveAttrs] = {}
 
     def look(attrs: ConvolveAttrs, node: Node) -> bool:
@@ -113,7 +113,7 @@ def test_the_library_form_computes_the_same(data: Any) -> None:
         for k, d, m in zip(taps, dilation, margin)
     )
     x, w = tensors((2, before, *sizes), (after, before // groups, *taps))
-    y = convolution(x, w, None, stride, margin, dilation, groups, spatial)
+    y = convolution(x, w, None, stride, margin, dilation, groups, spatial=spatial)
     roots = with_gradients(y, [x, w])
     made = arranged(roots)
     for got, wanted in pairs(made, roots):
@@ -134,7 +134,7 @@ def test_a_transposed_convolution_is_one_too(groups: int, stride: int) -> None:
 
 def test_padding_on_one_side_is_left_to_a_kernel() -> None:
     x, w = tensors((1, 2, 6, 6), (3, 2, 2, 2))
-    y = convolution(x, w, None, 1, "same", 1, 1, 2)  # nothing before, one element behind
+    y = convolution(x, w, None, 1, "same", spatial=2)  # nothing before, one element behind
     (made,) = arranged([y])
     (node,) = [n for n in topological([made]) if n.op is CONVOLVE]
     assert node.attrs.image == (1, 2, 7, 7) and node.attrs.margin == (0, 0)
@@ -163,9 +163,9 @@ def _normalised(x: Node) -> Node:
 
 def test_nothing_is_transposed_between_layers() -> None:
     x, a, b, c = tensors((2, 4, 8, 8), (4, 4, 3, 3), (4, 4, 1, 1), (4, 4, 3, 3))
-    first = _normalised(convolution(x, a, None, 1, 1, 1, 1, 2))
-    second = _normalised(convolution(first, b, None, 1, 0, 1, 1, 2))
-    third = add(_normalised(convolution(second, c, None, 1, 1, 1, 1, 2)), first)
+    first = _normalised(convolution(x, a, None, 1, 1, spatial=2))
+    second = _normalised(convolution(first, b, None, spatial=2))
+    third = add(_normalised(convolution(second, c, None, 1, 1, spatial=2)), first)
     roots = with_gradients(third, [x, a, b, c])
     made = arranged(roots)
     moved = [n for n in topological(made) if n.op is PERMUTE]
@@ -183,9 +183,9 @@ def test_pooling_between_layers_keeps_the_order() -> None:
     from ridgeline.functions.pooling import max_pool2d
 
     x, a, b = tensors((2, 3, 9, 9), (4, 3, 3, 3), (4, 4, 3, 3))
-    inner = max_pool2d(convolution(x, a, None, 1, 1, 1, 1, 2), 3, 2, 1)
+    inner = max_pool2d(convolution(x, a, None, 1, 1, spatial=2), 3, 2, 1)
     assert isinstance(inner, Node)
-    roots = with_gradients(convolution(inner, b, None, 1, 1, 1, 1, 2), [x, a, b])
+    roots = with_gradients(convolution(inner, b, None, 1, 1, spatial=2), [x, a, b])
     made = arranged(roots)
     moved = [n for n in topological(made) if n.op is PERMUTE and len(n.shape) == 4]
     ends = {n for n in topological(made) if n.op is LEAF}
@@ -196,7 +196,7 @@ def test_pooling_between_layers_keeps_the_order() -> None:
 
 def test_what_does_not_pay_stays() -> None:
     x, w = tensors((1, 2, 6, 6), (3, 2, 3, 3))
-    y = convolution(x, w, None, 1, 1, 1, 1, 2)
+    y = convolution(x, w, None, 1, 1, spatial=2)
     kept = optimized(y, libraries=Libraries(convolution=lambda attrs, n: False))
     assert kept == optimized(y)
 
@@ -214,7 +214,7 @@ def relu(value: Node) -> Node:
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_relu_is_part_of_its_convolution(biased: bool) -> None:
     x, w, b = (leaf(TensorType(s, dtypes.float32)) for s in ((2, 3, 6, 6), (4, 3, 3, 3), (4,)))
-    before = convolution(x, w, b if biased else None, 1, 1, 1, 1, 2)
+    before = convolution(x, w, b if biased else None, 1, 1, spatial=2)
     roots = with_gradients(relu(before), [x, w])
     made = rectified(roots)
     found = [n for n in topological(made) if n.op is CONVOLVE]
@@ -231,7 +231,7 @@ def test_a_relu_is_part_of_its_convolution(biased: bool) -> None:
 
 def test_a_relu_keeps_nan() -> None:
     x, w = (leaf(TensorType(s, dtypes.float32)) for s in ((1, 2, 4, 4), (2, 2, 3, 3)))
-    made = rectified([relu(convolution(x, w, None, 1, 0, 1, 1, 2))])
+    made = rectified([relu(convolution(x, w, None, spatial=2))])
     values = [np.full(n.shape, -1.0, np.float32) for n in (x, w)]
     values[0][0, 0, 0, 0] = np.nan
     (result,) = evaluate(made, dict(zip((x, w), values)))
@@ -240,7 +240,7 @@ def test_a_relu_keeps_nan() -> None:
 
 def test_what_is_read_before_its_relu_too_is_computed_as_it_is() -> None:
     x, w = (leaf(TensorType(s, dtypes.float32)) for s in ((2, 3, 6, 6), (4, 3, 3, 3)))
-    before = convolution(x, w, None, 1, 0, 1, 1, 2)
+    before = convolution(x, w, None, spatial=2)
     negative = select(apply("le", before, full_like(before, 0)), before, full_like(before, 0))
     shifted = relu(add(before, full_like(before, 1)))
     for roots in ([relu(before), before], [relu(before), apply("exp", before)], [negative],
