@@ -6,245 +6,181 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.nn import functional, init
+from ridgeline.nn.applied import Applied
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
 from ridgeline.tensors.tensor import Tensor
 
 
-class _Activation(Module):
+class _Activation(Applied):
     """A function of a tensor with constants that are set once."""
 
-    function: str
-
-    def __init__(self, inplace: bool = False, **constants: Any) -> None:
-        super().__init__()
-        self.inplace = inplace
-        self.constants = tuple(constants)
-        for name, value in constants.items():
-            setattr(self, name, value)
-
-    def forward(self, input: Tensor) -> Tensor:
-        apply = getattr(functional, self.function)
-        constants = {name: getattr(self, name) for name in self.constants}
-        result: Tensor = apply(input, **constants)
-        return input.copy_(result) if self.inplace else result
-
     def extra_repr(self) -> str:
-        shown = [f"{name}={getattr(self, name)!r}" for name in self.constants]
-        return ", ".join([*shown, *(["inplace=True"] if self.inplace else [])])
+        values = {name: getattr(self, name) for name in self._settings}
+        if not values.get("inplace"):
+            values.pop("inplace", None)
+        return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
-class _Plain(_Activation):
-    """An activation without constants."""
-
-    def __init__(self) -> None:
-        super().__init__()
+class _InPlace(_Activation):
+    inplace: bool = False
 
 
-class ReLU(_Activation):
+class ReLU(_InPlace):
     """max(x, 0)."""
 
     function = "relu"
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
-
-class ReLU6(_Activation):
+class ReLU6(_InPlace):
     """min(max(x, 0), 6)."""
 
     function = "relu6"
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
-
-class SELU(_Activation):
+class SELU(_InPlace):
     """The self-normalising ELU."""
 
     function = "selu"
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
-
-class SiLU(_Activation):
+class SiLU(_InPlace):
     """x * sigmoid(x)."""
 
     function = "silu"
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
-
-class Mish(_Activation):
+class Mish(_InPlace):
     """x * tanh(softplus(x))."""
 
     function = "mish"
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
-
-class Hardsigmoid(_Activation):
+class Hardsigmoid(_InPlace):
     """relu6(x + 3) / 6."""
 
     function = "hardsigmoid"
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
-
-class Hardswish(_Activation):
+class Hardswish(_InPlace):
     """x * relu6(x + 3) / 6."""
 
     function = "hardswish"
-
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__(inplace)
 
 
 class LeakyReLU(_Activation):
     """x above 0, negative_slope * x below."""
 
     function = "leaky_relu"
-
-    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        super().__init__(inplace, negative_slope=negative_slope)
+    negative_slope: float = 0.01
+    inplace: bool = False
 
 
 class ELU(_Activation):
     """x above 0, alpha * (exp(x) - 1) below."""
 
     function = "elu"
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(inplace, alpha=alpha)
+    alpha: float = 1.0
+    inplace: bool = False
 
 
 class CELU(_Activation):
     """x above 0, alpha * (exp(x / alpha) - 1) below."""
 
     function = "celu"
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(inplace, alpha=alpha)
+    alpha: float = 1.0
+    inplace: bool = False
 
 
 class GELU(_Activation):
     """x * Φ(x), exact or by tanh."""
 
     function = "gelu"
-
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__(approximate=approximate)
+    approximate: str = "none"
 
 
 class Hardtanh(_Activation):
     """x between min_val and max_val, those beyond."""
 
     function = "hardtanh"
-
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(inplace, min_val=min_val, max_val=max_val)
+    min_val: float = -1.0
+    max_val: float = 1.0
+    inplace: bool = False
 
 
 class Hardshrink(_Activation):
     """x outside ±lambd, 0 inside."""
 
     function = "hardshrink"
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__(lambd=lambd)
+    lambd: float = 0.5
 
 
 class Softshrink(_Activation):
     """x moved towards 0 by lambd, 0 within."""
 
     function = "softshrink"
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__(lambd=lambd)
+    lambd: float = 0.5
 
 
 class Softplus(_Activation):
     """log(1 + exp(beta * x)) / beta, and x above the threshold."""
 
     function = "softplus"
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__(beta=beta, threshold=threshold)
+    beta: float = 1.0
+    threshold: float = 20.0
 
 
 class Threshold(_Activation):
     """x above the threshold, `value` at and below."""
 
     function = "threshold"
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__(inplace, threshold=threshold, value=value)
+    threshold: float
+    value: float
+    inplace: bool = False
 
 
 class GLU(_Activation):
     """The first half of an axis times the sigmoid of the second."""
 
     function = "glu"
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__(dim=dim)
+    dim: int = -1
 
 
-class Sigmoid(_Plain):
+class Sigmoid(_Activation):
     """1 / (1 + exp(-x))."""
 
     function = "sigmoid"
 
 
-class LogSigmoid(_Plain):
+class LogSigmoid(_Activation):
     """log(sigmoid(x))."""
 
     function = "logsigmoid"
 
 
-class Tanh(_Plain):
+class Tanh(_Activation):
     """The hyperbolic tangent."""
 
     function = "tanh"
 
 
-class Tanhshrink(_Plain):
+class Tanhshrink(_Activation):
     """x - tanh(x)."""
 
     function = "tanhshrink"
 
 
-class Softsign(_Plain):
+class Softsign(_Activation):
     """x / (1 + |x|)."""
 
     function = "softsign"
 
 
-def _usual_axis(input: Tensor) -> int:
-    """The axis that torch takes where none is given."""
-    return 0 if len(input.shape) in (0, 1, 3) else 1
-
-
-class Softmax(Module):
+class Softmax(_Activation):
     """exp(x) over its sum along an axis."""
 
     function = "softmax"
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
-
-    def forward(self, input: Tensor) -> Tensor:
-        dim = _usual_axis(input) if self.dim is None else self.dim
-        result: Tensor = getattr(functional, self.function)(input, dim=dim)
-        return result
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
+    dim: int | None = None
 
 
 class Softmin(Softmax):

@@ -8,273 +8,196 @@ from typing import Any
 
 from ridgeline import dtypes
 from ridgeline.nn import functional
+from ridgeline.nn.applied import Applied
 from ridgeline.nn.linear import Linear
 from ridgeline.nn.module import Module
 from ridgeline.tensors.tensor import Tensor
 
 
-class _Loss(Module):
+class _Loss(Applied):
     """A loss of two tensors with settings that are set once, and `weight` as a buffer."""
 
-    function: str
-
-    def __init__(self, reduction: str = "mean", **settings: Any) -> None:
-        super().__init__()
-        self.settings = (*settings, "reduction")
-        for name, value in settings.items():
-            if isinstance(value, Tensor):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
-        self.reduction = reduction
-
-    def forward(self, *operands: Tensor) -> Tensor:
-        apply = getattr(functional, self.function)
-        result: Tensor = apply(*operands, **{name: getattr(self, name) for name in self.settings})
-        return result
+    def extra_repr(self) -> str:
+        return ""
 
 
 class L1Loss(_Loss):
     """|x - y|."""
 
     function = "l1_loss"
-
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    reduction: str = "mean"
 
 
 class MSELoss(_Loss):
     """(x - y)²."""
 
     function = "mse_loss"
-
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    reduction: str = "mean"
 
 
 class CrossEntropyLoss(_Loss):
     """-log softmax(x)[y]; y are classes, or probabilities of all classes."""
 
     function = "cross_entropy"
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: str = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(
-            reduction, weight=weight, ignore_index=ignore_index, label_smoothing=label_smoothing
-        )
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
+    label_smoothing: float = 0.0
 
 
 class NLLLoss(_Loss):
     """-x[y], where x are log-probabilities."""
 
     function = "nll_loss"
-
-    def __init__(
-        self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
-    ) -> None:
-        super().__init__(reduction, weight=weight, ignore_index=ignore_index)
+    weight: Tensor | None = None
+    ignore_index: int = -100
+    reduction: str = "mean"
 
 
 class BCELoss(_Loss):
     """The cross-entropy of probabilities x and targets y in 0…1."""
 
     function = "binary_cross_entropy"
-
-    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction, weight=weight)
+    weight: Tensor | None = None
+    reduction: str = "mean"
 
 
 class BCEWithLogitsLoss(_Loss):
     """The cross-entropy of sigmoid(x) and targets y in 0…1, computed without overflow."""
 
     function = "binary_cross_entropy_with_logits"
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None:
-        super().__init__(reduction, weight=weight, pos_weight=pos_weight)
+    weight: Tensor | None = None
+    reduction: str = "mean"
+    pos_weight: Tensor | None = None
 
 
 class SmoothL1Loss(_Loss):
     """Quadratic below beta, linear above."""
 
     function = "smooth_l1_loss"
-
-    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction, beta=beta)
+    reduction: str = "mean"
+    beta: float = 1.0
 
 
 class HuberLoss(_Loss):
     """SmoothL1Loss times delta."""
 
     function = "huber_loss"
-
-    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction, delta=delta)
+    reduction: str = "mean"
+    delta: float = 1.0
 
 
 class KLDivLoss(_Loss):
     """y * (log y - x), where x are log-probabilities."""
 
     function = "kl_div"
-
-    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction, log_target=log_target)
+    reduction: str = "mean"
+    log_target: bool = False
 
 
 class PoissonNLLLoss(_Loss):
     """The negative log-likelihood of counts y under a Poisson law of rate x, or exp(x)."""
 
     function = "poisson_nll_loss"
-
-    def __init__(
-        self,
-        log_input: bool = True,
-        full: bool = False,
-        eps: float = 1e-8,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction, log_input=log_input, full=full, eps=eps)
+    log_input: bool = True
+    full: bool = False
+    eps: float = 1e-08
+    reduction: str = "mean"
 
 
-class GaussianNLLLoss(_Loss):
+class GaussianNLLLoss(_Loss, kw_only=True):
     """The negative log-likelihood of y under a normal law of mean x and a given variance."""
 
     function = "gaussian_nll_loss"
-
-    def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
-        super().__init__(reduction, full=full, eps=eps)
+    full: bool = False
+    eps: float = 1e-06
+    reduction: str = "mean"
 
 
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-y x)) for y of ±1."""
 
     function = "soft_margin_loss"
-
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    reduction: str = "mean"
 
 
 class HingeEmbeddingLoss(_Loss):
     """x where y is 1, max(0, margin - x) where y is -1."""
 
     function = "hinge_embedding_loss"
-
-    def __init__(self, margin: float = 1.0, reduction: str = "mean") -> None:
-        super().__init__(reduction, margin=margin)
+    margin: float = 1.0
+    reduction: str = "mean"
 
 
 class MarginRankingLoss(_Loss):
     """max(0, -y (x1 - x2) + margin)."""
 
     function = "margin_ranking_loss"
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(reduction, margin=margin)
+    margin: float = 0.0
+    reduction: str = "mean"
 
 
 class CosineEmbeddingLoss(_Loss):
     """1 - cos(x1, x2) where y is 1, max(0, cos - margin) where y is -1."""
 
     function = "cosine_embedding_loss"
-
-    def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
-        super().__init__(reduction, margin=margin)
+    margin: float = 0.0
+    reduction: str = "mean"
 
 
 class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
     function = "triplet_margin_loss"
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction, margin=margin, p=p, eps=eps, swap=swap)
+    margin: float = 1.0
+    p: float = 2.0
+    eps: float = 1e-06
+    swap: bool = False
+    reduction: str = "mean"
 
 
 class MultiMarginLoss(_Loss):
     """Mean over the other classes of max(0, margin - x[y] + x[i])^p."""
 
     function = "multi_margin_loss"
-
-    def __init__(
-        self,
-        p: int = 1,
-        margin: float = 1.0,
-        weight: Tensor | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(reduction, p=p, margin=margin, weight=weight)
+    p: int = 1
+    margin: float = 1.0
+    weight: Tensor | None = None
+    reduction: str = "mean"
 
 
 class MultiLabelSoftMarginLoss(_Loss):
     """The mean over classes of the cross-entropy of sigmoid(x)."""
 
     function = "multilabel_soft_margin_loss"
-
-    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
-        super().__init__(reduction, weight=weight)
+    weight: Tensor | None = None
+    reduction: str = "mean"
 
 
 class MultiLabelMarginLoss(_Loss):
     """The hinge loss between the listed classes and all others."""
 
     function = "multilabel_margin_loss"
-
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__(reduction)
+    reduction: str = "mean"
 
 
 class CTCLoss(_Loss):
     """The likelihood of a sequence of labels under all its alignments with longer scores."""
 
     function = "ctc_loss"
-
-    def __init__(
-        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
-    ) -> None:
-        super().__init__(reduction, blank=blank, zero_infinity=zero_infinity)
+    blank: int = 0
+    reduction: str = "mean"
+    zero_infinity: bool = False
 
 
-class TripletMarginWithDistanceLoss(Module):
+class TripletMarginWithDistanceLoss(_Loss, kw_only=True):
     """The triplet loss under any distance."""
 
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__()
-        self.distance_function, self.margin = distance_function, margin
-        self.swap, self.reduction = swap, reduction
-
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        return functional.triplet_margin_with_distance_loss(
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
+    function = "triplet_margin_with_distance_loss"
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None
+    margin: float = 1.0
+    swap: bool = False
+    reduction: str = "mean"
 
 
 class LinearCrossEntropyLoss(Module):

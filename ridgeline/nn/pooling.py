@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ridgeline.errors import ArgumentError
 from ridgeline.nn.applied import Applied
@@ -11,52 +11,27 @@ from ridgeline.tensors.tensor import Tensor
 Window = int | tuple[int, ...]
 
 
-class _AvgPool(Applied):
-    def __init__(
-        self,
-        kernel_size: Window,
-        stride: Window | None = None,
-        padding: Window = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__(
-            kernel_size=kernel_size,
-            stride=kernel_size if stride is None else stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-            divisor_override=divisor_override,
-        )
+class _Windows(Applied):
+    _shown: ClassVar[tuple[str, ...]] = ("kernel_size", "stride", "padding")
+    kernel_size: Window
+    stride: Window | None = None
+    padding: Window = 0
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+    def _settle(self) -> None:
+        if self.stride is None:
+            self.stride = self.kernel_size
 
 
-class AvgPool1d(Applied):
+class AvgPool1d(_Windows):
     """The mean of windows of [n, c, l]."""
 
     function = "avg_pool1d"
+    ceil_mode: bool = False
+    count_include_pad: bool = True
 
-    def __init__(
-        self,
-        kernel_size: Window,
-        stride: Window | None = None,
-        padding: Window = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        super().__init__(
-            kernel_size=kernel_size,
-            stride=kernel_size if stride is None else stride,
-            padding=padding,
-            ceil_mode=ceil_mode,
-            count_include_pad=count_include_pad,
-        )
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+class _AvgPool(AvgPool1d):
+    divisor_override: int | None = None
 
 
 class AvgPool2d(_AvgPool):
@@ -71,28 +46,11 @@ class AvgPool3d(_AvgPool):
     function = "avg_pool3d"
 
 
-class _MaxPool(Applied):
-    def __init__(
-        self,
-        kernel_size: Window,
-        stride: Window | None = None,
-        padding: Window = 0,
-        dilation: Window = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__(
-            kernel_size=kernel_size,
-            stride=kernel_size if stride is None else stride,
-            padding=padding,
-            dilation=dilation,
-            return_indices=return_indices,
-            ceil_mode=ceil_mode,
-        )
-
-    def extra_repr(self) -> str:
-        shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in shown)
+class _MaxPool(_Windows):
+    _shown = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    dilation: Window = 1
+    return_indices: bool = False
+    ceil_mode: bool = False
 
 
 class MaxPool1d(_MaxPool):
@@ -114,16 +72,10 @@ class MaxPool3d(_MaxPool):
 
 
 class _LPPool(Applied):
-    def __init__(
-        self,
-        norm_type: float,
-        kernel_size: Window,
-        stride: Window | None = None,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__(
-            norm_type=norm_type, kernel_size=kernel_size, stride=stride, ceil_mode=ceil_mode
-        )
+    norm_type: float
+    kernel_size: Window
+    stride: Window | None = None
+    ceil_mode: bool = False
 
 
 class LPPool1d(_LPPool):
@@ -145,8 +97,7 @@ class LPPool3d(_LPPool):
 
 
 class _Adaptive(Applied):
-    def __init__(self, output_size: Any) -> None:
-        super().__init__(output_size=output_size)
+    output_size: Any
 
 
 class AdaptiveAvgPool1d(_Adaptive):
@@ -168,8 +119,8 @@ class AdaptiveAvgPool3d(_Adaptive):
 
 
 class _AdaptiveMax(Applied):
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__(output_size=output_size, return_indices=return_indices)
+    output_size: Any
+    return_indices: bool = False
 
 
 class AdaptiveMaxPool1d(_AdaptiveMax):
@@ -190,12 +141,7 @@ class AdaptiveMaxPool3d(_AdaptiveMax):
     function = "adaptive_max_pool3d"
 
 
-class _MaxUnpool(Applied):
-    def __init__(
-        self, kernel_size: Window, stride: Window | None = None, padding: Window = 0
-    ) -> None:
-        super().__init__(kernel_size=kernel_size, stride=stride or kernel_size, padding=padding)
-
+class _MaxUnpool(_Windows):
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Any:
         return super().forward(input, indices, output_size=output_size)
 
@@ -219,26 +165,16 @@ class MaxUnpool3d(_MaxUnpool):
 
 
 class _FractionalMaxPool(Applied):
-    def __init__(
-        self,
-        kernel_size: Window,
-        output_size: Window | None = None,
-        output_ratio: float | tuple[float, ...] | None = None,
-        return_indices: bool = False,
-        _random_samples: Tensor | None = None,
-    ) -> None:
-        if (output_size is None) == (output_ratio is None):
-            raise ArgumentError(f"{type(self).__name__} takes either output_size or output_ratio")
-        super().__init__(
-            kernel_size=kernel_size,
-            output_size=output_size,
-            output_ratio=output_ratio,
-            return_indices=return_indices,
-        )
-        self.register_buffer("_random_samples", _random_samples)
+    _shown = ("kernel_size", "output_size", "output_ratio", "return_indices")
+    kernel_size: Window
+    output_size: Window | None = None
+    output_ratio: float | tuple[float, ...] | None = None
+    return_indices: bool = False
+    _random_samples: Tensor | None = None
 
-    def forward(self, input: Tensor) -> Any:
-        return super().forward(input, _random_samples=self._random_samples)
+    def _settle(self) -> None:
+        if (self.output_size is None) == (self.output_ratio is None):
+            raise ArgumentError(f"{type(self).__name__} takes either output_size or output_ratio")
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):

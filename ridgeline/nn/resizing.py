@@ -13,22 +13,11 @@ class Upsample(Applied):
     """Images [n, c, …] at another size, given as such or as a factor."""
 
     function = "interpolate"
-
-    def __init__(
-        self,
-        size: Any = None,
-        scale_factor: Any = None,
-        mode: str = "nearest",
-        align_corners: bool | None = None,
-        recompute_scale_factor: bool | None = None,
-    ) -> None:
-        super().__init__(
-            size=size,
-            scale_factor=scale_factor,
-            mode=mode,
-            align_corners=align_corners,
-            recompute_scale_factor=recompute_scale_factor,
-        )
+    size: Any = None
+    scale_factor: Any = None
+    mode: str = "nearest"
+    align_corners: bool | None = None
+    recompute_scale_factor: bool | None = None
 
     def extra_repr(self) -> str:
         chosen = "size" if self.scale_factor is None else "scale_factor"
@@ -53,48 +42,35 @@ class Unfold(Applied):
     """Windows of images [n, c, h, w] as columns."""
 
     function = "unfold"
-
-    def __init__(
-        self, kernel_size: Window, dilation: Window = 1, padding: Window = 0, stride: Window = 1
-    ) -> None:
-        super().__init__(kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride)
+    kernel_size: Window
+    dilation: Window = 1
+    padding: Window = 0
+    stride: Window = 1
 
 
 class Fold(Applied):
     """Columns added back into images at their windows' places."""
 
     function = "fold"
-
-    def __init__(
-        self,
-        output_size: Window,
-        kernel_size: Window,
-        dilation: Window = 1,
-        padding: Window = 0,
-        stride: Window = 1,
-    ) -> None:
-        super().__init__(
-            output_size=output_size,
-            kernel_size=kernel_size,
-            dilation=dilation,
-            padding=padding,
-            stride=stride,
-        )
+    output_size: Window
+    kernel_size: Window
+    dilation: Window = 1
+    padding: Window = 0
+    stride: Window = 1
 
 
 class CosineSimilarity(Applied):
     """The cosine of the angle between two tensors along an axis."""
 
     function = "cosine_similarity"
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__(dim=dim, eps=eps)
+    dim: int = 1
+    eps: float = 1e-08
 
 
 class PairwiseDistance(Applied):
     """The p-norm of the difference of two tensors along the last axis."""
 
     function = "pairwise_distance"
-
-    def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
-        super().__init__(p=p, eps=eps, keepdim=keepdim)
+    p: float = 2.0
+    eps: float = 1e-06
+    keepdim: bool = False

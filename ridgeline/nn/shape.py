@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.nn import functional
+from ridgeline.nn.applied import Applied
 from ridgeline.nn.module import Module
 from ridgeline.tensors.tensor import Tensor
 
@@ -37,40 +38,25 @@ class Unflatten(Module):
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
-class _Call(Module):
-    """A function of the tensor and one integer setting."""
-
-    function: str
-    setting: str
-
-    def __init__(self, value: int) -> None:
-        super().__init__()
-        setattr(self, self.setting, value)
-
-    def forward(self, input: Tensor) -> Tensor:
-        result: Tensor = getattr(functional, self.function)(input, getattr(self, self.setting))
-        return result
-
-    def extra_repr(self) -> str:
-        return f"{self.setting}={getattr(self, self.setting)}"
-
-
-class PixelShuffle(_Call):
+class PixelShuffle(Applied):
     """[n, c r², h, w] as [n, c, h r, w r]."""
 
-    function, setting = "pixel_shuffle", "upscale_factor"
+    function = "pixel_shuffle"
+    upscale_factor: int
 
 
-class PixelUnshuffle(_Call):
+class PixelUnshuffle(Applied):
     """[n, c, h r, w r] as [n, c r², h, w]."""
 
-    function, setting = "pixel_unshuffle", "downscale_factor"
+    function = "pixel_unshuffle"
+    downscale_factor: int
 
 
-class ChannelShuffle(_Call):
+class ChannelShuffle(Applied):
     """Channels of `groups` groups taken in turn."""
 
-    function, setting = "channel_shuffle", "groups"
+    function = "channel_shuffle"
+    groups: int
 
 
 class _Pad(Module):
