@@ -12,15 +12,6 @@ from ridgeline.learn.neighbors import (
 )
 
 __all__ = [
-    "PCA",
-    "Estimator",
-    "GaussianMixture",
-    "KMeans",
-    "KNeighborsClassifier",
-    "KNeighborsRegressor",
-    "LinearRegression",
-    "LogisticRegression",
-    "NearestNeighbors",
-    "NotFittedError",
-    "Ridge",
-]
+    "PCA", "Estimator", "GaussianMixture", "KMeans", "KNeighborsClassifier", "KNeighborsRegressor",
+    "LinearRegression", "LogisticRegression", "NearestNeighbors", "NotFittedError", "Ridge",
+]  # fmt: skip

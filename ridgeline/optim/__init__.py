@@ -11,26 +11,7 @@ from ridgeline.optim.sgd import SGD
 from ridgeline.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_swa_avg_fn
 
 __all__ = [
-    "ASGD",
-    "LAMB",
-    "LBFGS",
-    "SGD",
-    "Adadelta",
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "AveragedModel",
-    "Lion",
-    "Muon",
-    "NAdam",
-    "Optimizer",
-    "RAdam",
-    "RMSprop",
-    "Rprop",
-    "get_ema_avg_fn",
-    "get_swa_avg_fn",
-    "lr_scheduler",
-    "swa_utils",
-]
+    "ASGD", "LAMB", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax",
+    "AveragedModel", "Lion", "Muon", "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop",
+    "get_ema_avg_fn", "get_swa_avg_fn", "lr_scheduler", "swa_utils",
+]  # fmt: skip

@@ -15,24 +15,7 @@ from ridgeline.train.pictures import grid, save_png, scatter
 from ridgeline.train.step import Average, Step
 
 __all__ = [
-    "Average",
-    "CheckpointMismatchError",
-    "DivergedError",
-    "Evaluator",
-    "Fitted",
-    "Run",
-    "Step",
-    "SummaryWriter",
-    "classification",
-    "drive",
-    "fit",
-    "grid",
-    "load_checkpoint",
-    "load_weights",
-    "next_token",
-    "regression",
-    "save_checkpoint",
-    "save_png",
-    "save_weights",
-    "scatter",
-]
+    "Average", "CheckpointMismatchError", "DivergedError", "Evaluator", "Fitted", "Run", "Step",
+    "SummaryWriter", "classification", "drive", "fit", "grid", "load_checkpoint", "load_weights",
+    "next_token", "regression", "save_checkpoint", "save_png", "save_weights", "scatter",
+]  # fmt: skip

@@ -21,12 +21,6 @@ from ridgeline.codegen.cuda.nvrtc import (
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 
 __all__ = [
-    "CudaCompileError",
-    "KernelSource",
-    "Launch",
-    "NoCudaCompiler",
-    "begin",
-    "compile_all",
-    "compile_source",
-    "generate",
-]
+    "CudaCompileError", "KernelSource", "Launch", "NoCudaCompiler", "begin", "compile_all",
+    "compile_source", "generate",
+]  # fmt: skip

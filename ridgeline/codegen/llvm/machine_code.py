@@ -30,15 +30,9 @@ from ridgeline.config import config
 from ridgeline.loops.instructions import INSTRUCTIONS
 
 __all__ = [
-    "CompileError",
-    "Library",
-    "ObjectCache",
-    "Target",
-    "compile_cached",
-    "compile_ir",
-    "compiler_fingerprint",
-    "target",
-]
+    "CompileError", "Library", "ObjectCache", "Target", "compile_cached", "compile_ir",
+    "compiler_fingerprint", "target",
+]  # fmt: skip
 
 _PACKAGE = Path(__file__).parents[2]
 _COMPILER_SOURCES = (

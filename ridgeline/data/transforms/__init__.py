@@ -10,18 +10,7 @@ from ridgeline.data.transforms.geometry import (
 from ridgeline.data.transforms.values import ColorJitter, GaussianNoise, RandomErasing
 
 __all__ = [
-    "CenterCrop",
-    "ColorJitter",
-    "Compose",
-    "GaussianNoise",
-    "Normalize",
-    "RandomAffine",
-    "RandomCrop",
-    "RandomErasing",
-    "RandomHorizontalFlip",
-    "RandomResizedCrop",
-    "RandomVerticalFlip",
-    "Resize",
-    "ToTensor",
-    "Transform",
-]
+    "CenterCrop", "ColorJitter", "Compose", "GaussianNoise", "Normalize", "RandomAffine",
+    "RandomCrop", "RandomErasing", "RandomHorizontalFlip", "RandomResizedCrop",
+    "RandomVerticalFlip", "Resize", "ToTensor", "Transform",
+]  # fmt: skip
