@@ -84,8 +84,13 @@ def public(
     return register
 
 
+def functional(wide: bool | Literal["input"] = False) -> Callable[[Body], Body]:
+    """Register a body that `nn.functional` alone has."""
+    return public(method=False, namespace="nn.functional", wide=wide)
+
+
 def along_axes(
-    name: str, body: Callable[..., Any], *, axes: Sequence[int] = (1, 2, 3), wide: bool = False
+    name: str, body: Callable[..., Any], *, axes: Sequence[int] = (1, 2, 3), **faces: Any
 ) -> Sequence[Callable[..., Any]]:
     """Register a body once for each number of axes that its keyword `spatial` may be.
 
@@ -100,7 +105,7 @@ def along_axes(
         own.__annotations__ = body.__annotations__
         own.__doc__ = (body.__doc__ or "").format(axes=_AXES[spatial])
         own.__signature__ = shown.replace(parameters=listed)  # type: ignore[attr-defined]
-        made.append(public(method=False, wide=wide)(own))
+        made.append(public(method=False, **faces)(own))
     return made
 
 

@@ -40,9 +40,11 @@ _LOSSES = frozenset((
 _WIDE = {
     "cuda": _LOSSES | frozenset((
         "acos", "asin", "cdist", "cosh", "cosine_similarity", "cumprod", "cumsum", "dist",
-        "erfinv", "exp", "expm1", "group_norm", "layer_norm", "log", "log10", "log1p", "log2",
-        "log_softmax", "logsumexp", "norm", "normalize", "pdist", "pow", "prod", "reciprocal",
-        "renorm", "rms_norm", "rsqrt", "sinh", "softmax", "softmin", "softplus", "sum", "tan",
+        "erfinv", "exp", "expm1", "gaussian_nll_loss", "group_norm", "gumbel_softmax",
+        "layer_norm", "local_response_norm", "log", "log10", "log1p", "log2", "log_softmax",
+        "logsumexp", "multilabel_soft_margin_loss", "norm", "normalize", "pdist", "pow", "prod",
+        "reciprocal", "renorm", "rms_norm", "rsqrt", "sinh", "softmax", "softmin", "softplus",
+        "sum", "tan",
     )),
     "cpu": _LOSSES | frozenset((
         "adaptive_avg_pool3d", "avg_pool3d", "binary_cross_entropy", "cdist", "grid_sample",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -375,12 +376,12 @@ CASES: dict[str, tuple[Any, ...]] = {
     "linalg.householder_product": (L.householder_product, draw(4, 3), draw(3)),
     "orgqr": (rl.orgqr, draw(4, 3), draw(3)),
     "ormqr": (rl.ormqr, draw(4, 3), draw(3), draw(4, 2)),
-    "fractional_max_pool2d": (
+    "nn.functional.fractional_max_pool2d": (
         lambda a: F.fractional_max_pool2d(
             a, 2, output_size=3, _random_samples=_like([[[0.3, 0.6]] * 2], a)
         ),
         _IMAGE),
-    "fractional_max_pool3d": (
+    "nn.functional.fractional_max_pool3d": (
         lambda a: F.fractional_max_pool3d(
             a, 2, output_size=2, _random_samples=_like([[[0.3, 0.6, 0.2]]], a)
         ),
@@ -411,6 +412,55 @@ CASES: dict[str, tuple[Any, ...]] = {
     "ctc_loss": (
         lambda a: F.ctc_loss(a.log_softmax(2), _index([[1, 2]]), _index([4]), _index([2])),
         draw(4, 1, 3)),
+    **{
+        f"nn.functional.{name}": (body_of(f"nn.functional.{name}"), _M)
+        for name in _names(
+            "glu hardsigmoid hardswish tanhshrink rrelu alpha_dropout feature_alpha_dropout"
+        )
+    },
+    "nn.functional.hardshrink": (lambda a: F.hardshrink(a - 0.5, 0.11), _M),
+    "nn.functional.softshrink": (lambda a: F.softshrink(a - 0.5, 0.11), _M),
+    "nn.functional.threshold": (lambda a: F.threshold(a, 0.5, 2.0), _M),
+    "nn.functional.prelu": (lambda a, w: F.prelu(a - 0.5, w), _M, _V),
+    **{
+        f"nn.functional.dropout{axes}d": (
+            partial(body_of(f"nn.functional.dropout{axes}d"), training=False), operand)
+        for axes, operand in enumerate((_LINE, _IMAGE, _VOLUME), 1)
+    },
+    "nn.functional.group_norm": (
+        lambda a, w, b: F.group_norm(a, 2, w, b), draw(2, 4, 3), draw(4), draw(4)),
+    "nn.functional.local_response_norm": (lambda a: F.local_response_norm(a, 2), _LINE),
+    "nn.functional.pixel_shuffle": (lambda a: F.pixel_shuffle(a, 2), draw(1, 4, 2, 3)),
+    "nn.functional.pixel_unshuffle": (lambda a: F.pixel_unshuffle(a, 2), draw(1, 1, 4, 6)),
+    "nn.functional.channel_shuffle": (lambda a: F.channel_shuffle(a, 2), _LINE),
+    "nn.functional.unfold": (lambda a: F.unfold(a, 2, padding=1, stride=2), _IMAGE),
+    "nn.functional.fold": (lambda a: F.fold(a, (3, 4), 2), draw(1, 4, 6)),
+    "nn.functional.interpolate": (lambda a: F.interpolate(a, size=(3, 8), mode="bicubic"), _IMAGE),
+    "nn.functional.upsample": (lambda a: F.upsample(a, scale_factor=2), _LINE),
+    "nn.functional.upsample_bilinear": (lambda a: F.upsample_bilinear(a, (3, 8)), _IMAGE),
+    "nn.functional.upsample_nearest": (lambda a: F.upsample_nearest(a, (3, 8)), _IMAGE),
+    "nn.functional.kl_div": (F.kl_div, _M, draw(3, 4, seed=1)),
+    "nn.functional.poisson_nll_loss": (
+        lambda a, b: F.poisson_nll_loss(a, b + 1, full=True), _M, draw(3, 4, seed=1)),
+    "nn.functional.gaussian_nll_loss": (
+        F.gaussian_nll_loss, _M, draw(3, 4, seed=1), draw(3, seed=2)),
+    "nn.functional.soft_margin_loss": (F.soft_margin_loss, _M, draw(3, 4, seed=1)),
+    "nn.functional.hinge_embedding_loss": (
+        lambda a: F.hinge_embedding_loss(a, _index([1, -1, 1, -1])), _M),
+    "nn.functional.margin_ranking_loss": (
+        lambda a, b: F.margin_ranking_loss(a, b, a * 0 + 1), _M, draw(3, 4, seed=1)),
+    "nn.functional.cosine_embedding_loss": (
+        lambda a, b: F.cosine_embedding_loss(a, b, _index([1, -1, 1])), _M, draw(3, 4, seed=1)),
+    "nn.functional.pairwise_distance": (F.pairwise_distance, _M, draw(3, 4, seed=1)),
+    "nn.functional.triplet_margin_loss": (
+        F.triplet_margin_loss, _M, draw(3, 4, seed=1), draw(3, 4, seed=2)),
+    "nn.functional.multi_margin_loss": (
+        lambda a: F.multi_margin_loss(a, _index([0, 3, 1])), _M),
+    "nn.functional.multilabel_soft_margin_loss": (
+        F.multilabel_soft_margin_loss, _M, draw(3, 4, seed=1)),
+    "nn.functional.multilabel_margin_loss": (
+        lambda a: F.multilabel_margin_loss(a, _index([[0, 2, -1, 1]] * 3)), _M),
+    "nn.functional.bilinear": (F.bilinear, _M, draw(3, 2), draw(2, 4, 2), draw(2)),
     "Tensor._pick": (lambda a: a[_index([0, 2]), _index([1, 1])], _M),
     "dropout": (lambda a: F.dropout(a, 0.5, training=False), _M),
 }  # fmt: skip
@@ -442,6 +492,6 @@ special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_
 special.hermite_polynomial_h special.hermite_polynomial_he special.laguerre_polynomial_l
 special.legendre_polynomial_p special.shifted_chebyshev_polynomial_t
 special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
-special.shifted_chebyshev_polynomial_w
+special.shifted_chebyshev_polynomial_w nn.functional.gumbel_softmax
 """)
 )

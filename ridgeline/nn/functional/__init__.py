@@ -1,7 +1,8 @@
 """torch.nn.functional's names, for the functions that exist here.
 
-Most are those of the one table in `ridgeline/functions`; the rest are compositions of them, in
-this folder. A name that torch has and we do not is an AttributeError that says so.
+Most are those of the one table in `ridgeline/functions`; those that write to their arguments or
+call a function that they are given are compositions of tensors, in this folder. A name that torch
+has and we do not is an AttributeError that says so.
 """
 
 from __future__ import annotations
@@ -9,28 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 
-from ridgeline.nn.functional import (
-    activations,
-    attention,
-    dropouts,
-    embeddings,
-    fractional,
-    losses,
-    normalization,
-    resizing,
-    shuffles,
-    windows,
-)
+from ridgeline.nn.functional import attention, embeddings, losses, normalization
 from ridgeline.nn.functional.in_place import PLACES, with_inplace
+from ridgeline.nn.functional.table import OWN
 from ridgeline.tensors.arguments import guarded
 from ridgeline.tensors.autocast import autocasting
 from ridgeline.tensors.dispatch import FUNCTIONS
 from ridgeline.tensors.tensor import Tensor
 
-_MODULES = (
-    activations, attention, dropouts, embeddings, fractional, losses, normalization, resizing,
-    shuffles, windows,
-)  # fmt: skip
+_MODULES = (attention, embeddings, losses, normalization)
 
 NAMES = frozenset((
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
@@ -59,21 +47,20 @@ NAMES = frozenset((
 ))  # fmt: skip
 
 
+def composed() -> dict[str, Callable[..., Tensor]]:
+    """The functions of the modules of this folder."""
+    return {name: vars(module)[name] for module in _MODULES for name in NAMES & vars(module).keys()}
+
+
 @cache
 def _find(name: str) -> Callable[..., Tensor]:
     """The composition of a name if there is one, else the table's function."""
-    found = FUNCTIONS.get(name)
-    for module in _MODULES:
-        if name in vars(module):
-            found = autocasting(name, guarded(vars(module)[name]))
+    found = composed().get(name)
     if found is None:
-        raise KeyError(name)
+        found = OWN.get(name) or FUNCTIONS[name]
+    else:
+        found = autocasting(name, guarded(found))
     return with_inplace(found, PLACES[name]) if name in PLACES else found
-
-
-def _known() -> list[str]:
-    composed = {name for module in _MODULES for name in vars(module)}
-    return sorted(NAMES & (FUNCTIONS.keys() | composed))
 
 
 def __getattr__(name: str) -> Callable[..., Tensor]:
@@ -81,11 +68,8 @@ def __getattr__(name: str) -> Callable[..., Tensor]:
         return partial(_find(name[:-1]), inplace=True)
     if name not in NAMES:
         raise AttributeError(f"nn.functional.{name} does not exist")
-    try:
-        return _find(name)
-    except KeyError:
-        raise AttributeError(f"nn.functional.{name} is not implemented yet") from None
+    return _find(name)
 
 
 def __dir__() -> list[str]:
-    return _known()
+    return sorted(NAMES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ridgeline.record.modes import no_grad
 from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.public import einsum
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -55,9 +54,3 @@ def embedding_bag(
         include_last_offset, padding_idx,
     )  # fmt: skip
     return found
-
-
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """y[o] = x1 @ weight[o] @ x2 + bias[o]."""
-    result: Tensor = einsum("...i,oij,...j->...o", input1, weight, input2)
-    return result if bias is None else result + bias

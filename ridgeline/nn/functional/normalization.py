@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeline.errors import BadValueError, ShapeError
-from ridgeline.functions.operands import require_real, step_count
-from ridgeline.nn.functional.precision import in_float32, widened
+from ridgeline.functions.operands import require_real
+from ridgeline.nn.functional.precision import widened
 from ridgeline.record.modes import no_grad
-from ridgeline.tensors.public import native_group_norm, pad, rsqrt, var, var_mean
+from ridgeline.tensors.public import rsqrt, var, var_mean
 from ridgeline.tensors.tensor import Tensor
 
 
@@ -88,7 +88,7 @@ def instance_norm(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
     use_input_stats: bool = True,
-    momentum: float = 0.1,
+    momentum: Any = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
     """Zero mean and unit variance by sample and channel."""
@@ -110,38 +110,3 @@ def instance_norm(
             unbiased = variance.detach().mean(0).reshape(-1) * (count / (count - 1))
             _keep(running_var, unbiased, momentum)
     return _scaled((wide - mean) * rsqrt(variance + eps), weight, bias).to(input.dtype)
-
-
-def group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """Zero mean and unit variance over groups of channels."""
-    require_real(input.dtype, "group_norm")
-    batch, channels = input.shape[:2]
-    if channels % num_groups:
-        raise ShapeError(f"group_norm: {num_groups} groups do not divide {channels} channels")
-    area = input.numel() // (batch * channels) if batch * channels else 0
-    found = native_group_norm(input, weight, bias, batch, channels, area, num_groups, eps)
-    normal: Tensor = found[0]
-    return normal
-
-
-@in_float32
-def local_response_norm(
-    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Tensor:
-    """Division by a power of the mean square over neighbouring channels."""
-    require_real(input.dtype, "local_response_norm")
-    if input.numel() == 0:
-        return input
-    square = input * input
-    margin = (0, 0) * (len(input.shape) - 2) + (size // 2, (size - 1) // 2)
-    padded = pad(square, margin)
-    total = padded.narrow(1, 0, input.shape[1])
-    for i in range(1, step_count(size, "local_response_norm")):
-        total = total + padded.narrow(1, i, input.shape[1])
-    return input / (total / size * alpha + k) ** beta

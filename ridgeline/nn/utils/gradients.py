@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline.errors import BadValueError
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import here, stamp
-from ridgeline.nn.functional.losses import p_norm
+from ridgeline.linalg import vector_norm
 from ridgeline.record.cells import CUT, PLAIN
 from ridgeline.record.modes import no_grad
 from ridgeline.record.values import write
@@ -33,8 +33,8 @@ def get_total_norm(tensors: Iterable[Tensor], norm_type: float = 2.0) -> Tensor:
     if not members:
         return tensor(0.0)
     place = members[0].device
-    norms = [p_norm(t.detach().reshape(-1), float(norm_type)).to(place) for t in members]
-    return p_norm(stack(norms), float(norm_type))
+    norms = [vector_norm(t.detach().reshape(-1), float(norm_type)).to(place) for t in members]
+    return vector_norm(stack(norms), float(norm_type))
 
 
 def clip_grad_norm_(

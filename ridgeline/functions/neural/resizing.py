@@ -9,21 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.dtypes import uint8
+from ridgeline.dtypes import float32, uint8
 from ridgeline.errors import BadValueError, DTypeError, ShapeError
-from ridgeline.nn.functional.precision import in_float32
-from ridgeline.tensors.dispatch import FUNCTIONS
-from ridgeline.tensors.public import matmul
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.functions.adaptive import adaptive_avg_pool
+from ridgeline.functions.arithmetic import add, clamp
+from ridgeline.functions.concrete import given
+from ridgeline.functions.linear import matmul
+from ridgeline.functions.movement import transpose
+from ridgeline.functions.pointwise import floor
+from ridgeline.functions.registry import functional
+from ridgeline.graph.node import Node
+from ridgeline.ops.elementwise import cast
+from ridgeline.record.cells import known
 
 _AXES = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3}
 _A = -0.75  # the slope of torch's cubic
 
 
-def along(input: Tensor, axis: int, matrix: Tensor) -> Tensor:
+def _along(input: Node, axis: int, matrix: NDArray[Any]) -> Node:
     """The matrix [new, old] applied along one axis."""
-    moved = matmul(input.transpose(axis, -1), matrix.transpose(0, 1))
-    return moved.transpose(axis, -1)
+    weights = given(matrix.T, input.types[0])
+    return transpose(matmul(transpose(input, axis, -1), weights), axis, -1)
 
 
 def _hat(distance: NDArray[Any]) -> NDArray[Any]:
@@ -91,11 +97,11 @@ def _antialiased(old: int, new: int, step: float, cubic: bool, align: bool) -> N
 
 
 def _sizes(
-    input: Tensor, size: Any, scale_factor: Any, recompute: bool | None
+    input: Node, size: Any, scale_factor: Any, recompute: bool | None
 ) -> tuple[list[int], list[float]]:
     """The new size of every spatial axis, and old pixels per new one."""
     axes = len(input.shape) - 2
-    old = [int(n) for n in input.shape[2:]]
+    old = [known(n) for n in input.shape[2:]]
     if (size is None) == (scale_factor is None):
         raise BadValueError("interpolate needs either size or scale_factor")
     if size is not None:
@@ -112,16 +118,16 @@ def _sizes(
     return new, [o / n for o, n in zip(old, new)]
 
 
-@in_float32
+@functional(wide="input")
 def interpolate(
-    input: Tensor,
+    input: Node,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
-) -> Tensor:
+) -> Node:
     """Images [n, c, …] at another size."""
     axes = len(input.shape) - 2
     if mode not in ("nearest", "nearest-exact", "area") and _AXES.get(mode) != axes:
@@ -134,42 +140,40 @@ def interpolate(
                 help="convert with .float()",
             )
         options = (mode, align_corners, recompute_scale_factor, antialias)
-        smooth = interpolate(input.float(), size, scale_factor, *options)
-        rounded: Tensor = (smooth + 0.5).floor().clamp(0, 255).to(uint8)
-        return rounded
+        smooth = interpolate(cast(input, float32), size, scale_factor, *options)
+        return cast(clamp(floor(add(smooth, 0.5)), 0, 255), uint8)
     if mode == "area":
-        pooled: Tensor = FUNCTIONS[f"adaptive_avg_pool{axes}d"](input, tuple(new))
-        return pooled
+        return adaptive_avg_pool(input, tuple(new), spatial=axes)
     for number, (count, step) in enumerate(zip(new, steps)):
-        old = int(input.shape[2 + number])
+        old = known(input.shape[2 + number])
         if mode.startswith("nearest"):
             matrix = _nearest(old, count, step, mode == "nearest-exact")
         else:
             make = _antialiased if antialias else _smooth
             matrix = make(old, count, step, mode == "bicubic", bool(align_corners))
-        kind = input.dtype
-        input = along(
-            input, 2 + number, tensor(matrix.astype(kind.numpy), dtype=kind, device=input.device)
-        )
+        input = _along(input, 2 + number, matrix)
     return input
 
 
+@functional()
 def upsample(
-    input: Tensor,
+    input: Node,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-) -> Tensor:
+) -> Node:
     """interpolate under its old name."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+@functional()
+def upsample_bilinear(input: Node, size: Any = None, scale_factor: Any = None) -> Node:
     """Bilinear interpolation between the centres of the corner pixels."""
     return interpolate(input, size, scale_factor, "bilinear", align_corners=True)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+@functional()
+def upsample_nearest(input: Node, size: Any = None, scale_factor: Any = None) -> Node:
     """Interpolation by the nearest pixel."""
     return interpolate(input, size, scale_factor, "nearest")
