@@ -5,7 +5,6 @@ from ridgeline.functions import (  # noqa: F401
     alignment,
     arithmetic,
     attention,
-    checks,
     complex,
     convolution,
     counting,

@@ -25,9 +25,9 @@ from ridgeline.functions.operands import (
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import Size, SizeExpr
-from ridgeline.ops.elementwise import apply, cast, constant, full_like, iota
+from ridgeline.ops.elementwise import apply, cast, full_like, iota
 from ridgeline.ops.math import trunc
-from ridgeline.ops.movement import broadcast_scalar, stretch
+from ridgeline.ops.movement import stretch
 
 
 def finfo(dtype: DType) -> Any:
@@ -222,23 +222,7 @@ def eye(n: int, m: int | None = None, *, dtype: DType | None = None) -> Node:
     return cast(same, dtype or defaults.dtype)
 
 
-def to_dtype(input: Node, dtype: DType) -> Node:
-    """The input in another element type."""
-    return cast(input, dtype)
-
-
 @public(function=False, name="type")
 def type_(input: Node, dtype: DType) -> Node:
     """The input in another element type."""
     return cast(input, as_dtype(dtype))
-
-
-def scalar(value: Operand, dtype: DType) -> Node:
-    """A 0-d literal."""
-    assert not isinstance(value, Node)
-    return constant(value, dtype)
-
-
-def spread_scalar(node: Node, shape: tuple[Size, ...]) -> Node:
-    """A 0-d node repeated over a shape."""
-    return broadcast_scalar(node, shape)

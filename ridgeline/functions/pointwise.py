@@ -11,7 +11,7 @@ from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.errors import ArgumentError, BadValueError, DTypeError
 from ridgeline.functions.arithmetic import add, clamp, div, mul, pow, sub
-from ridgeline.functions.operands import Operand, as_float, as_node, number, require_real
+from ridgeline.functions.operands import as_float, as_node, number, require_real
 from ridgeline.functions.registry import public
 from ridgeline.graph.node import Node
 from ridgeline.ops.complex import imag, join, magnitude, real
@@ -366,8 +366,3 @@ def gelu(input: Node, approximate: str = "none") -> Node:
     else:
         raise BadValueError(f'approximate is "none" or "tanh", not {approximate!r}')
     return input * 0.5 * (inner + full_like(input, 1))
-
-
-def operand_abs(value: Operand) -> Operand:
-    """The magnitude of an operand of either kind."""
-    return abs(value) if isinstance(value, Node) else float(value).__abs__()  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from ridgeline.graph.sizes import Size, SizeExpr, product
 from ridgeline.ops.complex import imag, real
 from ridgeline.ops.elementwise import apply, cast, constant, full_like, select, stop_gradient
 from ridgeline.ops.math import exp, log, sqrt
-from ridgeline.ops.movement import broadcast_scalar, reshape, stretch
+from ridgeline.ops.movement import reshape, stretch
 from ridgeline.ops.reduce import arg_reduce, expand_back, reduce
 
 Dims = int | Sequence[int] | None
@@ -387,8 +387,3 @@ def scalar_like(like: Node, value: float) -> Node:
     if not like.dtype.is_differentiable:
         raise DTypeError(f"expected floating values, got {like.dtype.name}")
     return stretch(as_node(float(value), like.dtype), like.shape)
-
-
-def literal(like: Node, value: float) -> Node:
-    """A number that is part of a formula, repeated over another node's shape."""
-    return broadcast_scalar(constant(value, like.dtype), like.shape)

@@ -22,7 +22,6 @@ from ridgeline.tensors.creation import from_numpy
 from ridgeline.tensors.tensor import Tensor, tensor
 
 CPU = (1, 0)  # kDLCPU, the first device of that type
-NEWEST = (1, 0)  # what we ask producers for
 _UNSIGNED, _COMPLEX, _BOOL = 1, 5, 6
 _CODES = {"int": 0, "uint": _UNSIGNED, "float": 2, "complex": _COMPLEX, "bool": _BOOL}
 _SMALL_CODES = {dtypes.bfloat16: 4, dtypes.float8_e4m3fn: 10, dtypes.float8_e5m2: 12}

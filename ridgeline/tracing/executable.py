@@ -121,8 +121,6 @@ class Executable:
         self.program = program
         self.output_types = [node.types[0] for node in self.graph.outputs]
         self.only_returns, self._held = recording.only_returns, recording.held
-        one = len(recording.returns) == 1 and recording.result_structure is None
-        self._returns_one = one and not recording.stores
         self._turns, self._turned = turns_for(recording.effects, recording.donated)
         self._writes = [
             # the cell where it is known beforehand, and else how it is found; what it gets

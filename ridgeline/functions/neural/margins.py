@@ -18,8 +18,7 @@ from ridgeline.functions.arithmetic import (
     neg,
     sub,
 )
-from ridgeline.functions.checks import _labels
-from ridgeline.functions.index_checks import ramp
+from ridgeline.functions.index_checks import as_index, ramp
 from ridgeline.functions.losses import reduced
 from ridgeline.functions.movement import narrow, reshape, unsqueeze
 from ridgeline.functions.operands import Operand
@@ -28,6 +27,7 @@ from ridgeline.functions.reductions import amin, sum
 from ridgeline.functions.registry import functional
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import product
+from ridgeline.ops.checked import labels
 from ridgeline.ops.movement import broadcast_shapes
 from ridgeline.record.cells import known
 
@@ -98,7 +98,8 @@ def multi_margin_loss(
     if not input.shape:
         input = reshape(input, (1,))
     count = input.shape[-1]
-    own = _of_class(input, _labels(reshape(target, rows), known(count), "multi_margin_loss"))
+    places = as_index(reshape(target, rows), "multi_margin_loss")
+    own = _of_class(input, labels(places, known(count), "multi_margin_loss"))
     losses = clamp_min(add(sub(margin, _total(own, input)), input), 0.0)
     losses = losses if p == 1 else losses * losses
     if weight is not None:
@@ -128,7 +129,8 @@ def multilabel_margin_loss(input: Node, target: Node, reduction: str = "mean") -
     if not input.shape:
         input, target = reshape(input, (1,)), reshape(target, (1,))
     count = known(input.shape[-1])
-    target = _labels(target, count, "multilabel_margin_loss", -1)
+    what = "multilabel_margin_loss"
+    target = labels(as_index(target, what), count, what, -1)
     # a label counts while no -1 stands at or before its place
     on = [amin(narrow(target, -1, 0, place + 1), -1, True) >= 0 for place in range(count)]
     columns = [reshape(narrow(target, -1, place, 1), target.shape[:-1]) for place in range(count)]

@@ -101,7 +101,6 @@ _NEXT = (
   %next = select i1 %settled, i64 %spare, i64 %result
 """
 )
-_ENTER = _store("sub", "w0", "now") + _store("sub", "w1", "next")
 _LEAVE = """  %copied = icmp sge i64 %w2, 0
   %slot = select i1 %copied, i64 %w2, i64 0
   %source.at = getelementptr i64, ptr %sub, i64 %slot
