@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import count, repeat
 from operator import call
@@ -57,12 +58,12 @@ class BackwardPass:
     def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments, with tensors that need gradients watched."""
         self.waits_for_inputs = any(isinstance(a, Tensor) and a.requires_grad for a in args)
-        return _through(_Inputs, self, args) if self.waits_for_inputs else args
+        return _through(self.inputs, args) if self.waits_for_inputs else args
 
     def leave(self, result: Any) -> Any:
         """The result, with its tensors watched."""
         parts = result if isinstance(result, tuple) else (result,)
-        watched = _through(_Outputs, self, parts)
+        watched = _through(self.outputs, parts)
         return watched if isinstance(result, tuple) else watched[0]
 
     def outputs(self, gradients: Gradients) -> Gradients:
@@ -88,35 +89,22 @@ def _replaced(given: Any, gradients: Gradients) -> Gradients:
     return given if isinstance(given, tuple) else (given,)
 
 
-class _Inputs(Function):
-    """The identity; its backward hands gradients to `BackwardPass.inputs`."""
+class _Gate(Function):
+    """The identity; its backward hands gradients to a method of a `BackwardPass`."""
 
     @staticmethod
-    def forward(ctx: Any, watcher: BackwardPass, *tensors: Tensor) -> Any:
-        ctx.watcher = watcher
+    def forward(ctx: Any, watch: Callable[[Gradients], Gradients], *tensors: Tensor) -> Any:
+        ctx.watch = watch
         return tuple(t.clone() for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return (None, *ctx.watcher.inputs(gradients))
+        return (None, *ctx.watch(gradients))
 
 
-class _Outputs(Function):
-    """The identity; its backward hands gradients to `BackwardPass.outputs`."""
-
-    @staticmethod
-    def forward(ctx: Any, watcher: BackwardPass, *tensors: Tensor) -> Any:
-        ctx.watcher = watcher
-        return tuple(t.clone() for t in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return (None, *ctx.watcher.outputs(gradients))
-
-
-def _through(gate: type[Function], watcher: BackwardPass, values: tuple[Any, ...]) -> Any:
+def _through(watch: Callable[[Gradients], Gradients], values: tuple[Any, ...]) -> Any:
     """The values, tensors among them passed through a gate."""
     places = [n for n, v in enumerate(values) if isinstance(v, Tensor)]
-    passed = gate.apply(watcher, *(values[n] for n in places))
+    passed = _Gate.apply(watch, *(values[n] for n in places))
     found = dict(zip(places, passed if isinstance(passed, tuple) else (passed,)))
     return tuple(found.get(n, value) for n, value in enumerate(values))

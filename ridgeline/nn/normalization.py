@@ -11,6 +11,7 @@ from ridgeline import dtypes
 from ridgeline.errors import BadValueError, ShapeError
 from ridgeline.functions.operands import defaults, whole_numbers
 from ridgeline.nn import functional, init
+from ridgeline.nn.applied import Applied
 from ridgeline.nn.functional.choose import choose
 from ridgeline.nn.module import Module
 from ridgeline.nn.parameter import Parameter, empty_parameter
@@ -139,13 +140,14 @@ class _RunningNorm(Module):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: Any,
-        dtype: dtypes.DType | None,
-        bias: bool,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -188,22 +190,6 @@ class _RunningNorm(Module):
 
 class _BatchNorm(_RunningNorm):
     """Zero mean and unit variance by channel over the batch, or over running statistics."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: dtypes.DType | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
-        )
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -257,9 +243,8 @@ class _InstanceNorm(_RunningNorm):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias
-        )
+        settings = (eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, *settings, bias=bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
@@ -295,29 +280,24 @@ class InstanceNorm3d(_InstanceNorm):
     ranks = (4, 5)
 
 
-class LocalResponseNorm(Module):
+class LocalResponseNorm(Applied):
     """Division by a power of the mean square over neighbouring channels."""
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    def forward(self, input: Tensor) -> Tensor:
-        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+    function = "local_response_norm"
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class CrossMapLRN2d(Module):
+class CrossMapLRN2d(LocalResponseNorm):
     """The older form of `LocalResponseNorm`: an odd window, and torch's running sum.
 
     As in torch, the first channel stays in the sum once the window has passed it.
     """
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 4:
@@ -331,9 +311,6 @@ class CrossMapLRN2d(Module):
         passed = arange(channels).reshape((-1, 1, 1)) > reach
         total = total + choose(passed, square.narrow(1, 0, 1), 0.0)
         return input / (total * (self.alpha / self.size) + self.k) ** self.beta
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 def _affine(

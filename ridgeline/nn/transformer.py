@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ridgeline import dtypes
 from ridgeline.errors import BadValueError
@@ -32,25 +32,40 @@ def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: the feed-forward part and how parts are added."""
+    """What encoder and decoder layers share: all parts, and how they are added."""
+
+    attentions: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
         d_model: int,
-        dim_feedforward: int,
-        dropout: float,
-        activation: Activation,
-        norm_first: bool,
-        bias: bool,
-        device: Any,
-        dtype: dtypes.DType | None,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: dtypes.DType | None = None,
     ) -> None:
         super().__init__()
         self.norm_first, self.activation = norm_first, _activation(activation)
-        self._make = {"device": device, "dtype": dtype}
         self.linear1 = Linear(d_model, dim_feedforward, bias, device, dtype)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, device, dtype)
+        for name in reversed(self.attentions):
+            attention = MultiheadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
+            )
+            _put_first(self, name, attention)
+        parts = range(1, len(self.attentions) + 2)
+        for number in parts:
+            norm = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
+            setattr(self, f"norm{number}", norm)
+        for number in parts:
+            setattr(self, f"dropout{number}", Dropout(dropout))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
         widened: Tensor = self.dropout(called(self.activation)(self.linear1(x)))
@@ -71,30 +86,7 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention and a feed-forward part."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: dtypes.DType | None = None,
-    ) -> None:
-        super().__init__(
-            d_model, dim_feedforward, dropout, activation, norm_first, bias, device, dtype
-        )
-        attention = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
-        )
-        _put_first(self, "self_attn", attention)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+    attentions = ("self_attn",)
 
     def forward(
         self,
@@ -116,33 +108,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to an encoder's memory, and a feed-forward part."""
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: dtypes.DType | None = None,
-    ) -> None:
-        super().__init__(
-            d_model, dim_feedforward, dropout, activation, norm_first, bias, device, dtype
-        )
-        for name in ("multihead_attn", "self_attn"):
-            attention = MultiheadAttention(
-                d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
-            )
-            _put_first(self, name, attention)
-        for number in (1, 2, 3):
-            norm = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-            setattr(self, f"norm{number}", norm)
-        for number in (1, 2, 3):
-            setattr(self, f"dropout{number}", Dropout(dropout))
+    attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
