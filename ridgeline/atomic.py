@@ -15,6 +15,7 @@ functions an interrupt can end an `__exit__` where it begins.
 from __future__ import annotations
 
 import gc
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dis import opmap
@@ -28,6 +29,9 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 Change: TypeAlias = tuple[Any, str, Any]
 
 apply: Callable[[Iterable[Any]], None] = deque[Any](maxlen=0).extend
+
+# as `os.register_at_fork`, where the system has forks
+at_fork: Callable[..., object] = getattr(os, "register_at_fork", dict)
 
 
 def steps(calls: Iterable[Callable[[], Any]], changes: Iterable[Change]) -> Iterator[Any]:

@@ -7,11 +7,10 @@ time and finds nothing.
 from __future__ import annotations
 
 import gc
-import os
 from itertools import repeat
 from operator import call, getitem
 
-from ridgeline.atomic import Block
+from ridgeline.atomic import Block, at_fork
 
 # Whether collection was on when each block was entered. With blocks in several threads the first
 # one alone finds it on, and whoever leaves last turns it on again: it is the last to take one off.
@@ -26,7 +25,7 @@ def _forked() -> None:
         gc.enable()
 
 
-os.register_at_fork(after_in_child=_forked)
+at_fork(after_in_child=_forked)
 
 # `with paused:` no automatic collection in any thread
 paused = Block(

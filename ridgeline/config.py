@@ -48,6 +48,7 @@ class Config:
     calibrate: bool = True  # measure this CPU's rates once; False: plan for those of a common one
     deterministic: bool = False  # two runs of a program on one machine are equal to the bit
     isa: Isa = "auto"  # the widest instructions of a CPU to use; fixed at import
+    portable: bool = False  # on Linux, run as on systems without its own calls; fixed at import
     allow_tf32: bool = False  # float32 matrix products on a GPU in its shortened format
     audit: bool = False  # jit traces now and then instead of replaying, and compares
     allow_winograd: bool = True  # 3×3 convolutions by steady filters in fewer multiplications
@@ -72,10 +73,11 @@ class Config:
                 f"there is no setting called {name!r}", help=f"settings: {', '.join(_CHECKS)}"
             )
         check(name, value)
-        if name == "isa" and self is globals().get("config") and value != self.isa:
+        fixed = name in ("isa", "portable") and self is globals().get("config")
+        if fixed and value != getattr(self, name):
             raise ConfigError(
-                "isa cannot change while a program runs: its machine code is loaded",
-                help=f"set {PREFIX}ISA in the environment before the program starts",
+                f"{name} cannot change while a program runs: its machine code is loaded",
+                help=f"set {PREFIX}{name.upper()} in the environment before the program starts",
             )
 
     def override(self, **settings: Any) -> Block:
@@ -171,6 +173,7 @@ _CHECKS: dict[str, Callable[[str, Any], None]] = {
     "calibrate": _check_flag,
     "deterministic": _check_flag,
     "isa": _check_isa,
+    "portable": _check_flag,
     "allow_tf32": _check_flag,
     "audit": _check_flag,
     "allow_winograd": _check_flag,

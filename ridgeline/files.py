@@ -7,17 +7,47 @@ that is under way, by another process or thread, and be removed later.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
 import stat
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 _UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<process>\d+)-[0-9a-f]{8}\.tmp")
 _SETTLED = 60.0  # seconds after which a file that nobody holds is surely nobody's
+
+# Windows neither renames nor removes a file that somebody has open: there is nothing to lock.
+if sys.platform == "win32":
+    _RENAMES_OPEN_FILES = False
+
+    def _lock(file: IO[bytes]) -> None:
+        """Nothing: the open file holds itself."""
+
+    def _lives(process: int) -> bool:
+        """Not known: what is young is left alone."""
+        return True
+else:
+    import fcntl
+
+    _RENAMES_OPEN_FILES = True
+
+    def _lock(file: IO[bytes]) -> None:
+        """Hold a file until it is closed; OSError where another process does."""
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _lives(process: int) -> bool:
+        """False for a process that is surely gone."""
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
+        except (OSError, OverflowError):  # another user's, or no number of a process
+            return True
+        return True
 
 
 def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
@@ -29,11 +59,14 @@ def write_whole(path: Path, data: bytes, durable: bool = True) -> None:
     try:
         with open(unfinished, "xb") as file:
             with suppress(OSError):  # a file system without locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file)
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
+            if _RENAMES_OPEN_FILES:  # while it is held
+                os.replace(unfinished, path)
+        if not _RENAMES_OPEN_FILES:
             os.replace(unfinished, path)
     except BaseException:
         with suppress(OSError):  # the folder itself may be what is wrong
@@ -54,18 +87,11 @@ def sweep(folder: Path) -> None:
 def _remove_if_abandoned(path: Path, process: int) -> None:
     """Remove a file that nobody holds; one that its writer has just made may not be held yet."""
     with open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(file)
         status = os.fstat(file.fileno())
         old = time.time() - status.st_mtime > _SETTLED
-        if stat.S_ISREG(status.st_mode) and (old or not _lives(process)):
+        abandoned = stat.S_ISREG(status.st_mode) and (old or not _lives(process))
+        if abandoned and _RENAMES_OPEN_FILES:
             path.unlink()
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # another user's, or no number of a process
-        return True
-    return True
+    if abandoned and not _RENAMES_OPEN_FILES:
+        path.unlink()

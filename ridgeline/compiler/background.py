@@ -10,7 +10,6 @@ Where the program itself waits long for the compiler, one line on stderr says so
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import warnings
@@ -21,7 +20,7 @@ from itertools import repeat
 from threading import Timer
 from typing import Any
 
-from ridgeline.atomic import Block
+from ridgeline.atomic import Block, at_fork
 from ridgeline.config import config
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.origins import user_line
@@ -51,7 +50,7 @@ class Background:
 
     def __init__(self) -> None:
         self._forget()
-        os.register_at_fork(
+        at_fork(
             before=self._before_fork,
             after_in_parent=self._after_fork,
             after_in_child=self._forget,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import _socket
 import atexit
 import multiprocessing
-import os
 import pickle
 import signal
 import socket
@@ -27,7 +26,7 @@ from typing import Any, NoReturn
 from ridgeline.atomic import apply
 from ridgeline.data import worker
 from ridgeline.data.making import Maker
-from ridgeline.data.transport import Channel, memory_file, pack
+from ridgeline.data.transport import Channel, Message
 from ridgeline.errors import RidgelineError
 from ridgeline.weak import WeakSet
 
@@ -74,19 +73,16 @@ class Pool:
         self.channels: list[Channel] = []
         _end_abandoned()
         sockets = map(attrgetter("socket"), self.channels)  # of those that there are by then
-        closed = map(os.close, map(_socket.socket.detach, sockets))
+        closed = map(_socket.close, map(_socket.socket.detach, sockets))
         waited_for = map(_abandoned.append, (self.processes,))
         self.__del__ = partial(apply, chain(closed, waited_for))
         _running.add(self)
         try:
-            descriptor, size = _written((maker, init))
-            try:
+            with _written((maker, init)) as message:
                 for number in range(count):
                     self._start(number, count, context)
                     with suppress(ConnectionError):  # a dead worker is met below
-                        self.channels[-1].send_file(worker.MAKER, 0, descriptor, size)
-            finally:
-                os.close(descriptor)
+                        self.channels[-1].send_message(worker.MAKER, 0, message)
             for number in range(count):
                 kind, _, value = self._expect(number, STARTING)
                 if kind == worker.ERROR:
@@ -100,7 +96,7 @@ class Pool:
         chosen: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             chosen.set_forkserver_preload(_PRELOAD)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours, theirs = socket.socketpair()
         with theirs:
             process = chosen.Process(
                 target=worker.main, args=(theirs, number, count), daemon=True,
@@ -191,10 +187,10 @@ def _raise(number: int, error: Exception | None, message: str, text: str) -> NoR
     raise error from cause
 
 
-def _written(value: Any) -> tuple[int, int]:
-    """What every worker is sent, as one memory file that they all map."""
+def _written(value: Any) -> Message:
+    """What every worker is sent, as one message."""
     try:
-        return memory_file(pack(value))
+        return Message(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise WorkerError(
             f"the dataset or a function of the loader cannot be sent to worker processes: {error}",

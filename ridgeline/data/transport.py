@@ -4,6 +4,9 @@ A message is an object pickled with its arrays beside it (pickle's out-of-band b
 to a memory file whose descriptor goes over a Unix socket. The file has no name anywhere, so the
 kernel frees it with its last user: a killed process leaves nothing behind. The socket itself only
 carries a few bytes a message, so neither side waits for the other to read.
+
+Windows passes no files over sockets: there, and where `config.portable` is set, the pieces follow
+the head through the socket, and a worker reads in a thread, so that its loader never waits either.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ import pickle
 import socket
 import struct
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ridgeline.config import config
 from ridgeline.data.dataset import as_array
 from ridgeline.tensors.tensor import Tensor, tensor
 
@@ -55,7 +61,7 @@ def pack(value: Any) -> list[Any]:
     return pieces
 
 
-def unpack(memory: mmap.mmap, copy: bool) -> Any:
+def unpack(memory: mmap.mmap | bytearray, copy: bool) -> Any:
     """The object of a message: over the message's memory, or (`copy`) over memory of its own."""
     view = memoryview(memory)
     (count,) = _COUNT.unpack_from(view)
@@ -77,17 +83,16 @@ def _rounded(place: int) -> int:
     return -(-place // _ALIGN) * _ALIGN
 
 
-def memory_file(pieces: Sequence[Any]) -> tuple[int, int]:
-    """A nameless file with these pieces, written rather than mapped so that a lack of memory is
-    an error and not a signal: its descriptor and size."""
+def memory_file(pieces: Sequence[memoryview]) -> int:
+    """The descriptor of a nameless file with these pieces, written rather than mapped so that a
+    lack of memory is an error and not a signal."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("ridgeline-batch", os.MFD_CLOEXEC)
     else:  # a file that loses its name before it is used
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
+    waiting = list(pieces)
     try:
-        waiting = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
-        size = sum(len(piece) for piece in waiting)
         while waiting:
             written = os.writev(descriptor, waiting[:_MOST_PIECES])
             while waiting and written >= len(waiting[0]):
@@ -97,7 +102,28 @@ def memory_file(pieces: Sequence[Any]) -> tuple[int, int]:
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, size
+    return descriptor
+
+
+class Message:
+    """An object written once, to be sent to one or many; it is closed when all have been sent."""
+
+    def __init__(self, value: Any) -> None:
+        self.pieces = [memoryview(piece).cast("B") for piece in pack(value) if len(piece)]
+        self.size = sum(map(len, self.pieces))
+        self.descriptor = memory_file(self.pieces) if passes_files() else None
+
+    def __enter__(self) -> Message:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+def passes_files() -> bool:
+    """True where a socket carries descriptors of files."""
+    return hasattr(socket, "send_fds") and not config.portable
 
 
 def map_file(descriptor: int, size: int) -> mmap.mmap:
@@ -114,35 +140,72 @@ class Channel:
         self.socket = end
 
     def send(self, kind: bytes, number: int, value: Any) -> None:
-        """Send one message; OSError when the other side is gone."""
-        descriptor, size = memory_file(pack(value))
-        try:
-            self.send_file(kind, number, descriptor, size)
-        finally:
-            os.close(descriptor)
+        """Send an object; OSError when the other side is gone."""
+        with Message(value) as message:
+            self.send_message(kind, number, message)
 
-    def send_file(self, kind: bytes, number: int, descriptor: int, size: int) -> None:
-        """Send a message that was written already; many can be sent the same one."""
-        socket.send_fds(self.socket, [_HEAD.pack(kind, number, size)], [descriptor])
+    def send_message(self, kind: bytes, number: int, message: Message) -> None:
+        """Send what was written already."""
+        head = _HEAD.pack(kind, number, message.size)
+        if message.descriptor is not None:
+            socket.send_fds(self.socket, [head], [message.descriptor])
+            return
+        self.socket.sendall(head)
+        for piece in message.pieces:
+            self.socket.sendall(piece)
 
     def receive(self, copy: bool = False) -> tuple[bytes, int, Any]:
         """The next message: kind, number, object; EOFError when the other side is gone."""
         try:
-            head, descriptors, _, _ = socket.recv_fds(self.socket, _HEAD.size, 1)
+            return self._receive_file(copy) if passes_files() else self._receive_pieces()
         except ConnectionError as error:
             raise EOFError from error
-        while head and len(head) < _HEAD.size:
-            more = self.socket.recv(_HEAD.size - len(head))
-            head = head + more if more else b""
-        if not head or not descriptors:
-            for descriptor in descriptors:
-                os.close(descriptor)
-            raise EOFError
-        kind, number, size = _HEAD.unpack(head)
+
+    def _receive_file(self, copy: bool) -> tuple[bytes, int, Any]:
+        head, descriptors, _, _ = socket.recv_fds(self.socket, _HEAD.size, 1)
         try:
+            if not head or not descriptors:
+                raise EOFError
+            head += self._exactly(_HEAD.size - len(head))
+            kind, number, size = _HEAD.unpack(head)
             return kind, number, unpack(map_file(descriptors[0], size), copy)
         finally:
-            os.close(descriptors[0])
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _receive_pieces(self) -> tuple[bytes, int, Any]:
+        kind, number, size = _HEAD.unpack(self._exactly(_HEAD.size))
+        return kind, number, unpack(self._exactly(size), copy=False)
+
+    def _exactly(self, size: int) -> bytearray:
+        """So many bytes of the socket."""
+        read, data = 0, bytearray(size)
+        while read < size:
+            more = self.socket.recv_into(memoryview(data)[read:])
+            if not more:
+                raise EOFError
+            read += more
+        return data
+
+    def arrivals(self) -> Iterator[tuple[bytes, int, Any]]:
+        """What arrives, for ever. Messages in pieces are read by a thread: whoever sends them
+        would wait for a reader otherwise, and this side may be waiting for that one."""
+        if passes_files():
+            yield from iter(self.receive, None)
+        inbox: SimpleQueue[tuple[bytes, int, Any] | BaseException] = SimpleQueue()
+        threading.Thread(target=self._read_into, args=(inbox,), daemon=True).start()
+        while True:
+            found = inbox.get()
+            if isinstance(found, BaseException):
+                raise found
+            yield found
+
+    def _read_into(self, inbox: SimpleQueue[tuple[bytes, int, Any] | BaseException]) -> None:
+        try:
+            while True:
+                inbox.put(self.receive())
+        except BaseException as error:  # whatever it is, it belongs to whoever waits
+            inbox.put(error)
 
     def close(self) -> None:
         """Close this end; the other side then reads the end of the stream."""

@@ -68,7 +68,8 @@ def _die_with_parent() -> None:
 def _serve(channel: Channel, number: int, count: int) -> None:
     global _info
     try:
-        _, _, (maker, init) = channel.receive()
+        arrivals = channel.arrivals()
+        _, _, (maker, init) = next(arrivals)
         seed = int(np.random.SeedSequence((maker.seed, number)).generate_state(1)[0])
         random.seed(seed)
         np.random.seed(seed)
@@ -83,8 +84,7 @@ def _serve(channel: Channel, number: int, count: int) -> None:
         return
     channel.send(READY, 0, None)
     streams: dict[int, Iterator[Any]] = {}
-    while True:
-        _, ticket, (epoch, place, group, turn) = channel.receive()
+    for _, ticket, (epoch, place, group, turn) in arrivals:
         try:
             if group is None:
                 group = _next_of_stream(streams, turn, maker)

@@ -6,14 +6,13 @@ happens when somebody reads a value, at `optimizer.step()`, or when much has pil
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import compress, starmap
 from operator import attrgetter, is_
 
-from ridgeline.atomic import Change, apply
+from ridgeline.atomic import Change, apply, at_fork
 from ridgeline.errors import RidgelineError
 from ridgeline.graph.node import LEAF as LEAF_OP, Node, shows_constant, twin
 from ridgeline.record.captures import Donated
@@ -34,7 +33,7 @@ def _after_fork() -> None:
     _lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+at_fork(after_in_child=_after_fork)
 
 
 class GraphRecorder:

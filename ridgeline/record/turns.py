@@ -10,12 +10,12 @@ shares one turn.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
+from ridgeline.atomic import at_fork
 from ridgeline.weak import WeakMap, WeakSet
 
 T = TypeVar("T")
@@ -107,4 +107,4 @@ def _after_fork() -> None:
         turn.lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

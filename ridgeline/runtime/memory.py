@@ -11,11 +11,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 
+from ridgeline.atomic import at_fork
 from ridgeline.config import config
 from ridgeline.errors import OutOfMemoryError
 
@@ -26,15 +29,12 @@ _LITTLE = 6  # one part in so many of a block may be lost to have it in whole hu
 SLACK = 64  # vector code may read (never write) this far past the end of a block
 _PAGE = mmap.PAGESIZE
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_libc.aligned_alloc.restype = ctypes.c_void_p
-_libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-_libc.free.argtypes = [ctypes.c_void_p]
-_libc.free.restype = None
+_libc = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None, use_errno=True)
+_aligned_alloc = _libc._aligned_malloc if sys.platform == "win32" else _libc.aligned_alloc
+_aligned_alloc.argtypes, _aligned_alloc.restype = [ctypes.c_size_t] * 2, ctypes.c_void_p
+_free = _libc._aligned_free if sys.platform == "win32" else _libc.free
+_free.argtypes, _free.restype = [ctypes.c_void_p], None
+_mappings: dict[int, mmap.mmap] = {}  # by the addresses of large blocks: what they lie in
 
 
 class _SizeClass:
@@ -68,7 +68,7 @@ class Pool:
         self._classes: dict[int, _SizeClass] = {}
         self._in_use = self._peak = self._cached = self._uses = 0
         # A fork while another thread is in `take` would leave the child a lock nobody opens.
-        os.register_at_fork(
+        at_fork(
             before=self._lock.acquire,
             after_in_parent=self._lock.release,
             after_in_child=self._lock.release,
@@ -200,37 +200,48 @@ def _next_class(size: int) -> int:
 def _map_block(size: int) -> int:
     """Fresh memory of a size class."""
     if size < LARGE:
-        small: int | None = _libc.aligned_alloc(ALIGNMENT, size)
+        how = (size, ALIGNMENT) if sys.platform == "win32" else (ALIGNMENT, size)
+        small: int | None = _aligned_alloc(*how)
         if not small:
             raise OutOfMemoryError(f"cannot allocate {size} bytes")
         return small
-    length = size + HUGE_PAGE + _PAGE  # room to align; the last page is the readable slack
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    start = _libc.mmap(None, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-    if start in (None, ctypes.c_void_p(-1).value):
-        raise OutOfMemoryError(f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
-    address = int((start + HUGE_PAGE - 1) & -HUGE_PAGE)
-    end = address + size + _PAGE
-    if address > start:
-        _libc.munmap(start, address - start)
-    if start + length > end:
-        _libc.munmap(end, start + length - end)
-    advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    if config.huge_pages and advice is not None:
-        _libc.madvise(address, size, advice)
-    return address
+    start, mapping = map_pages(size + HUGE_PAGE)  # room to align, and a page of readable slack
+    offset = -start % HUGE_PAGE
+    if config.huge_pages and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            mapping.madvise(mmap.MADV_HUGEPAGE, offset, size)
+    _mappings[start + offset] = mapping
+    return start + offset
 
 
 def _unmap_block(address: int, size: int) -> None:
     if size < LARGE:
-        _libc.free(address)
+        _free(address)
     else:
-        _libc.munmap(address, size + _PAGE)
+        mapping = _mappings.pop(address)
+        mapping.close()
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(mapping))
+
+
+def map_pages(nbytes: int) -> tuple[int, mmap.mmap]:
+    """The address of zeroed memory of this process alone, and what it lies in; it stays when the
+    interpreter ends: native threads may still use it."""
+    private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
+    try:
+        mapping = mmap.mmap(-1, nbytes, **private)
+    except (OSError, OverflowError) as error:
+        raise OutOfMemoryError(f"cannot map {nbytes} bytes: {error}") from None
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(mapping))
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapping)), mapping
 
 
 def _default_limit() -> int:
     """A quarter of the physical memory."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    if sys.platform != "win32":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
+    kilobytes = ctypes.c_ulonglong()
+    ctypes.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kilobytes))
+    return kilobytes.value * 1024 // 4
 
 
 _DEFAULT_LIMIT = _default_limit()

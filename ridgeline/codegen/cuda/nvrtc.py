@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from hashlib import blake2b
-from os import cpu_count, register_at_fork
+from os import cpu_count
 from typing import Any
 
+from ridgeline.atomic import at_fork
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.errors import RidgelineError
 
@@ -64,7 +65,7 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(2, (cpu_count() or 1) // 2), "nvrtc")
 
 
-register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads
+at_fork(after_in_child=_threads.cache_clear)  # a child has none of these threads
 
 
 @cache

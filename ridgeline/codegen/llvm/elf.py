@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+import sys
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -24,11 +25,13 @@ _GOT_KINDS = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
 _JUMP = b"\xff\x25\x02\x00\x00\x00\x66\x90"  # jmp *[rip+2] and padding; the address follows
 _STUB = 16
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+if sys.platform == "linux":
+    _libc = ctypes.CDLL(None, use_errno=True)
+    _libc.mmap.restype = ctypes.c_void_p
+    _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class LoadError(Exception):

@@ -24,6 +24,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from ridgeline.atomic import at_fork
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.codegen.llvm import elf
 from ridgeline.config import config
@@ -44,8 +45,10 @@ DOT_INTRINSICS = {
     "vpdpbusd": "llvm.x86.avx512.vpdpbusd",
     "vpdpwssd": "llvm.x86.avx512.vpdpwssd",
 }
+CODE_MODELS = {"Windows": "large"}  # its objects have no table of distant addresses
 _CPU_FOLDER = Path("/sys/devices/system/cpu")
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18  # ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+_FLOATS_USED = ctypes.c_int(0)  # a word that code for Windows refers to and nobody reads
 _VECTOR_FEATURES = ((512, "avx512f"), (256, "avx2"), (128, "sse2"), (128, "neon"))
 
 
@@ -86,7 +89,7 @@ _PASSES = ("always_inliner", "sroa", "instruction_combine", "simplify_cfg")
 # One target machine serves all compilations, and a target machine is not thread-safe. A fork waits
 # for a compilation under way: the child would find LLVM's locks taken by a thread it has not.
 _COMPILE_LOCK = threading.Lock()
-os.register_at_fork(
+at_fork(
     before=_COMPILE_LOCK.acquire,
     after_in_parent=_COMPILE_LOCK.release,
     after_in_child=_COMPILE_LOCK.release,
@@ -102,8 +105,9 @@ def _machine() -> tuple[Any, Any, str]:
     llvm.initialize_native_asmprinter()
     host = target()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=host.cpu, features=host.features, opt=3, reloc="pic", codemodel="small"
-    )
+        cpu=host.cpu, features=host.features, opt=3, reloc="pic",
+        codemodel=CODE_MODELS.get(platform.system(), "small"),
+    )  # fmt: skip
     layout = f'target datalayout = "{machine.target_data}"\ntarget triple = "{machine.triple}"\n'
     return machine, llvm.create_pipeline_tuning_options(speed_level=2), layout
 
@@ -148,7 +152,7 @@ class Library:
     @classmethod
     def load(cls, object_code: bytes, lasting: bool = True) -> Library:
         """Map object code into the process. Names must be unique among all libraries."""
-        if not elf.is_loadable(object_code):
+        if config.portable or not elf.is_loadable(object_code):
             return _LlvmLibrary.load(object_code)
         _unmap_discarded()
         mapped = elf.load(object_code)
@@ -190,6 +194,11 @@ def _engine() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    if sys.platform == "win32":  # what a linker would add to a program
+        llvm.add_symbol("_fltused", ctypes.addressof(_FLOATS_USED))
+        probe = ctypes.cast(ctypes.windll.ntdll["__chkstk"], ctypes.c_void_p).value
+        llvm.add_symbol("__chkstk", probe)
+        llvm.load_library_permanently("ucrtbase.dll")
     machine = llvm.Target.from_default_triple().create_target_machine(opt=3, jit=True)
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from time import perf_counter_ns
 
+from ridgeline.atomic import at_fork
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached, target
 from ridgeline.config import config
 from ridgeline.runtime.buffer import HostBuffer
@@ -32,14 +33,10 @@ from ridgeline.runtime.cpu import dict_versions
 from ridgeline.runtime.cpu.control_words import Branch, Loop, Stop, check
 from ridgeline.runtime.cpu.executor_ir import executor_ir
 from ridgeline.runtime.cpu.pool_ir import CALLS, LIMIT, STARTED, STATE_BYTES
-from ridgeline.runtime.cpu.support_ir import Head, python_function
+from ridgeline.runtime.cpu.support_ir import PORTABLE, Head, prepare, python_function
+from ridgeline.runtime.memory import map_pages
 
 _WIPE_ON_FORK = getattr(mmap, "MADV_WIPEONFORK", 18)
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +244,16 @@ def follow_settings() -> None:
 
 def map_state(nbytes: int) -> int:
     """Zeroed memory that stays until the process ends; a forked child finds page one zeroed."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    address = _libc.mmap(None, nbytes, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-    if address in (None, ctypes.c_void_p(-1).value):
-        raise MemoryError(f"cannot map {nbytes} bytes: {os.strerror(ctypes.get_errno())}")
-    if _libc.madvise(address, mmap.PAGESIZE, _WIPE_ON_FORK):
-        # A kernel without this: the same through Python, which sees only forks made by Python.
-        os.register_at_fork(after_in_child=partial(ctypes.memset, address, 0, mmap.PAGESIZE))
-    return int(address)
+    address, mapping = map_pages(nbytes)
+    wiped = False
+    if not PORTABLE:
+        with suppress(OSError):  # an old kernel
+            mapping.madvise(_WIPE_ON_FORK, 0, mmap.PAGESIZE)
+            wiped = True
+    if not wiped:
+        prepare(address)
+        at_fork(after_in_child=partial(prepare, address))  # Python sees only forks made by Python
+    return address
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""The thread pool as LLVM IR: its state and its workers, over pthreads and futex.
+"""The thread pool as LLVM IR: its state and its workers, over what `support_ir` has of the system.
 
 A region is open while its generation is odd. Workers *join late*: whoever finds it open enters by
 raising the count in the low half of the state word; the caller works too, closes the region, and
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import mmap
 
-from ridgeline.runtime.cpu.support_ir import support_ir
+from ridgeline.runtime.cpu.support_ir import system_ir
 
 # Byte offsets in the state page; words that several threads write have a cache line each, but for
 # the numbers of the ranges, which share lines: a thread that looks for work reads all of them.
@@ -41,7 +41,7 @@ MEASURED_EVERY = 16  # calls, a power of two
 
 def pool_ir() -> str:
     """Workers and what starts and wakes them, to be put in one module with `region_ir`."""
-    return "\n".join((support_ir(), _WAKE, _BOUND, _WORK, _WORKER, _GROW))
+    return "\n".join((system_ir(), _WAKE, _BOUND, _WORK, _WORKER, _GROW))
 
 
 _WAKE = f"""
@@ -50,7 +50,7 @@ declare i32 @llvm.smin.i32(i32, i32)
 
 define void @ridgeline_pool_wake(ptr %pool, i32 %count) {{
   %epoch = getelementptr i8, ptr %pool, i64 {EPOCH}
-  call void @futex_wake(ptr %epoch, i32 %count)
+  call void @atomic_notify(ptr %epoch, i32 %count)
   ret void
 }}
 """
@@ -200,7 +200,7 @@ sleep:
   %same = icmp eq i64 %generation.now, %generation
   br i1 %same, label %wait, label %rise
 wait:
-  call void @futex_wait(ptr %epoch, i32 %ticket, ptr null)
+  call void @atomic_wait(ptr %epoch, i32 %ticket, i64 -1)
   br label %rise
 rise:
   %before = atomicrmw sub ptr %sleepers, i32 1 seq_cst
@@ -413,7 +413,7 @@ wait:
   %polls.more = add i32 %polls, 1
   br label %drain
 yield:
-  call i32 @sched_yield()
+  call void @yield_core()
   br label %drain
 release:
   store atomic i32 0, ptr %lock release, align 4

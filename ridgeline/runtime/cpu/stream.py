@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
 import sys
 import threading
 import traceback
@@ -20,6 +19,7 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import Any
 
+from ridgeline.atomic import at_fork
 from ridgeline.codegen.llvm.machine_code import Library, compile_cached
 from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import executor
@@ -96,7 +96,7 @@ class HostStream:
         self._closed = False
         self._pending: deque[Ticket] = deque()
         self._failed: list[Ticket] = []
-        os.register_at_fork(
+        at_fork(
             before=self._before_fork,
             after_in_parent=self._lock.release,
             after_in_child=self._lock.release,

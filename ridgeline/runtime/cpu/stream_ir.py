@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 
-from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, python_entry, support_ir
+from ridgeline.runtime.cpu.support_ir import PYTHON_SYMBOLS, Head, python_entry, system_ir
 
 # Byte offsets; the first page is wiped in a forked child, where it reads as a stream not started.
 SUBMITTED, COMPLETED, ASLEEP, SUBMIT_EPOCH, WAITERS, DONE_EPOCH, BORN = range(0, 7 * 64, 64)
@@ -24,7 +24,7 @@ SPIN_NS = 50_000
 def stream_ir() -> str:
     """The consumer, and what Python calls: `enqueue` (true, or false: no thread) and `wait`."""
     enqueue = python_entry("enqueue", 4, "inttoptr i64 %fixed.3 to ptr", _ENQUEUE)
-    return support_ir() + _CONSUMER + _SUBMIT + _WAIT + PYTHON_SYMBOLS + enqueue
+    return system_ir() + _CONSUMER + _SUBMIT + _WAIT + PYTHON_SYMBOLS + enqueue
 
 
 # Given (plan, arena, stream, memory for the slots, address...).
@@ -78,7 +78,7 @@ run:
   %watched = icmp sgt i32 %waiters, 0
   br i1 %watched, label %tell, label %finish
 tell:
-  call void @futex_wake(ptr %done, i32 2147483647)
+  call void @atomic_notify(ptr %done, i32 2147483647)
   br label %finish
 finish:
   br label %look
@@ -97,7 +97,7 @@ sleep:
   %still = icmp eq i64 %submitted.now, %number
   br i1 %still, label %wait, label %rise
 wait:
-  call void @futex_wait(ptr %epoch, i32 %ticket, ptr null)
+  call void @atomic_wait(ptr %epoch, i32 %ticket, i64 -1)
   br label %rise
 rise:
   store atomic i32 0, ptr %asleep seq_cst, align 4
@@ -143,7 +143,7 @@ put:
   br i1 %sleeps, label %wake, label %done
 wake:
   %epoch = getelementptr i8, ptr %stream, i64 {SUBMIT_EPOCH}
-  call void @futex_wake(ptr %epoch, i32 1)
+  call void @atomic_notify(ptr %epoch, i32 1)
   br label %done
 done:
   ret i1 true
@@ -155,7 +155,6 @@ done:
 _WAIT = f"""
 define i1 @ridgeline_wait(ptr %stream, i64 %number, i64 %nanoseconds) {{
 entry:
-  %timeout = alloca [2 x i64]
   %completed.at = getelementptr i8, ptr %stream, i64 {COMPLETED}
   %waiters = getelementptr i8, ptr %stream, i64 {WAITERS}
   %done = getelementptr i8, ptr %stream, i64 {DONE_EPOCH}
@@ -172,18 +171,13 @@ again:
   %patient = icmp slt i64 %waited, {SPIN_NS}
   br i1 %patient, label %poll, label %sleep
 sleep:
-  %seconds = sdiv i64 %nanoseconds, 1000000000
-  %rest = srem i64 %nanoseconds, 1000000000
-  store i64 %seconds, ptr %timeout
-  %rest.at = getelementptr i8, ptr %timeout, i64 8
-  store i64 %rest, ptr %rest.at
   %ticket = load atomic i32, ptr %done seq_cst, align 4
   atomicrmw add ptr %waiters, i32 1 seq_cst
   %seen.now = load atomic i64, ptr %completed.at seq_cst, align 8
   %late = icmp slt i64 %seen.now, %number
   br i1 %late, label %wait, label %rise
 wait:
-  call void @futex_wait(ptr %done, i32 %ticket, ptr %timeout)
+  call void @atomic_wait(ptr %done, i32 %ticket, i64 %nanoseconds)
   br label %rise
 rise:
   atomicrmw sub ptr %waiters, i32 1 seq_cst

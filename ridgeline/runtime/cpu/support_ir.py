@@ -1,25 +1,304 @@
-"""What the LLVM IR of the pool, the executor and the stream shares: clock, futex, threads, Python.
+"""What the LLVM IR of the pool, the executor and the stream shares: the system, plans, Python.
 
-A plan is an array of words (`control_words.py`), the first of which are its `Head`.
+Of an operating system they ask (`system_ir`):
 
-All functions of `support_ir` are internal: each module that includes its text has its own copy.
-Python functions over machine code are IR that reads their arguments, and function objects: a
-built-in function with METH_FASTCALL costs a fifth of a ctypes call.
+    now()                                nanoseconds of a clock that only goes forward
+    relax()                              tells the core that this is a polling loop
+    atomic_wait(word, value, patience)   sleep while the word has a value, some nanoseconds at most
+                                         (-1: for ever); it may return for no reason
+    atomic_notify(word, count)           change the word, and wake at least so many who wait on it
+    yield_core()                         let other threads run
+    spawn(function, argument)            start a thread; false where the system refuses
+
+Linux has its own form, over futex. All others wait on a condition variable, of which there is one
+for all words of a page of state: a lock and the variable lie at the page's end (`prepare`). That
+form runs on Linux too, where `config.portable` is set.
+
+A plan is an array of words (`control_words.py`), the first of which are its `Head`. Functions of
+Python's over machine code are IR that reads their arguments, and function objects: a built-in
+function with METH_FASTCALL costs a fifth of a ctypes call.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import platform
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
-_FUTEX = {"x86_64": 202, "aarch64": 98}
-_RELAX = {  # tells the core that this is a polling loop: an intrinsic and its argument
+from ridgeline.config import config
+from ridgeline.errors import DeviceError
+
+LOCK, CONDITION = mmap.PAGESIZE - 256, mmap.PAGESIZE - 128  # bytes from a page's start
+PORTABLE = config.portable or platform.system() != "Linux"  # nothing is asked of Linux alone
+_RELAX = {  # an intrinsic and its argument
     "x86_64": ("llvm.x86.sse2.pause", "", ""),
     "aarch64": ("llvm.aarch64.hint", "i32", "1"),
 }
+_MACHINES = {"x86_64": "x86_64", "AMD64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+_FUTEX = {"x86_64": "202", "aarch64": "98"}  # numbers of system calls
+
+
+class System(NamedTuple):
+    """The IR of an operating system's functions."""
+
+    now: str
+    waiting: str
+    threads: str
+
+
+def system_ir() -> str:
+    """The functions above, for the host; each module that includes them has its own copy."""
+    name, machine = platform.system(), _MACHINES.get(platform.machine())
+    if name not in SYSTEMS or machine is None:
+        raise DeviceError(
+            f"no code is made for {name} on {platform.machine()}",
+            help='set config.tier = "interpreter"; code is made for Linux, macOS and Windows on '
+            "x86-64 and arm64",
+        )
+    system = SYSTEMS["POSIX" if name == "Linux" and config.portable else name]
+    intrinsic, kind, argument = _RELAX[machine]
+    relax = f"""
+declare void @{intrinsic}({kind})
+define internal void @relax() alwaysinline {{
+  call void @{intrinsic}({kind} {argument})
+  ret void
+}}
+"""
+    return relax + system.now + system.waiting.replace("FUTEX", _FUTEX[machine]) + system.threads
+
+
+def prepare(page: int) -> None:
+    """Make a page of state zero, for the portable form with its lock open and nobody waiting."""
+    ctypes.memset(page, 0, mmap.PAGESIZE)
+    if platform.system() != "Windows":
+        process = ctypes.CDLL(None)
+        process.pthread_mutex_init(ctypes.c_void_p(page + LOCK), None)
+        process.pthread_cond_init(ctypes.c_void_p(page + CONDITION), None)
+
+
+def _posix_clock(number: int) -> str:
+    return f"""
+declare i32 @clock_gettime(i32, ptr)
+define internal i64 @read_clock(i32 %clock) {{
+  %time = alloca [2 x i64]
+  call i32 @clock_gettime(i32 %clock, ptr %time)
+  %seconds = load i64, ptr %time
+  %rest = getelementptr i8, ptr %time, i64 8
+  %nanoseconds = load i64, ptr %rest
+  %scaled = mul i64 %seconds, 1000000000
+  %sum = add i64 %scaled, %nanoseconds
+  ret i64 %sum
+}}
+
+define internal i64 @now() {{
+  %time = call i64 @read_clock(i32 {number})
+  ret i64 %time
+}}
+"""
+
+
+_WINDOWS_CLOCK = """
+declare i32 @QueryPerformanceCounter(ptr)
+declare i32 @QueryPerformanceFrequency(ptr)
+define internal i64 @now() {
+  %counter.at = alloca i64
+  %frequency.at = alloca i64
+  call i32 @QueryPerformanceCounter(ptr %counter.at)
+  call i32 @QueryPerformanceFrequency(ptr %frequency.at)
+  %counter = load i64, ptr %counter.at
+  %frequency = load i64, ptr %frequency.at
+  %seconds = sdiv i64 %counter, %frequency
+  %ticks = srem i64 %counter, %frequency
+  %whole = mul i64 %seconds, 1000000000
+  %scaled = mul i64 %ticks, 1000000000
+  %part = sdiv i64 %scaled, %frequency
+  %sum = add i64 %whole, %part
+  ret i64 %sum
+}
+"""
+
+# A duration as the system takes it: seconds and nanoseconds.
+_TIMESPEC = """
+define internal void @timespec(ptr %time, i64 %nanoseconds) {
+  %seconds = sdiv i64 %nanoseconds, 1000000000
+  %rest = srem i64 %nanoseconds, 1000000000
+  store i64 %seconds, ptr %time
+  %rest.at = getelementptr i8, ptr %time, i64 8
+  store i64 %rest, ptr %rest.at
+  ret void
+}
+"""
+
+_FUTEX_WAITING = (
+    _TIMESPEC
+    + """
+declare i64 @syscall(i64, ...)
+define internal void @atomic_wait(ptr %word, i32 %value, i64 %patience) {
+  %time = alloca [2 x i64]
+  call void @timespec(ptr %time, i64 %patience)
+  %forever = icmp slt i64 %patience, 0
+  %timeout = select i1 %forever, ptr null, ptr %time
+  call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 128, i32 %value, ptr %timeout)
+  ret void
+}
+
+define internal void @atomic_notify(ptr %word, i32 %count) noinline {
+  atomicrmw add ptr %word, i32 1 seq_cst
+  call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i32 129, i32 %count)
+  ret void
+}
+"""
+)
+
+
+def _condition_waiting(declarations: str, lock: str, unlock: str, wake: str, sleep: str) -> str:
+    """Waiting on the condition variable of a word's page, which wakes all who wait on any word.
+
+    `sleep` is IR over %condition, %lock, %patience and %forever.
+    """
+    page = f"""%lock.page = call ptr @llvm.ptrmask.p0.i64(ptr %word, i64 {-mmap.PAGESIZE})
+  %lock = getelementptr i8, ptr %lock.page, i64 {LOCK}
+  %condition = getelementptr i8, ptr %lock.page, i64 {CONDITION}"""
+    return f"""
+declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
+{declarations}
+define internal void @atomic_wait(ptr %word, i32 %value, i64 %patience) {{
+entry:
+  %time = alloca [2 x i64]
+  %forever = icmp slt i64 %patience, 0
+  {page}
+  call {lock}(ptr %lock)
+  %seen = load atomic i32, ptr %word seq_cst, align 4
+  %same = icmp eq i32 %seen, %value
+  br i1 %same, label %sleep, label %done
+sleep:
+{sleep}
+done:
+  call {unlock}(ptr %lock)
+  ret void
+}}
+
+define internal void @atomic_notify(ptr %word, i32 %count) noinline {{
+  {page}
+  call {lock}(ptr %lock)
+  atomicrmw add ptr %word, i32 1 seq_cst
+  call {unlock}(ptr %lock)
+  call {wake}(ptr %condition)
+  ret void
+}}
+"""
+
+
+_POSIX_WAITING = _TIMESPEC + _condition_waiting(
+    """declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_broadcast(ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_timedwait(ptr, ptr, ptr)
+""",
+    "i32 @pthread_mutex_lock",
+    "i32 @pthread_mutex_unlock",
+    "i32 @pthread_cond_broadcast",
+    """  br i1 %forever, label %endless, label %timed
+endless:
+  call i32 @pthread_cond_wait(ptr %condition, ptr %lock)
+  br label %done
+timed:
+  %clock = call i64 @read_clock(i32 0)
+  %until = add i64 %clock, %patience
+  call void @timespec(ptr %time, i64 %until)
+  call i32 @pthread_cond_timedwait(ptr %condition, ptr %lock, ptr %time)
+  br label %done""",
+)
+
+_WINDOWS_WAITING = _condition_waiting(
+    """declare void @AcquireSRWLockExclusive(ptr)
+declare void @ReleaseSRWLockExclusive(ptr)
+declare void @WakeAllConditionVariable(ptr)
+declare i32 @SleepConditionVariableSRW(ptr, ptr, i32, i32)
+""",
+    "void @AcquireSRWLockExclusive",
+    "void @ReleaseSRWLockExclusive",
+    "void @WakeAllConditionVariable",
+    """  %whole = sdiv i64 %patience, 1000000
+  %milliseconds = trunc i64 %whole to i32
+  %most = select i1 %forever, i32 -1, i32 %milliseconds
+  call i32 @SleepConditionVariableSRW(ptr %condition, ptr %lock, i32 %most, i32 0)
+  br label %done""",
+)
+
+
+def _posix_threads(set_mask: int) -> str:
+    """Threads that start with all signals blocked: Python's handlers stay on Python's threads.
+
+    `set_mask` is what the system calls SIG_SETMASK; the longest set of signals is of 128 bytes.
+    """
+    return f"""
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare i32 @sched_yield()
+
+define internal void @yield_core() {{
+  call i32 @sched_yield()
+  ret void
+}}
+
+define internal i1 @spawn(ptr %function, ptr %argument) noinline {{
+entry:
+  %mask = alloca [128 x i8]
+  %old = alloca [128 x i8]
+  %thread = alloca i64
+  store [128 x i8] [{", ".join(["i8 -1"] * 128)}], ptr %mask
+  call i32 @pthread_sigmask(i32 {set_mask}, ptr %mask, ptr %old)
+  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr %function, ptr %argument)
+  call i32 @pthread_sigmask(i32 {set_mask}, ptr %old, ptr null)
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %detach, label %done
+detach:
+  %id = load i64, ptr %thread
+  call i32 @pthread_detach(i64 %id)
+  br label %done
+done:
+  ret i1 %ok
+}}
+"""
+
+
+_WINDOWS_THREADS = """
+declare ptr @CreateThread(ptr, i64, ptr, ptr, i32, ptr)
+declare i32 @CloseHandle(ptr)
+declare i32 @SwitchToThread()
+
+define internal void @yield_core() {
+  call i32 @SwitchToThread()
+  ret void
+}
+
+define internal i1 @spawn(ptr %function, ptr %argument) noinline {
+entry:
+  %thread = call ptr @CreateThread(ptr null, i64 0, ptr %function, ptr %argument, i32 0, ptr null)
+  %ok = icmp ne ptr %thread, null
+  br i1 %ok, label %detach, label %done
+detach:
+  call i32 @CloseHandle(ptr %thread)
+  br label %done
+done:
+  ret i1 %ok
+}
+"""
+
+# By the names that `platform.system()` gives; POSIX is Linux without calls of its own.
+SYSTEMS = {
+    "Linux": System(_posix_clock(1), _FUTEX_WAITING, _posix_threads(2)),
+    "POSIX": System(_posix_clock(1), _POSIX_WAITING, _posix_threads(2)),
+    "Darwin": System(_posix_clock(6), _POSIX_WAITING, _posix_threads(3)),
+    "Windows": System(_WINDOWS_CLOCK, _WINDOWS_WAITING, _WINDOWS_THREADS),
+}
+
 _METH_FASTCALL = 0x80
 
 PYTHON_SYMBOLS = """
@@ -57,76 +336,6 @@ def load_head(name: str, word: Head) -> str:
         f"%{name}.at = getelementptr i64, ptr %plan, i64 {int(word)}\n"
         f"  %{name} = load i64, ptr %{name}.at"
     )
-
-
-def support_ir() -> str:
-    """`now`, `relax`, `futex_wait`, `futex_wake` and `spawn`."""
-    machine = platform.machine()
-    if platform.system() != "Linux" or machine not in _FUTEX:
-        raise NotImplementedError(
-            f"the native runtime has no form for {platform.system()} on {machine} yet"
-        )
-    futex = _FUTEX[machine]
-    relax, kind, argument = _RELAX[machine]
-    return f"""
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(i64)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @sched_yield()
-declare i32 @clock_gettime(i32, ptr)
-declare i64 @syscall(i64, ...)
-declare void @{relax}({kind})
-
-define internal void @relax() alwaysinline {{
-  call void @{relax}({kind} {argument})
-  ret void
-}}
-
-define internal i64 @now() {{
-  %time = alloca [2 x i64]
-  call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest = getelementptr i8, ptr %time, i64 8
-  %nanoseconds = load i64, ptr %rest
-  %scaled = mul i64 %seconds, 1000000000
-  %sum = add i64 %scaled, %nanoseconds
-  ret i64 %sum
-}}
-
-define internal void @futex_wait(ptr %word, i32 %value, ptr %timeout) {{
-  call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i32 128, i32 %value, ptr %timeout)
-  ret void
-}}
-
-define internal void @futex_wake(ptr %word, i32 %count) noinline {{
-  atomicrmw add ptr %word, i32 1 seq_cst
-  call i64 (i64, ...) @syscall(i64 {futex}, ptr %word, i32 129, i32 %count)
-  ret void
-}}
-{_SPAWN}"""
-
-
-# Start a thread with all signals blocked, so that Python's handlers stay on Python's threads.
-_SPAWN = f"""
-define internal i1 @spawn(ptr %function, ptr %argument) noinline {{
-entry:
-  %mask = alloca [128 x i8]
-  %old = alloca [128 x i8]
-  %thread = alloca i64
-  store [128 x i8] [{", ".join(["i8 -1"] * 128)}], ptr %mask
-  call i32 @pthread_sigmask(i32 2, ptr %mask, ptr %old)
-  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr %function, ptr %argument)
-  call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  %ok = icmp eq i32 %status, 0
-  br i1 %ok, label %detach, label %done
-detach:
-  %id = load i64, ptr %thread
-  call i32 @pthread_detach(i64 %id)
-  br label %done
-done:
-  ret i1 %ok
-}}
-"""
 
 
 def python_entry(name: str, fixed: int, slots: str, action: str) -> str:
