@@ -1,4 +1,5 @@
-"""Tables that do not keep their members alive, or not for long; hash-consing on top of them.
+"""Tables that do not keep their members alive, or not for long; hash-consing on top of them, and
+structural keys.
 
 The containers of the standard library forget a member in a function written in Python. CPython runs
 it wherever the last reference happens to go, and swallows the interrupt that comes while it runs.
@@ -9,8 +10,10 @@ two that are alive share, or `deque.append`.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
+from hashlib import blake2b
+from math import inf
 from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import ref
@@ -156,6 +159,36 @@ class Interned:
         return self
 
 
+# ---- structural keys: equal for what is built alike ----------------------------------------------
+
+
+class Structure:
+    """How something is built: rows of ops, attributes and numbers. Compared by value, hashed once.
+
+    Its text is complete, so that a fingerprint of it finds on disk what another process kept.
+    """
+
+    __slots__ = ("_hash", "_rows")
+
+    def __init__(self, rows: Iterable[object]) -> None:
+        self._rows = tuple(rows)
+        self._hash = hash(self._rows)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structure) and self._rows == other._rows
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+
+def fingerprint(text: str | bytes, size: int = 16) -> str:
+    """A hash of a text in hexadecimal digits, two for each byte; the same in every process."""
+    return blake2b(text if isinstance(text, bytes) else text.encode(), digest_size=size).hexdigest()
+
+
 # ---- what was used last, up to so many things and so much weight; the rest is forgotten ----------
 
 
@@ -166,29 +199,30 @@ Kept = TypeVar("Kept")
 class Recent(Generic[Key, Kept]):
     """A table of the last used. Its users take care that one thread at a time changes it."""
 
-    def __init__(self, most: int, most_weight: int) -> None:
+    def __init__(self, most: int, most_weight: float = inf) -> None:
         self.most, self.most_weight = most, most_weight
         self.weight = 0
-        self._entries: OrderedDict[Key, tuple[Kept, int]] = OrderedDict()
+        # with each the key as it is kept, which is found again without comparing
+        self._entries: OrderedDict[Key, tuple[Key, Kept, int]] = OrderedDict()
 
     def get(self, key: Key) -> Kept | None:
         """What is kept under a key, which counts as used now."""
         found = self._entries.get(key)
         if found is None:
             return None
-        self._entries.move_to_end(key)
-        return found[0]
+        self._entries.move_to_end(found[0])
+        return found[1]
 
-    def keep(self, key: Key, value: Kept, weight: int) -> list[Kept]:
+    def keep(self, key: Key, value: Kept, weight: int = 1) -> list[Kept]:
         """Keep a value; gives those that are forgotten for it. The last one always stays."""
-        _, before = self._entries.pop(key, (None, 0))
-        self.weight += weight - before
-        self._entries[key] = value, weight
+        before = self._entries.pop(key, None)
+        self.weight += weight - (before[2] if before else 0)
+        self._entries[key] = key, value, weight
         forgotten = []
         while len(self._entries) > 1 and (
             len(self._entries) > self.most or self.weight > self.most_weight
         ):
-            _, (oldest, its_weight) = self._entries.popitem(last=False)
+            _, (_, oldest, its_weight) = self._entries.popitem(last=False)
             self.weight -= its_weight
             forgotten.append(oldest)
         return forgotten

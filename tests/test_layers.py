@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ridgeline.codegen.llvm.machine_code import _COMPILER_SOURCES
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ridgeline"
 sys.path.insert(0, str(ROOT / "tools"))
@@ -95,6 +97,13 @@ def test_imports_point_downwards(path: Path) -> None:
     assert own in RANK, f"{own} has no layer: add it to LAYERS and to ARCHITECTURE.md"
     for other in imported_layers(path):
         assert RANK[other] <= RANK[own], f"{own} is below {other} and may not import it"
+
+
+def test_programs_on_disk_are_known_by_all_that_decides_them() -> None:
+    compiler = LAYERS[: RANK["runtime"] + 1]
+    names = {name.split(".")[0] for line in compiler for name in line.split()}
+    aside = {"errors", "atomic", "weak", "files", "collector", "config", "devices"}
+    assert {name.removesuffix(".py") for name in _COMPILER_SOURCES} == names - aside
 
 
 def test_no_cycle_of_imports_spans_folders() -> None:

@@ -27,7 +27,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ridgeline.config import config
 from ridgeline.files import sweep, write_whole
-from ridgeline.weak import Recent, WeakTable
+from ridgeline.weak import Recent, WeakTable, fingerprint
 
 OWN = "ridgeline-cache"  # the folder's name inside a `cache_dir` that a user chose
 TAG = "CACHEDIR.TAG"  # programs that make backups know this name and its first line
@@ -90,7 +90,7 @@ class ObjectCache:
             evict(root, config.cache_max_bytes - step)  # what is written until the next look fits
 
     def _path(self, root: Path, key: str) -> Path:
-        name = blake2b(key.encode(), digest_size=20).hexdigest()
+        name = fingerprint(key, 20)
         return root / self.namespace / name[:2] / name
 
 

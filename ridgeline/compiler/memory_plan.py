@@ -9,7 +9,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from hashlib import blake2b
 from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,6 +21,7 @@ from ridgeline.graph.node import Node, proj
 from ridgeline.graph.sizes import evaluate, product
 from ridgeline.graph.verify import require
 from ridgeline.loops.ir import Const
+from ridgeline.weak import fingerprint
 
 if TYPE_CHECKING:
     from ridgeline.compiler.backend import Backend
@@ -244,7 +244,7 @@ def _late(stages: Stages, library_calls: Sequence[int]) -> set[Node]:
 def library_call_name(node: Node) -> str:
     """The name of a library call: its op, and a hash of its settings and operands."""
     text = repr((node.attrs, [operand.type for operand in node.inputs]))
-    return f"{node.op.name}_{blake2b(text.encode(), digest_size=8).hexdigest()}"
+    return f"{node.op.name}_{fingerprint(text, 8)}"
 
 
 def _nbytes(value: Node, sizes: Mapping[str, int]) -> int:

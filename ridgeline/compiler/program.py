@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import Any
 
 from ridgeline.codegen.caches import ObjectCache
@@ -18,7 +17,7 @@ from ridgeline.compiler.pipeline import CHECK, check, compilation, lower, optimi
 from ridgeline.compiler.stages import Stages
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import Node
-from ridgeline.weak import Recent
+from ridgeline.weak import Recent, Structure, fingerprint
 
 # Kept in the process, the last used ones: a node of a program takes some 5 KB with all that is
 # known of it. The others come back from disk.
@@ -100,9 +99,9 @@ class Program:
         return explain_program(self, detail)
 
 
-_programs: Recent[Hashable, Program] = Recent(MOST_PROGRAMS, MOST_NODES)
+_programs: Recent[Structure, Program] = Recent(MOST_PROGRAMS, MOST_NODES)
 # Those that keep how they were made, which is most of their memory; others make it again if asked.
-_shown: Recent[Hashable, Program] = Recent(32, 1 << 12)
+_shown: Recent[Structure, Program] = Recent(32, 1 << 12)
 _lock = threading.Lock()  # over these tables
 _compiling = threading.RLock()
 
@@ -113,7 +112,7 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Progra
     `pairs` are numbers of outputs that replace inputs (or -1: other memory that a run is given).
     """
     to = compilation(graph, pairs=tuple(pairs), ahead=True)
-    key = (structure(graph), to.target.key(), to.pairs, *sorted(to.left_out))
+    key = Structure((structure(graph), to.target.key(), to.pairs, *sorted(to.left_out)))
     program = _known(key)
     if program is None:
         with background.needed(), _compiling:
@@ -125,23 +124,23 @@ def compile_graph(graph: Graph, pairs: Sequence[tuple[int, int]] = ()) -> Progra
     return program
 
 
-def _known(key: Hashable) -> Program | None:
+def _known(key: Structure) -> Program | None:
     with _lock:
         return _programs.get(key)
 
 
-def _keep(key: Hashable, program: Program, nodes: int) -> None:
+def _keep(key: Structure, program: Program, nodes: int) -> None:
     with _lock:
         _programs.keep(key, program, nodes)
         for old in _shown.keep(key, program, nodes):
             old.forget_stages()
 
 
-def _load_or_compile(key: Hashable, graph: Graph, to: Compilation) -> Program:
+def _load_or_compile(key: Structure, graph: Graph, to: Compilation) -> Program:
     graph, checked = check(graph, to)
     to = replace(to, checked=checked)
     cache, target = ObjectCache("programs"), to.target
-    digest = blake2b(f"{target.fingerprint()}{key!r}".encode(), digest_size=20).hexdigest()
+    digest = fingerprint(f"{target.fingerprint()}{key!r}", 20)
     stored = cache.get(digest)
     stages = None
     if stored is not None:

@@ -10,12 +10,12 @@ that waiting is quicker is compiled when it is first seen. jit never uses the in
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from operator import attrgetter
 from time import perf_counter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from ridgeline import compiler
 from ridgeline.compiler.backend import backend
@@ -28,7 +28,7 @@ from ridgeline.execution import flush_log
 from ridgeline.execution.device_copies import Brought, Chain, Fresh, reaches
 from ridgeline.execution.generalize import Came, came
 from ridgeline.graph.body import Body, bodies
-from ridgeline.graph.graph import Graph
+from ridgeline.graph.graph import Graph, structure_of
 from ridgeline.graph.interpreter import evaluate
 from ridgeline.graph.node import LEAF, Node, has_value, proj, topological
 from ridgeline.graph.origins import describe
@@ -51,7 +51,7 @@ from ridgeline.record.modes import modes
 from ridgeline.record.upcalls import upcalls
 from ridgeline.runtime.buffer import space
 from ridgeline.scalars import Array
-from ridgeline.weak import Recent
+from ridgeline.weak import Recent, Structure
 
 MOST_STRUCTURES = 4096
 # What the tiers reckon with, in seconds: round figures from this kind of machine.
@@ -158,74 +158,9 @@ def _compiled(graph: Graph, pairs: Sequence[tuple[int, int]]) -> Runnable:
     return brought if brought.moves else brought.program
 
 
-# ---- what recorded graphs have in common where only leaves differ, and tables by it -------------
-
-T = TypeVar("T")
-
-
-class Structure:
-    """Ops, attributes and wiring of an order, not which leaves; and the places of some nodes."""
-
-    __slots__ = ("_hash", "_rows")
-
-    def __init__(self, order: Sequence[Node], *chosen: Sequence[Node]) -> None:
-        number = {node: place for place, node in enumerate(order)}
-        at = number.__getitem__
-        rows: list[Any] = []
-        for node in order:
-            if node.buffer is not None:
-                rows.append(node.types[0])
-            else:
-                # tags have numbers that never come again; what they stand for does
-                attrs = getattr(node.attrs, "outputs", None) if node.op in ERASED else node.attrs
-                rows += (node.op, attrs)
-                rows += map(at, node.inputs)
-        for nodes in chosen:
-            rows.append(len(nodes))
-            rows += map(at, nodes)
-        self._rows = tuple(rows)
-        self._hash = hash(self._rows)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and self._rows == other._rows
-
-
-class Table(Generic[T]):
-    """What is known of the structures that were seen last."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        # a key leads to itself as it is kept, which is found again without comparing
-        self._entries: OrderedDict[Structure, tuple[Structure, T]] = OrderedDict()
-
-    def get(self, key: Structure) -> T | None:
-        """What is kept of a structure, if it was seen."""
-        found = self._entries.get(key)
-        if found is None:
-            return None
-        self._entries.move_to_end(found[0])
-        return found[1]
-
-    def keep(self, key: Structure, value: T) -> T:
-        """Remember a structure, and forget the ones that were not seen for longest."""
-        self._entries[key] = key, value
-        while len(self._entries) > self.most:
-            self._entries.popitem(last=False)
-        return value
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._entries.clear()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
 # ---- pieces: structures that were seen -----------------------------------------------------------
 
+_BUFFER = attrgetter("buffer")
 _Settings = tuple[bool, bool, int, bool, bool, str]  # of `config`, on which programs depend
 
 
@@ -250,12 +185,13 @@ class _Piece:
         self.failed: set[_Settings] = set()  # not compiled there: whoever waits sees the error
 
 
-_pieces: Table[_Piece] = Table(MOST_STRUCTURES)
+_pieces: Recent[Structure, _Piece] = Recent(MOST_STRUCTURES)
 MOST_COMPILED, MOST_NODES = 128, 1 << 14  # pieces that keep their programs, as the compiler does
 _compiled_pieces: Recent[int, _Piece] = Recent(MOST_COMPILED, MOST_NODES)  # by identity
 _lock = threading.Lock()
 _Place = tuple[int, int | None]  # a node of an order, or an output of one
-_kept: Table[tuple[_Place, ...]] = Table(MOST_STRUCTURES)  # what is saved for backward
+# what is saved for backward
+_kept: Recent[Structure, tuple[_Place, ...]] = Recent(MOST_STRUCTURES)
 
 
 class Matched:
@@ -444,11 +380,12 @@ def _saved(roots: Sequence[Node], tracked: Sequence[Node]) -> list[Node]:
     order = topological([*roots, *tracked], has_value)
     if any(node.op is CUSTOM for node in order):
         return decide()  # a user's rule belongs to one call, and must not be kept alive
-    key = Structure(order, roots, tracked)
+    key = structure_of(order, _BUFFER, roots, tracked, erased=ERASED)
     places = _kept.get(key)
     if places is None:
         number = {node: place for place, node in enumerate(order)}
-        places = _kept.keep(key, tuple([_place(node, number) for node in decide()]))
+        places = tuple([_place(node, number) for node in decide()])
+        _kept.keep(key, places)
     return [order[at] if output is None else proj(order[at], output) for at, output in places]
 
 
@@ -460,8 +397,12 @@ def _place(node: Node, number: Mapping[Node, int]) -> _Place:
 
 def _piece(order: Sequence[Node], wanted: Sequence[Node]) -> _Piece:
     """The record of a structure."""
-    key = Structure(order, wanted)
-    return _pieces.get(key) or _pieces.keep(key, _Piece())
+    key = structure_of(order, _BUFFER, wanted, erased=ERASED)
+    piece = _pieces.get(key)
+    if piece is None:
+        piece = _Piece()
+        _pieces.keep(key, piece)
+    return piece
 
 
 def _seconds(node: Node) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ridgeline.graph.graph import Graph, structure
 from ridgeline.graph.node import LEAF, Node, TensorType, node, topological
-from ridgeline.weak import WeakTable
+from ridgeline.weak import Structure, WeakTable
 
 
 class Body:
@@ -21,9 +21,7 @@ class Body:
 
     __slots__ = ("__weakref__", "inputs", "key", "outputs")
 
-    def __init__(
-        self, inputs: tuple[Node, ...], outputs: tuple[Node, ...], key: tuple[object, ...]
-    ) -> None:
+    def __init__(self, inputs: tuple[Node, ...], outputs: tuple[Node, ...], key: Structure) -> None:
         self.inputs, self.outputs, self.key = inputs, outputs, key
 
     @property

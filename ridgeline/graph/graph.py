@@ -9,7 +9,7 @@ same time. Every such decision is made by it: what a forward pass keeps for the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from ridgeline.graph.node import LEAF, PROJ, Node, Op, leaf, over, topological
 from ridgeline.graph.origins import inherit
 from ridgeline.graph.sizes import bounds, product
 from ridgeline.scalars import COSTLY, OPERATIONS
+from ridgeline.weak import Structure
 
 Replace = Callable[[Node, Sequence[Node]], Node | None]
 OPERATIONS_PER_BYTE = 8  # arithmetic that takes as long as moving one byte
@@ -139,21 +140,38 @@ class Graph:
         return Graph([new[o] for o in self.outputs], [new[i] for i in self.inputs])
 
 
-def structure(graph: Graph) -> tuple[object, ...]:
+def structure(graph: Graph) -> Structure:
     """A key that is equal for graphs that compute the same of equally typed inputs."""
-    number: dict[Node, int] = {}
+    given = dict.fromkeys(graph.inputs, True)
+    order = dict.fromkeys((*given, *graph.order))
+    return structure_of(order, given.get, graph.inputs, graph.outputs)
+
+
+def structure_of(
+    order: Iterable[Node],
+    given: Callable[[Node], object | None],
+    *chosen: Sequence[Node],
+    erased: Container[Op] = (),
+) -> Structure:
+    """Ops, attributes and wiring of nodes in order, and which of them were chosen.
+
+    Of nodes for which `given` has something only types count. Tags, which are `erased` before
+    anything is computed, have numbers that never come again; what they stand for does.
+    """
+    number = {node: line for line, node in enumerate(order)}
+    at = number.__getitem__
     rows: list[object] = []
-    for node in graph.inputs:
-        if node not in number:
-            number[node] = len(number)
+    for nodes in chosen:
+        rows.append(len(nodes))
+        rows += map(at, nodes)
+    for node in number:
+        if given(node) is not None:
             rows.append(node.types)
-        else:  # the same node given twice reads one buffer
-            rows.append(number[node])
-    for node in graph.order:
-        if node not in number:
-            number[node] = len(number)
-            rows.append((node.op.name, node.attrs, tuple([number[i] for i in node.inputs])))
-    return (tuple(rows), tuple([number[o] for o in graph.outputs]))
+        else:
+            attrs = getattr(node.attrs, "outputs", None) if node.op in erased else node.attrs
+            rows += (node.op, attrs)
+            rows += map(at, node.inputs)
+    return Structure(rows)
 
 
 def substitute(roots: Sequence[Node], replacements: Mapping[Node, Node]) -> list[Node]:

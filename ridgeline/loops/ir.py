@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
-from ridgeline.weak import Interned, WeakMap
+from ridgeline.weak import Interned, WeakMap, fingerprint
 
 Scope = Literal["global", "stream", "shared", "local", "reg"]
 LoopKind = Literal["serial", "unroll", "vector", "transpose", "parallel", "grid", "thread"]
@@ -302,7 +301,7 @@ def digest(expr: Expr) -> str:
             if node not in _DIGESTS:
                 below = ",".join([_DIGESTS[child] for child in children(node)])
                 text = f"{_label(node)}({below})"
-                _DIGESTS[node] = blake2b(text.encode(), digest_size=12).hexdigest()
+                _DIGESTS[node] = fingerprint(text, 12)
     return _DIGESTS[expr]
 
 
@@ -326,8 +325,7 @@ def named(kernel: Kernel) -> Kernel:
         else:
             own = [part for part in statement.__slots__ if part != "body"]
             words += [_word(getattr(statement, part)) for part in own]
-    hashed = blake2b("\0".join(words).encode(), digest_size=8).hexdigest()
-    return replace(kernel, name=f"{kernel.name}_{hashed}")
+    return replace(kernel, name=f"{kernel.name}_{fingerprint(chr(0).join(words), 8)}")
 
 
 def _word(part: object) -> str:

@@ -19,7 +19,7 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "_programs", Recent(FEW, 1 << 14))
     monkeypatch.setattr(program, "_shown", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
+    monkeypatch.setattr(tiers, "_pieces", Recent(4 * FEW))
     monkeypatch.setattr(module, "MOST_CODE", 1)
     monkeypatch.setattr(module, "MOST_DISCARDED", FEW)
 

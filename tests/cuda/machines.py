@@ -56,7 +56,7 @@ def no_devices_yet() -> Iterator[None]:
         pieces = Recent(tiers.MOST_COMPILED, tiers.MOST_NODES)
         patch.setattr(program, "_programs", programs)
         patch.setattr(tiers, "_compiled_pieces", pieces)
-        patch.setattr(tiers, "_pieces", tiers.Table(tiers.MOST_STRUCTURES))
+        patch.setattr(tiers, "_pieces", Recent(tiers.MOST_STRUCTURES))
         _forget()
         yield
         background.wait()

@@ -48,7 +48,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     monkeypatch.setattr(program, "_programs", Recent(FEW, 1 << 14))
     monkeypatch.setattr(program, "_shown", Recent(FEW, 1 << 14))
     monkeypatch.setattr(tiers, "_compiled_pieces", Recent(FEW, 1 << 14))
-    monkeypatch.setattr(tiers, "_pieces", tiers.Table(4 * FEW))
+    monkeypatch.setattr(tiers, "_pieces", Recent(4 * FEW))
     monkeypatch.setattr(backend, "machine_code", LoadedCode(1))
     mapped: set[int] = set()
     load, unmap = elf.load, elf.unmap

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from ridgeline.codegen.cuda.emit import Functions, functions_of
 from ridgeline.codegen.cuda.prelude import PRELUDE
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import Kernel, index
+from ridgeline.weak import fingerprint
 
 ADDRESS = 8  # bytes
 _MOST_FUNCTIONS = 32  # distinct kernels in one text
@@ -93,7 +93,7 @@ def _launch(
     tables = _tables(rows)
     body = "\n".join([*_find(len(rows)), "  switch (part_kind[low]) {", *cases, "  }", "}", ""])
     texts = "\n".join(functions.texts[number] for functions in made)
-    digest = blake2b("\n".join([texts, *tables, body]).encode(), digest_size=8).hexdigest()
+    digest = fingerprint("\n".join([texts, *tables, body]), 8)
     symbol = f"joined_{own[0].symbol[:_NAMES]}_{digest}"
     block = max(launch.block for launch in own)
     head = f'extern "C" __global__ void __launch_bounds__({block}) {symbol}'

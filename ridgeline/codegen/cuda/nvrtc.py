@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from hashlib import blake2b
 from os import cpu_count
 from typing import Any
 
 from ridgeline.atomic import at_fork
 from ridgeline.codegen.caches import ObjectCache
 from ridgeline.errors import RidgelineError
+from ridgeline.weak import fingerprint
 
 # Products and sums are contracted where the loops say `fma`, and nowhere else: results are those
 # of the definition, and the expansions of elementary functions rely on it.
@@ -37,7 +37,7 @@ def compile_source(text: str, arch: str, options: Sequence[str] = ()) -> bytes:
     """The CUBIN of a text for an architecture such as `sm_90a`."""
     chosen = (*_OPTIONS, f"--gpu-architecture={arch}", *options)
     cache_of_code = ObjectCache("cubins")
-    key = blake2b("\0".join((version(), *chosen, text)).encode(), digest_size=20).hexdigest()
+    key = fingerprint("\0".join((version(), *chosen, text)), 20)
     stored = cache_of_code.get(key)
     if stored is None:
         stored = _compile(text, chosen)

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from ridgeline.codegen.caches import ObjectCache
 from ridgeline.codegen.llvm import elf
 from ridgeline.config import config
 from ridgeline.loops.instructions import INSTRUCTIONS
+from ridgeline.weak import fingerprint
 
 __all__ = [
     "CompileError", "Library", "ObjectCache", "Target", "compile_cached", "compile_ir",
@@ -37,8 +37,8 @@ __all__ = [
 
 _PACKAGE = Path(__file__).parents[2]
 _COMPILER_SOURCES = (
-    "scalars.py", "values", "dtypes.py", "loops", "schedules", "fusion", "codegen", "graph", "ops",
-    "compiler", "runtime",
+    "scalars.py", "fma.py", "values", "dtypes.py", "index", "graph", "ops", "loops", "schedules",
+    "fusion", "codegen", "compiler", "runtime",
 )  # fmt: skip
 DOT_INTRINSICS = {
     "vdpbf16ps": "llvm.x86.avx512bf16.dpbf16ps",
@@ -206,21 +206,20 @@ def _engine() -> Any:
 @lru_cache(maxsize=1)
 def compiler_fingerprint() -> str:
     """A hash of all that decides what code a graph becomes: compiler sources, LLVM, CPU."""
-    return blake2b(f"{_host()}{sources_fingerprint()}".encode(), digest_size=16).hexdigest()
+    return fingerprint(f"{_host()}{sources_fingerprint()}")
 
 
 @lru_cache(maxsize=1)
 def sources_fingerprint() -> str:
     """A hash of the compiler's own sources."""
-    digest = blake2b(digest_size=16)
+    parts: list[bytes] = []
     root = f"{_PACKAGE}{os.sep}"
     for name in _COMPILER_SOURCES:
         path = root + name
         for file in [path] if name.endswith(".py") else sorted(_python_files(path)):
             with open(file, "rb", buffering=0) as source:
-                digest.update(file[len(root) :].replace(os.sep, "/").encode() + b"\0")
-                digest.update(source.read() + b"\0")
-    return digest.hexdigest()
+                parts += (file[len(root) :].replace(os.sep, "/").encode(), source.read(), b"")
+    return fingerprint(b"\0".join(parts))
 
 
 def _python_files(folder: str) -> Iterator[str]:
@@ -233,8 +232,7 @@ def _python_files(folder: str) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _code_fingerprint() -> str:
     """A hash of what decides the machine code of given IR: this file, LLVM, CPU."""
-    digest = blake2b(_host().encode() + b"\0" + Path(__file__).read_bytes(), digest_size=16)
-    return digest.hexdigest()
+    return fingerprint(_host().encode() + b"\0" + Path(__file__).read_bytes())
 
 
 def _host() -> str:
@@ -321,7 +319,7 @@ def _processor_description() -> str:
     except OSError:
         first = [platform.processor()]
     lines = [line for line in first if line.lower().startswith(wanted)]
-    return f"{platform.machine()} {blake2b(chr(10).join(lines).encode()).hexdigest()}"
+    return f"{platform.machine()} {fingerprint(chr(10).join(lines))}"
 
 
 def _cache_sizes() -> tuple[int, int, int]:

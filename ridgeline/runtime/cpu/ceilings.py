@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from time import perf_counter
 
@@ -21,6 +20,7 @@ from ridgeline.runtime.buffer import HostBuffer
 from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.ceiling_kernels import BLOCK, flops, kernels
 from ridgeline.runtime.cpu.executor import NativePlan, NativeStep
+from ridgeline.weak import fingerprint
 
 _ROUNDS = 11
 _NOISY = 0.15
@@ -151,5 +151,5 @@ def machine_key(host: Target, threads: int) -> str:
     """Names this machine, and how it is measured, in the disk cache."""
     folder = Path(__file__).parent
     names = ("ceilings.py", "ceiling_kernels.py", "calibration.py")
-    source = blake2b(b"".join((folder / name).read_bytes() for name in names)).hexdigest()
+    source = fingerprint(b"".join((folder / name).read_bytes() for name in names))
     return f"{platform.node()}\n{host}\n{threads}\n{source}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
 from math import e, gcd, log2
 
 from ridgeline.codegen.cuda.attention.masks import Mask
+from ridgeline.weak import fingerprint
 
 _DTYPES = ("bfloat16", "float16")
 _MOST_WIDTH = 128  # of a head: more does not fit into the registers of a warp
@@ -95,4 +95,4 @@ def constants(attention: Attention, operands: tuple[str, ...], results: tuple[st
 
 def symbol_of(kind: str, text: str) -> str:
     """A name that holds a hash of the text."""
-    return f"attention_{kind}_{blake2b(text.encode(), digest_size=8).hexdigest()}"
+    return f"attention_{kind}_{fingerprint(text, 8)}"
