@@ -14,10 +14,8 @@ from ridgeline.profile.model.costs import numel
 from ridgeline.profile.rules.base import (
     EXACT,
     Evidence,
-    Fix,
     Ledger,
     Match,
-    Rule,
     Value,
     gib,
     per_step,
@@ -295,189 +293,12 @@ def _python(facts: Facts) -> iv.Intervals:
     return facts.spans(frames, rows[short])
 
 
-RULES = (
-    Rule(
-        id="D1",
-        title="waiting for data",
-        threshold="the main thread waits in DataLoader.__next__ for 5% of a step (20%: badly)",
-        message="the training loop is {grade}input-bound: {share} of each step waits for a batch, "
-        "although worker processes are in use",
-        check=_waits_for_data,
-        fixes={
-            "default": Fix(
-                "make samples cheaper (decode or resize ahead of time, store smaller files), then "
-                "raise num_workers towards the number of cores and prefetch_factor",
-                """\
--loader = DataLoader(dataset, batch_size=64, num_workers=2)
-+loader = DataLoader(dataset, batch_size=64, num_workers=os.cpu_count(),
-+                    persistent_workers=True, prefetch_factor=4)""",
-            )
-        },
-        source="PyTorch TensorBoard plugin; XProf input-pipeline analysis",
-        disproof="replace the loader by one batch repeated for ever: if the step is not faster by "
-        "about the time at stake, the loader was not what it waited for",
-        meaning="The main thread stands in the DataLoader's __next__ while the device has nothing "
-        "to do. At stake is the smaller of the time waited and the device's idle time: a loader "
-        "that is never waited for cannot save more than either.",
-        order=20,
-        limits={"share": 0.05},
-    ),
-    Rule(
-        id="D2",
-        title="data loaded in the training process",
-        threshold="as D1, and the loader has no worker processes",
-        message="the loader runs inside the training process: {share} of each step goes into "
-        "fetching the batch",
-        check=_no_workers,
-        fixes={
-            "default": Fix(
-                "give the loader worker processes",
-                """\
--loader = DataLoader(dataset, batch_size=64)
-+loader = DataLoader(dataset, batch_size=64, num_workers=8,
-+                    persistent_workers=True, pin_memory=True)""",
-            ),
-            "host": Fix(
-                "give the loader worker processes",
-                """\
--loader = DataLoader(dataset, batch_size=64)
-+loader = DataLoader(dataset, batch_size=64, num_workers=8,
-+                    persistent_workers=True)""",
-            ),
-        },
-        source="TorchTidy (torch.profiler._pattern_matcher)",
-        disproof="set num_workers=8: if the step does not get shorter, samples cost less than "
-        "handing them between processes",
-        meaning="num_workers=0 means that __getitem__, decoding and collation run on the main "
-        "thread, in turn with the training step. Workers run them beside it.",
-        order=10,
-        limits={"share": 0.02},
-        case_of="D1",
-    ),
-    Rule(
-        id="D3",
-        title="copies from pageable memory",
-        threshold="pageable copies take more than 5% of the time, or there are more than 10",
-        message="copies between ordinary (pageable) memory and the device take {share} of the "
-        "time; they stop the host and run at a fraction of the link's speed",
-        check=_pageable,
-        fixes={
-            "default": Fix(
-                "keep host batches in page-locked memory and do not wait for the copy",
-                """\
--loader = DataLoader(dataset, batch_size=64)
-+loader = DataLoader(dataset, batch_size=64, pin_memory=True)
- for batch in loader:
--    batch = batch.to("cuda")
-+    batch = batch.to("cuda", non_blocking=True)""",
-            )
-        },
-        source="Nsight Systems expert rule for pageable memory; TraceLens",
-        disproof="time batch.pin_memory() once ahead of the loop and copy from there: if the copy "
-        "is not faster, the link and not the memory kind is the limit",
-        meaning="The driver must stage pageable memory through its own buffer, and the call waits "
-        "for it. On an H200 a pageable copy ran at 8 to 10 GB/s where a pinned one ran at 55.",
-        order=8,
-        limits={"share": 0.05, "copies": 10},
-        needs=frozenset({"gpu"}),
-    ),
-    Rule(
-        id="D4",
-        title="copies that nothing hides",
-        threshold="copies beside no kernel take 3% of the time",
-        message="{share} of the time goes into copies during which no kernel runs",
-        check=_exposed,
-        fixes={
-            "default": Fix(
-                "start the copy of the next batch on a side stream before computing this one",
-                """\
-+side = torch.cuda.Stream()
- def prefetch(batch):
--    return batch.to("cuda", non_blocking=True)
-+    with torch.cuda.stream(side):
-+        return batch.to("cuda", non_blocking=True)
-+# before use: torch.cuda.current_stream().wait_stream(side)""",
-            )
-        },
-        source="own",
-        disproof="remove the copy (reuse a batch already on the device): if the step stays as "
-        "long, the copy was not on the critical path",
-        meaning="A copy engine works beside the multiprocessors, but a copy issued on the compute "
-        "stream runs in turn with the kernels.",
-        order=24,
-        limits={"share": 0.03},
-        needs=frozenset({"gpu"}),
-    ),
-    Rule(
-        id="D5",
-        title="many small copies",
-        threshold="16 or more copies a step to the device, mean below 1 MiB, below half of the "
-        "link's speed",
-        message="{count} copies of {size} each go to the device in every step; each costs more to "
-        "start than to run",
-        check=_small_copies,
-        fixes={
-            "default": Fix(
-                "pack them into one page-locked buffer, copy once, and split on the device",
-                """\
--parts = [part.to("cuda", non_blocking=True) for part in parts]
-+packed = torch.cat([part.flatten() for part in parts]).pin_memory()
-+packed = packed.to("cuda", non_blocking=True)
-+parts = packed.split([part.numel() for part in parts])""",
-            )
-        },
-        source="own",
-        disproof="copy one buffer of the same total size: if that takes as long, the link is the "
-        "limit",
-        meaning="Starting a copy costs the host some ten microseconds and the device one or two, "
-        "whatever its size.",
-        order=6,
-        limits={"copies": 16, "bytes": 1 << 20, "link": 0.5},
-        needs=frozenset({"gpu"}),
-    ),
-    Rule(
-        id="D6",
-        title="made on the host, used on the device",
-        threshold="a host fill followed by a copy of the same tensor, in any step",
-        message="tensors are filled on the host ({op}) and then copied to the device",
-        check=_filled_on_host,
-        fixes={
-            "default": Fix(
-                "create the tensor where it is used",
-                """\
--mask = torch.ones(rows, columns).to("cuda")
-+mask = torch.ones(rows, columns, device="cuda")""",
-            )
-        },
-        source="TorchTidy",
-        disproof="make the tensor once before the loop: if the step stays as long, it was hidden",
-        meaning="Filling device memory runs at the speed of that memory, thousands of times "
-        "faster than filling host memory and sending it over the link.",
-        order=4,
-        limits={"share": 0.001},
-        needs=frozenset({"gpu"}),
-    ),
-    Rule(
-        id="D7",
-        title="the host cannot keep up",
-        threshold="in half of 200 samples the host works over 90% while the device is under 10%",
-        message="in {share} of the samples the host is at work and the device waits, and no "
-        "narrower rule explains it",
-        check=_starved,
-        fixes={
-            "default": Fix(
-                "profile the Python side (py-spy record -- python train.py), move work out of the "
-                "loop, compile the step"
-            )
-        },
-        source="SageMaker Debugger CPUBottleneck",
-        disproof="time the step with the device work removed: if it gets much shorter, the host "
-        "was not the limit",
-        meaning="Samples are equal slices of the steady window. This rule claims only idle time "
-        "that no other rule explains, so it is weighed after the S and L rules.",
-        order=90,
-        limits={"host": 0.9, "device": 0.1, "samples": 0.5},
-        needs=frozenset({"gpu"}),
-        folds_into=("L2", "L1", "L3", "L8", "L9", "L7"),
-    ),
-)
+CHECKS = {
+    "D1": _waits_for_data,
+    "D2": _no_workers,
+    "D3": _pageable,
+    "D4": _exposed,
+    "D5": _small_copies,
+    "D6": _filled_on_host,
+    "D7": _starved,
+}

@@ -19,10 +19,8 @@ from ridgeline.profile.rules.base import (
     EXACT,
     MODELLED,
     Evidence,
-    Fix,
     Ledger,
     Match,
-    Rule,
     per_step,
     percent,
 )
@@ -253,132 +251,12 @@ def _slow_pointwise(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
     )
 
 
-_MODELLED = frozenset({"gpu", "shapes", "gpu_model", "busy"})
-_NCU = "Nsight Compute"
-
-RULES = (
-    Rule(
-        "K1",
-        "at the device's limit",
-        "80% of the arithmetic or memory peak",
-        "{share} of the time is spent in kernels near a roof, mostly {op}",
-        _at_the_limit,
-        {"default": Fix("only another algorithm or a smaller type makes these faster")},
-        f"{_NCU} speed-of-light rule",
-        "the percentages are modelled from shapes: a counter can disagree",
-        "Nothing is lost here. These kernels do what the device can.",
-        order=92,
-        limits={"share": 0.8},
-        needs=_MODELLED,
-        severity="note",
-    ),
-    Rule(
-        "K2",
-        "bound by latency",
-        "below 60% of both peaks, kernel of 10 µs or more, not a vendor library's",
-        "{op} kernels reach neither the arithmetic nor the memory roof",
-        _latency_bound,
-        {"default": Fix("see K4, K5 and K6 for the cause; else give each thread more work")},
-        f"{_NCU} speed-of-light rule",
-        "a counter profile that shows high memory traffic: the op moves more than the model says",
-        "At stake is the time above the modelled floor.",
-        order=88,
-        limits={"share": 0.6, "least": 0.005},
-        needs=_MODELLED,
-        folds_into=("C8",),
-    ),
-    Rule(
-        "K3",
-        "what bounds the heaviest op",
-        "arithmetic and memory shares 10 points apart",
-        "{op}, {share} of the time, is bound by {bound}",
-        _which_bound,
-        {"default": Fix("for memory: fuse or shrink the type; for arithmetic: a faster type")},
-        f"{_NCU} speed-of-light rule",
-        "as K1",
-        "The median over the calls of the op that takes most modelled time.",
-        order=93,
-        limits={"apart": 0.1},
-        needs=_MODELLED,
-        severity="note",
-    ),
-    Rule(
-        "K4",
-        "grid smaller than the device",
-        "fewer blocks than multiprocessors",
-        "kernels run with as few as {grid} blocks on {sms} multiprocessors",
-        _small_grid,
-        {
-            "default": Fix(
-                "give the kernel more rows at once, or split the reduction",
-                """\
--out = [torch.softmax(part, dim=1) for part in rows.split(8)]
-+out = torch.softmax(rows, dim=1)""",
-            )
-        },
-        f"{_NCU} launch-configuration rule",
-        "run it with twice the rows: if it takes twice as long, the grid was not the limit",
-        "A multiprocessor without a block does nothing. At stake is the idle part of the device "
-        "while such kernels run, (SMs − blocks) / SMs of their time.",
-        order=82,
-        limits={"shortest": 10.0, "share": 0.005},
-        needs=frozenset({"gpu", "busy"}),
-    ),
-    Rule(
-        "K5",
-        "half-empty last wave",
-        "the last, partial wave is 20% or more of the waves",
-        "the last wave of blocks leaves much of the device empty",
-        _tail,
-        {"default": Fix("choose sizes that fill whole waves, or a persistent kernel")},
-        f"{_NCU} launch-configuration rule",
-        "blocks of very different length even this out",
-        "Waves = blocks / (multiprocessors × blocks that fit), the latter by the exact formula.",
-        order=86,
-        limits={"share": 0.2, "least": 0.005},
-        needs=frozenset({"gpu", "busy"}),
-    ),
-    Rule(
-        "K6",
-        "low occupancy",
-        "theoretical occupancy below 80% in a kernel that K2 finds bound by latency",
-        "a latency-bound kernel has {share} occupancy, limited by {limiter}",
-        _low_occupancy,
-        {
-            "default": Fix(
-                "first check Little's law (`ridgeline gpu littles-law`): low occupancy is fine "
-                "when enough loads are in flight; else use fewer registers or smaller tiles"
-            )
-        },
-        f"{_NCU} occupancy rule",
-        "a kernel with several loads in flight per thread needs few warps",
-        "Recomputed from registers, threads and shared memory by the driver's own arithmetic: the "
-        "figure in the trace reads 0 above 48 KiB of shared memory.",
-        order=94,
-        limits={"share": 0.8},
-        needs=_MODELLED,
-        severity="note",
-    ),
-    Rule(
-        "K10",
-        "pointwise kernel below memory speed",
-        "below 70% of memory bandwidth (50%: badly), on more data than fits in L2",
-        "{op} runs at {slowest} of memory bandwidth",
-        _slow_pointwise,
-        {
-            "default": Fix(
-                "check strides and alignment: make operands contiguous, avoid broadcasting along "
-                "the last axis, avoid mixed types",
-                """\
--out = x.transpose(0, 1) * scale
-+out = x.transpose(0, 1).contiguous() * scale""",
-            )
-        },
-        "TraceLens",
-        "a counter that shows more traffic than the model",
-        "Each input read once and each output written once, against the data sheet's bandwidth.",
-        order=84,
-        limits={"share": 0.7, "least": 0.005},
-        needs=_MODELLED,
-    ),
-)
+CHECKS = {
+    "K1": _at_the_limit,
+    "K2": _latency_bound,
+    "K3": _which_bound,
+    "K4": _small_grid,
+    "K5": _tail,
+    "K6": _low_occupancy,
+    "K10": _slow_pointwise,
+}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ridgeline.profile import intervals as iv
 from ridgeline.profile.analysis.facts import Facts
-from ridgeline.profile.rules.base import EXACT, Evidence, Fix, Ledger, Match, Rule, gib, percent
+from ridgeline.profile.rules.base import EXACT, Evidence, Ledger, Match, gib, percent
 from ridgeline.profile.trace.model import Floats
 
 
@@ -95,75 +95,8 @@ def _growth(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Match 
     return Match(stake, tuple(evidence), {"growth": gib(slope)}, idle=stake, spans=asked)
 
 
-RULES = (
-    Rule(
-        id="M1",
-        title="memory nearly full",
-        threshold="peak above 90% of the device's memory",
-        message="memory peaks at {share} of the device",
-        check=_nearly_full,
-        fixes={
-            "default": Fix(
-                "recompute activations, use 16-bit types, or a smaller batch with accumulation",
-                """\
-+from torch.utils.checkpoint import checkpoint
--hidden = block(hidden)
-+hidden = checkpoint(block, hidden, use_reentrant=False)""",
-            )
-        },
-        source="PyTorch TensorBoard plugin",
-        disproof="torch.cuda.max_memory_allocated() after many steps: if it is far lower, the "
-        "peak was warm-up",
-        meaning="Above 90% the allocator begins to give segments back and to stall; the next "
-        "longer batch fails.",
-        order=100,
-        limits={"share": 0.9},
-        needs=frozenset({"memory", "gpu"}),
-        severity="note",
-    ),
-    Rule(
-        id="M2",
-        title="room for a larger batch",
-        threshold="device, host and memory all below 70% (95th percentile)",
-        message="nothing is used above 70%, memory only {memory}",
-        check=_headroom,
-        fixes={
-            "default": Fix(
-                "enlarge the batch and scale the learning rate",
-                """\
--loader = DataLoader(dataset, batch_size=64)
-+loader = DataLoader(dataset, batch_size=256)""",
-            )
-        },
-        source="SageMaker Debugger LowGPUUtilization and BatchSize",
-        disproof="double the batch: if throughput does not rise, the limit is elsewhere",
-        meaning="Larger pieces of work use the device better as long as memory allows them.",
-        order=102,
-        limits={"share": 0.7},
-        needs=frozenset({"memory", "gpu"}),
-        severity="note",
-    ),
-    Rule(
-        id="M3",
-        title="memory grows from step to step",
-        threshold="the moving average of the peak grows by 5% over the steady steps",
-        message="memory grows by {growth} every step: something keeps each step's graph alive",
-        check=_growth,
-        fixes={
-            "default": Fix(
-                "keep numbers, not graphs",
-                """\
--losses.append(loss)
-+losses.append(loss.detach())""",
-            )
-        },
-        source="SageMaker Debugger GPUMemoryIncrease",
-        disproof="record 100 steps: if the peak levels off, it was a cache filling up",
-        meaning="A loss kept in a list or added to a running total keeps its whole graph. The run "
-        "ends with out of memory, so this ranks above every loss of time.",
-        order=31,
-        limits={"growth": 0.05, "rising": 0.7, "steps": 4},
-        needs=frozenset({"memory"}),
-        severity="stops",
-    ),
-)
+CHECKS = {
+    "M1": _nearly_full,
+    "M2": _headroom,
+    "M3": _growth,
+}

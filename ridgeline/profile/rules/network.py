@@ -12,10 +12,8 @@ from ridgeline.profile.model.kernels import is_collective
 from ridgeline.profile.rules.base import (
     EXACT,
     Evidence,
-    Fix,
     Ledger,
     Match,
-    Rule,
     per_step,
     percent,
 )
@@ -85,78 +83,8 @@ def _wrong_wrapper(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) ->
     return Match(stake, (label,), {"what": what}, idle=stake, fix=fix, spans=spans)
 
 
-_GPU = frozenset({"gpu"})
-
-RULES = (
-    Rule(
-        "N1",
-        "much communication",
-        "collectives take 10% of the time",
-        "collectives take {share} of the time, {overlap} of it hidden",
-        _communicates,
-        {
-            "default": Fix(
-                "communicate less often or less: accumulate gradients, compress them to bfloat16, "
-                "use larger buckets",
-                """\
-+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-+model.register_comm_hook(None, default_hooks.bf16_compress_hook)""",
-            )
-        },
-        "PyTorch TensorBoard plugin",
-        "if other ranks are slower, the time is spent waiting for them: compare ranks",
-        "At stake is the part of the collectives beside which no other kernel runs.",
-        order=64,
-        limits={"share": 0.1},
-        needs=_GPU,
-    ),
-    Rule(
-        "N2",
-        "communication not hidden",
-        "less than 70% of the collectives' time has a kernel beside it",
-        "only {overlap} of the collectives' time is hidden behind kernels",
-        _overlaps_badly,
-        {
-            "default": Fix(
-                "let gradients leave earlier: larger buckets, static graph, no read-back before "
-                "backward ends",
-                """\
--model = DistributedDataParallel(model)
-+model = DistributedDataParallel(model, bucket_cap_mb=100,
-+                                static_graph=True)""",
-            )
-        },
-        "TraceLens",
-        "as N1",
-        "Below 3% of the time the rule stays silent.",
-        order=65,
-        limits={"overlap": 0.7, "share": 0.03},
-        needs=_GPU,
-        folds_into=("N1",),
-    ),
-    Rule(
-        "N3",
-        "slow way to several GPUs",
-        "DataParallel in use, or device tensors through a host backend",
-        "{what} is in use",
-        _wrong_wrapper,
-        {
-            "default": Fix(
-                "one process a GPU",
-                """\
--model = nn.DataParallel(model)
-+model = DistributedDataParallel(model, device_ids=[rank])""",
-            ),
-            "backend": Fix(
-                "use NCCL for tensors on the device",
-                """\
--dist.init_process_group("gloo")
-+dist.init_process_group("nccl")""",
-            ),
-        },
-        "PyTorch TensorBoard plugin",
-        "if NCCL cannot reach between the machines, the backend is not a choice",
-        "DataParallel copies the model to every GPU in every step, in one process under one GIL.",
-        order=63,
-    ),
-)
+CHECKS = {
+    "N1": _communicates,
+    "N2": _overlaps_badly,
+    "N3": _wrong_wrapper,
+}

@@ -277,3 +277,11 @@ def pointwise_chain(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -
         spans=facts.spans(facts.trace.gpu, claimed),
         confidence="medium",
     )
+
+
+CHECKS = {
+    "C5": layout_changes,
+    "C6": bias_before_norm,
+    "C7": unfused_attention,
+    "C8": pointwise_chain,
+}

@@ -194,3 +194,11 @@ def stray_double(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> M
         return None
     match = _match(facts, lost, joined(double), spent, "float32")
     return replace(match, values={"share": percent(spent / busy)})
+
+
+CHECKS = {
+    "C1": no_tensor_cores,
+    "C2": no_tf32,
+    "C3": odd_sizes,
+    "C4": stray_double,
+}

@@ -11,10 +11,8 @@ from ridgeline.profile.analysis.facts import Facts
 from ridgeline.profile.rules.base import (
     EXACT,
     Evidence,
-    Fix,
     Ledger,
     Match,
-    Rule,
     per_step,
     percent,
 )
@@ -135,88 +133,8 @@ def _allocates(facts: Facts, ledger: Ledger, limits: Mapping[str, float]) -> Mat
     return Match(stake, evidence, values, idle=stake, places=places, fix=fix, spans=spans)
 
 
-RULES = (
-    Rule(
-        id="S1",
-        title="values read back every step",
-        threshold="at least one read-back a step, with the device idle after it for 3% of the time",
-        message="{what} makes the host wait for the device ({count} a step), which then idles "
-        "until new work arrives",
-        check=_reads_back,
-        fixes={
-            "default": Fix(
-                "keep the value on the device and read it rarely; choose with torch.where instead "
-                "of a Python branch",
-                """\
--running += loss.item()
-+running += loss.detach()
- if step % 50 == 0:
--    print(running / 50)
-+    print((running / 50).item())""",
-            )
-        },
-        source="Nsight Systems expert rule for synchronous calls; own join with aten ops",
-        disproof="remove the read-back for one run: if the step does not get shorter, the host "
-        "was not ahead of the device anyway",
-        meaning="Reading one number empties the queue: the host waits for all work before it, and "
-        "the device then waits for the host to launch again. At stake are the time waited and "
-        "the idle time after it, but never more than the device idles.",
-        order=34,
-        limits={"per_step": 1, "idle": 0.03},
-        needs=frozenset({"gpu"}),
-    ),
-    Rule(
-        id="S2",
-        title="device-wide synchronisation",
-        threshold="cudaDeviceSynchronize inside a steady step",
-        message="torch.cuda.synchronize() runs {count} times a step; each empties the queue",
-        check=_device_wide,
-        fixes={
-            "default": Fix(
-                "remove it; to measure time, record CUDA events and read them later",
-                """\
--torch.cuda.synchronize(); start = time.time()
--layer(x)
--torch.cuda.synchronize(); print(time.time() - start)
-+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-+start.record(); layer(x); end.record()
-+# after the run: start.elapsed_time(end)""",
-            )
-        },
-        source="Nsight Systems expert rule for synchronisation",
-        disproof="remove it for one run: if the step does not get shorter, nothing was lost",
-        meaning="The host waits for every stream of the device. Results stay right without it: "
-        "reading a value waits on its own.",
-        order=30,
-        limits={"idle": 0.0},
-        needs=frozenset({"gpu"}),
-    ),
-    Rule(
-        id="S3",
-        title="allocator churn",
-        threshold="cudaMalloc or cudaFree at least once a steady step",
-        message="device memory is taken from or returned to the driver {count} times a step",
-        check=_allocates,
-        fixes={
-            "default": Fix(
-                "run the largest shape once before training so that the cache fits, and let "
-                "segments grow",
-                "+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-            ),
-            "cache": Fix(
-                "do not give the cache back inside the loop; cudaFree waits for the whole device",
-                """\
- loss.backward()
--torch.cuda.empty_cache()""",
-            ),
-        },
-        source="own",
-        disproof="count cudaMalloc in a trace of later steps: if there are none, this was warm-up",
-        meaning="PyTorch's allocator keeps what it once got. Calls to the driver in steady state "
-        "mean that the cache is emptied, too fragmented, or that memory keeps growing.",
-        order=32,
-        limits={"per_step": 1},
-        needs=frozenset({"gpu"}),
-        folds_into=("M3",),
-    ),
-)
+CHECKS = {
+    "S1": _reads_back,
+    "S2": _device_wide,
+    "S3": _allocates,
+}

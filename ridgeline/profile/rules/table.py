@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from ridgeline.profile.rules import compute, input, kernel, launch_rules, memory, network, sync
-from ridgeline.profile.rules.base import Rule
+import tomllib
+from pathlib import Path
+from typing import Any
 
-RULES: tuple[Rule, ...] = tuple(
-    sorted(
-        (
-            *input.RULES,
-            *sync.RULES,
-            *launch_rules.RULES,
-            *network.RULES,
-            *compute.RULES,
-            *kernel.RULES,
-            *memory.RULES,
-        ),
-        key=lambda rule: rule.order,
-    )
+from ridgeline.profile.rules import (
+    input,
+    kernel,
+    launch,
+    memory,
+    network,
+    patterns,
+    precision,
+    sync,
 )
+from ridgeline.profile.rules.base import Check, Fix, Rule
+
+_FAMILIES = (input, sync, launch, network, patterns, precision, kernel, memory)
+_CHECKS: dict[str, Check] = {id: check for f in _FAMILIES for id, check in f.CHECKS.items()}
+
+
+def _rule(id: str, row: dict[str, Any]) -> Rule:
+    """A rule from its row and its check."""
+    row["fixes"] = {name: Fix(**fix) for name, fix in row["fixes"].items()}
+    row["needs"] = frozenset(row.get("needs", ()))
+    row["folds_into"] = tuple(row.get("folds_into", ()))
+    return Rule(id=id, check=_CHECKS[id], **row)
+
+
+def _rules() -> list[Rule]:
+    rows = tomllib.loads((Path(__file__).parent / "rules.toml").read_text(encoding="utf-8"))
+    return sorted((_rule(id, row) for id, row in rows.items()), key=lambda rule: rule.order)
+
+
+RULES = tuple(_rules())
 BY_ID: dict[str, Rule] = {rule.id: rule for rule in RULES}
 PRECEDENCE = "DSLNCKM"
 
