@@ -39,38 +39,12 @@ from ridgeline.loops.terms import bitcast, cast, holds, op, rebuild
 from ridgeline.weak import WeakMap
 
 __all__ = [
-    "add", "affine", "bitcast", "bounds", "cast", "eq", "floordiv", "free_vars", "guarded", "holds",
-    "le", "logical_and", "lt", "maximum", "minimum", "mod", "mul", "op", "polynomial", "rebuild",
-    "select", "simplify", "sub", "substitute", "substitution",
+    "affine", "bitcast", "bounds", "cast", "free_vars", "guarded", "holds", "maximum", "minimum",
+    "op", "polynomial", "rebuild", "select", "simplify", "substitute", "substitution",
 ]  # fmt: skip
 
 
 _Key = TypeVar("_Key", bound=Expr)
-
-
-def add(a: Expr, b: Expr) -> Expr:
-    """a + b."""
-    return op("add", a, b)
-
-
-def sub(a: Expr, b: Expr) -> Expr:
-    """a - b."""
-    return op("sub", a, b)
-
-
-def mul(a: Expr, b: Expr) -> Expr:
-    """a * b."""
-    return op("mul", a, b)
-
-
-def floordiv(a: Expr, b: Expr) -> Expr:
-    """a // b, towards minus infinity; 0 where b is an integer 0."""
-    return op("floordiv", a, b)
-
-
-def mod(a: Expr, b: Expr) -> Expr:
-    """a % b, with the sign of b; 0 where b is an integer 0."""
-    return op("mod", a, b)
 
 
 def minimum(a: Expr, b: Expr) -> Expr:
@@ -91,26 +65,6 @@ def select(condition: Expr, yes: Expr, no: Expr) -> Expr:
 def guarded(condition: Expr, value: Expr, fill: Expr) -> Expr:
     """`value` where `condition` holds, and is read only there; else `fill`."""
     return op("guarded", condition, value, fill)
-
-
-def lt(a: Expr, b: Expr) -> Expr:
-    """a < b."""
-    return op("lt", a, b)
-
-
-def le(a: Expr, b: Expr) -> Expr:
-    """a <= b."""
-    return op("le", a, b)
-
-
-def eq(a: Expr, b: Expr) -> Expr:
-    """a == b."""
-    return op("eq", a, b)
-
-
-def logical_and(a: Expr, b: Expr) -> Expr:
-    """Both hold."""
-    return op("and", a, b)
 
 
 def substitute(expr: Expr, mapping: Mapping[_Key, Expr]) -> Expr:

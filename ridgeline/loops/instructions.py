@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, free_vars, mul
+from ridgeline.loops.build import affine, free_vars
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Stmt
 
 
@@ -152,7 +152,7 @@ def stride(buffer: Buffer, index: tuple[Expr, ...], variable: str) -> int | None
     """Elements that an access moves per step of a variable; None if that is not one number."""
     linear: Expr = ir.index(0)
     for size, place in zip(buffer.shape, index):
-        linear = add(mul(linear, size), place)
+        linear = linear * size + place
     form = affine(linear)
     return None if form is None else form.strides.get(variable, 0)
 

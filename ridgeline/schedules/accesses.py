@@ -8,7 +8,7 @@ from math import inf, prod
 
 from ridgeline.index.polynomial import Affine
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, free_vars, mul, substitute
+from ridgeline.loops.build import affine, free_vars, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, Kernel, Load, Op, Reduce, Store, Var
 
 
@@ -70,11 +70,11 @@ def access(buffer: Buffer, index: tuple[Expr, ...], is_store: bool) -> Access:
     linear: Expr = ir.index(0)
     opaque: frozenset[str] = frozenset()
     for size, place in zip(buffer.shape, index):
-        linear = mul(linear, size)
+        linear = linear * size
         if affine(place) is None:
             opaque |= free_vars(place)
         else:
-            linear = add(linear, place)
+            linear = linear + place
     form = affine(linear)
     if form is None:
         sizes = [s for s in buffer.shape if not isinstance(s, Const)]
@@ -100,7 +100,7 @@ def _runs(buffer: Buffer, index: tuple[Expr, ...], opaque: frozenset[str]) -> fr
             at = {**start, Var.make(name): ir.index(step)}
             linear: Expr = ir.index(0)
             for size, place in zip(buffer.shape, index):
-                linear = add(mul(linear, size), substitute(place, at))
+                linear = linear * size + substitute(place, at)
             ends.append(affine(linear))
         first, second = ends
         if first and not first.terms and second == Affine((), first.offset + 1):

@@ -18,7 +18,6 @@ from ridgeline.functions.linear import einsum
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.loops import ir
-from ridgeline.loops.build import add
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc, For, Load, Store, Var, statements
 from ridgeline.loops.text.printer import print_kernel
@@ -191,11 +190,11 @@ def test_every_line_of_a_step_is_asked_for_once() -> None:
     buffer = ir.Buffer("x", (ir.index(1024), ir.index(1024)), dtypes.float32, slot=0)
     total = ir.Buffer("y", (ir.index(40),), dtypes.float32, slot=1)
     k, n = Var.make("k"), Var.make("n")
-    read = Load.make(buffer, (k, add(n, ir.index(3))))
+    read = Load.make(buffer, (k, n + ir.index(3)))
     lanes = For("n", ir.index(40), Store(total, (n,), read), kind="vector")
     (found,) = ahead_of(replace(loop, body=lanes), 1 << 20)
     assert found.offsets == (0, 64, 128, 156)
-    assert found.load.index == (add(k, ir.index(AHEAD)), ir.index(3))
+    assert found.load.index == (k + ir.index(AHEAD), ir.index(3))
     assert not list(ahead_of(replace(loop, extent=ir.index(100), body=lanes), 1 << 20))
 
 
@@ -219,7 +218,7 @@ def test_what_a_sum_is_joined_with_is_asked_for_before_it() -> None:
     near = ir.Buffer("z", (ir.index(1024),), dtypes.float32, slot=1)
     total = ir.Buffer("y", (ir.index(2), ir.index(32)), dtypes.float32, "reg")
     j, m, n = map(Var.make, "jmn")
-    read = add(Load.make(far, (add(j, m), n)), Load.make(near, (n,)))
+    read = Load.make(far, (j + m, n)) + Load.make(near, (n,))
     lanes = For("n", ir.index(32), Store(total, (m, n), read), kind="vector")
     behind = For("m", ir.index(2), lanes, kind="unroll")
     loop = For("k", ir.index(64), ir.Reduce((total,), (), "sum", (ir.const(1, dtypes.float32),)))

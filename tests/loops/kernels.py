@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, cast, lt, mul, op, sub
+from ridgeline.loops.build import cast, op
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -59,7 +59,7 @@ def softmax(rows: int, columns: int) -> Kernel:
     x, y = param("x", (rows, columns), 0), param("y", (rows, columns), 1)
     m, s = register("m"), register("s")
     r, col = v("r"), v("c")
-    shifted = op("exp", sub(at(x, r, col), at(m)))
+    shifted = op("exp", at(x, r, col) - at(m))
     body = Seq((
         start(m, "max"),
         For("c", c(columns), Reduce((m,), (), "max", (at(x, r, col),)), "reduce", "vector"),
@@ -75,14 +75,14 @@ def matmul(m: int, n: int, k: int, tile: int = 4) -> Kernel:
     """Rows in tiles of `tile`, the last one guarded; columns are a vector loop."""
     a, b, y = param("a", (m, k), 0), param("b", (k, n), 1), param("y", (m, n), 2)
     acc = register("acc", (tile, n))
-    row = add(mul(v("m.0"), c(tile)), v("m.1"))
-    guard = lt(row, c(m))
+    row = v("m.0") * c(tile) + v("m.1")
+    guard = row < c(m)
 
     def tiled(inside: Stmt, kind: ir.LoopKind = "unroll") -> Stmt:
         columns = For("n", c(n), inside, kind="vector")
         return For("m.1", c(tile), If(guard, columns), kind=kind)
 
-    product = mul(at(a, row, v("k")), at(b, v("k"), v("n")))
+    product = at(a, row, v("k")) * at(b, v("k"), v("n"))
     place = (v("m.1"), v("n"))
     body = Seq((
         tiled(Store(acc, place, ir.const(0, dtypes.float32))),
@@ -97,12 +97,12 @@ def convolution(length: int, taps: int, padding: int) -> Kernel:
     """A padded window read through `guarded`."""
     x, w = param("x", (length,), 0), param("w", (taps,), 1)
     y, acc = param("y", (length + 2 * padding - taps + 1,), 2), register("acc")
-    place = sub(add(v("i"), v("t")), c(padding))
-    inside = op("and", op("le", c(0), place), lt(place, c(length)))
+    place = v("i") + v("t") - c(padding)
+    inside = op("and", op("le", c(0), place), place < c(length))
     value = op("guarded", inside, at(x, place), ir.const(0, dtypes.float32))
     body = Seq((
         start(acc, "sum"),
-        For("t", c(taps), Reduce((acc,), (), "sum", (mul(value, at(w, v("t"))),)), "reduce"),
+        For("t", c(taps), Reduce((acc,), (), "sum", (value * at(w, v('t')),)), "reduce"),
         Store(y, (v("i"),), at(acc)),
     ))  # fmt: skip
     return Kernel("convolution", (x, w, y), (), For("i", y.shape[0], Alloc(acc, body)))
@@ -138,9 +138,7 @@ def argmax(rows: int, columns: int) -> Kernel:
 def triangle(size: int) -> Kernel:
     """Row sums of the lower triangle: the inner extent follows the outer variable."""
     x, y, acc = param("x", (size, size), 0), param("y", (size,), 1), register("acc")
-    inner = For(
-        "j", add(v("i"), c(1)), Reduce((acc,), (), "sum", (at(x, v("i"), v("j")),)), "reduce"
-    )
+    inner = For("j", v("i") + c(1), Reduce((acc,), (), "sum", (at(x, v("i"), v("j")),)), "reduce")
     body = Seq((start(acc, "sum"), inner, Store(y, (v("i"),), at(acc))))
     return Kernel("triangle", (x, y), (), For("i", c(size), Alloc(acc, body), kind="parallel"))
 
@@ -289,8 +287,8 @@ def sound_kernels(draw: st.DrawFn) -> Kernel:
         for n, extent in reversed(list(enumerate(inner))):
             body = For(f"r{n}", c(extent), body, "reduce")
     elif how == "guard":
-        sum_ = add(mul(place[0], c(draw(st.integers(1, 3)))), place[-1])
-        body = If(lt(sum_, c(draw(st.integers(0, 8)))), body)
+        sum_ = place[0] * c(draw(st.integers(1, 3))) + place[-1]
+        body = If(sum_ < c(draw(st.integers(0, 8))), body)
     for n, extent in reversed(list(enumerate(outer))):
         kind = draw(st.sampled_from(["serial", "parallel", "vector", "unroll"]))
         body = For(f"o{n}", c(extent), body, kind=kind)
@@ -316,7 +314,7 @@ def _reads(
             total, most = c(draw(st.integers(0, 3))), 3
             for name in chosen:
                 step = draw(st.sampled_from([1, 1, 2, 3, 5]))
-                total = add(total, mul(v(name), c(step)))
+                total = total + v(name) * c(step)
                 most += step * (extents[name] - 1)
             index.append((total, most))
         reads.append(index)

@@ -15,7 +15,6 @@ from ridgeline import dtypes, scalars
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.codegen.llvm.machine_code import Library, compile_ir, target
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, mul
 from ridgeline.loops.interpreter.evaluate import evaluate
 from ridgeline.loops.ir import Buffer, Expr, For, Hole, Kernel, Load, Op, Store, Var
 from ridgeline.loops.math import expand
@@ -49,9 +48,9 @@ _LANES = 8
 def _compiled(name: str, dtype: dtypes.DType, arity: int) -> Callable[..., None]:
     """Machine code for `y[i] = op(x[i], …)` over vectors, as a function of addresses."""
     blocks = Var.make("n")
-    shape = (mul(blocks, ir.index(_LANES)),)
+    shape = (blocks * ir.index(_LANES),)
     buffers = [Buffer(f"b{slot}", shape, dtype, "global", slot) for slot in range(arity + 1)]
-    place = (add(mul(Var.make("b"), ir.index(_LANES)), Var.make("l")),)
+    place = (Var.make("b") * ir.index(_LANES) + Var.make("l"),)
     operands = tuple(Load.make(buffer, place) for buffer in buffers[:-1])
     store = Store(buffers[-1], place, Op.make(operands, dtype, name))
     body = For("b", blocks, For("l", ir.index(_LANES), store, kind="vector"))

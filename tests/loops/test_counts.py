@@ -12,7 +12,7 @@ from ridgeline.loops import ir
 from ridgeline.loops.analysis.counts import bound_to, compulsory_bytes, moved_bytes, useful
 from ridgeline.loops.analysis.domains import Domain, size
 from ridgeline.loops.analysis.footprint import levels
-from ridgeline.loops.build import add, floordiv, lt, mod, mul, op
+from ridgeline.loops.build import op
 from ridgeline.loops.interpreter.counters import Counters
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Expr, For, If, Kernel, Reduce, Seq, Store
@@ -123,15 +123,15 @@ def one_read(index: list[Expr], shape: list[int], loops: dict[str, int]) -> Kern
         ([v("i"), v("j")], [9, 9], 9 * 7),
         ([v("i"), c(2)], [9, 9], 9),
         ([c(0), c(0)], [9, 9], 1),
-        ([add(v("i"), v("j"))], [20], 15),  # a window
-        ([add(mul(v("i"), c(3)), v("j"))], [40], 31),  # a strided window that overlaps
-        ([add(mul(v("i"), c(10)), v("j"))], [90], 63),  # one that does not
-        ([add(mul(v("i"), c(6)), mul(v("j"), c(4)))], [90], None),
+        ([v("i") + v("j")], [20], 15),  # a window
+        ([v("i") * c(3) + v("j")], [40], 31),  # a strided window that overlaps
+        ([v("i") * c(10) + v("j")], [90], 63),  # one that does not
+        ([v("i") * c(6) + v("j") * c(4)], [90], None),
         ([v("i"), v("i")], [9, 9], 9),  # a diagonal
-        ([add(v("i"), v("j")), v("j")], [20, 9], 63),  # sheared
-        ([add(v("i"), v("j")), add(v("i"), v("j"))], [20, 20], 15),
-        ([floordiv(v("i"), c(2)), mod(v("j"), c(3))], [9, 9], 15),
-        ([mod(add(mul(v("i"), c(5)), v("j")), c(11))], [11], 11),
+        ([v("i") + v("j"), v("j")], [20, 9], 63),  # sheared
+        ([v("i") + v("j"), v("i") + v("j")], [20, 20], 15),
+        ([v("i") // c(2), v("j") % c(3)], [9, 9], 15),
+        ([(v("i") * c(5) + v("j")) % c(11)], [11], 11),
     ],
     ids=lambda item: str(item),
 )
@@ -155,11 +155,11 @@ def test_levels_count_distinct_sums(terms: list[tuple[int, int]]) -> None:
 def test_several_reads_are_united() -> None:
     x, y = param("x", (12,), 0), param("y", (10,), 1)
     i = v("i")
-    total = op("add", op("add", at(x, i), at(x, add(i, c(1)))), at(x, add(i, c(2))))
+    total = op("add", op("add", at(x, i), at(x, i + c(1))), at(x, i + c(2)))
     check(Kernel("stencil", (x, y), (), For("i", c(10), Store(y, (i,), total))))
     square, out = param("s", (10, 10), 0), param("o", (8, 8), 1)
     j = v("j")
-    cross = op("add", at(square, add(i, c(1)), j), at(square, i, add(j, c(1))))
+    cross = op("add", at(square, i + c(1), j), at(square, i, j + c(1)))
     loop = For("i", c(8), For("j", c(8), Store(out, (i, j), cross)))
     check(Kernel("cross", (square, out), (), loop))
 
@@ -173,7 +173,7 @@ def test_in_place_updates() -> None:
     zero = Store(x, (v("i"),), ir.const(0, dtypes.float32))
     both = Seq((zero, For("k", c(3), accumulate, "reduce")))
     check(Kernel("fresh", (x,), (), For("i", c(8), both)))
-    carried = If(lt(c(0), v("i")), Reduce((x,), (v("i"),), "sum", (at(x, add(v("i"), c(-1))),)))
+    carried = If(c(0) < v("i"), Reduce((x,), (v("i"),), "sum", (at(x, v("i") + c(-1)),)))
     check(Kernel("scan", (x,), (), For("i", c(8), carried, "carried")), exact=False)
 
 
@@ -191,10 +191,8 @@ def test_views_of_one_slot_are_flagged() -> None:
 
 def test_domains_that_cannot_be_settled_give_a_bound() -> None:
     which = param("which", (10,), 0, dtypes.int64)
-    guard = lt(at(which, v("i")), c(3))
+    guard = at(which, v("i")) < c(3)
     found = size(Domain((("i", c(10)),), (guard,)))
     assert not found.exact and found.count == 10
-    uneven = size(
-        Domain((("i", c(10**6)), ("j", c(7))), (lt(add(mul(v("i"), c(7)), v("j")), c(10**6)),))
-    )
+    uneven = size(Domain((("i", c(10**6)), ("j", c(7))), (v("i") * c(7) + v("j") < c(10**6),)))
     assert uneven.exact and uneven.count == 10**6

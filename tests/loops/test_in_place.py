@@ -13,7 +13,6 @@ from ridgeline.compiler import lower_graph
 from ridgeline.compiler.stages import CompiledKernel
 from ridgeline.graph.graph import Graph
 from ridgeline.loops.analysis.aliasing import in_place
-from ridgeline.loops.build import add, lt, mul, sub
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import For, If, Kernel, Reduce, Seq, Stmt, Store
 from ridgeline.runtime.cpu.backend import CpuBackend
@@ -42,7 +41,7 @@ def shared(body: Stmt) -> bool:
 
 
 def test_the_same_element() -> None:
-    assert shared(nest(Store(Y, (ROW, COLUMN), mul(at(X, ROW, COLUMN), at(X, ROW, COLUMN)))))
+    assert shared(nest(Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN) * at(X, ROW, COLUMN))))
     assert shared(
         nest(
             Store(Z, (ROW, COLUMN), at(X, ROW, COLUMN)), Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN))
@@ -65,7 +64,7 @@ def test_a_load_behind_the_store() -> None:
 
 
 def test_another_element() -> None:
-    assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, ROW, sub(c(3), COLUMN)))))
+    assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, ROW, c(3) - COLUMN))))
     assert not shared(nest(Store(Y, (ROW, COLUMN), at(X, c(0), COLUMN))))
 
 
@@ -77,7 +76,7 @@ def test_a_row_that_is_read_before_it_is_written() -> None:
     total = register("t")
     other = For("k", c(4), Reduce((total,), (), "sum", (at(X, ROW, v("k")),)))
     assert over(other) and over(Store(Z, (ROW, c(0)), at(X, ROW, c(3))))
-    assert over(For("k", c(4), Store(Z, (ROW, v("k")), at(X, ROW, sub(c(3), v("k"))))))
+    assert over(For("k", c(4), Store(Z, (ROW, v("k")), at(X, ROW, c(3) - v("k")))))
     assert not over(Store(Z, (ROW, c(0)), at(X, c(3), c(0))))  # of another row
     assert not over(For("k", c(4), Store(Z, (ROW, v("k")), at(X, v("k"), v("k")))))
     behind = For("i", c(6), Seq((
@@ -95,7 +94,7 @@ def test_elements_stored_twice() -> None:
 
 def test_parts_of_a_range_that_do_not_meet() -> None:
     each = For("j", c(4), Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN)))
-    parts = If(lt(ROW, c(4)), each), If(lt(c(3), ROW), each)
+    parts = If(c(4) > ROW, each), If(c(3) < ROW, each)
     assert shared(For("i", c(6), Seq(parts)))
     assert not shared(For("i", c(6), Seq((*parts, parts[0]))))
 
@@ -172,7 +171,7 @@ def _compare(compiled: CompiledKernel, slots: Any, found: Any, apart: Any) -> No
 def test_kernels_in_place_are_also_right_apart() -> None:
     body = nest(
         Store(Z, (ROW, COLUMN), at(X, ROW, COLUMN)),
-        Store(Y, (ROW, COLUMN), add(at(X, ROW, COLUMN), at(Z, ROW, COLUMN))),
+        Store(Y, (ROW, COLUMN), at(X, ROW, COLUMN) + at(Z, ROW, COLUMN)),
     )
     made, found = in_place(kernel(body), {1: 0})
     assert found == {1: 0} and [p.slot for p in made.params] == [0, 0, 2]

@@ -8,7 +8,7 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.independence import independent
-from ridgeline.loops.build import add, floordiv, lt, mod, mul, op, sub
+from ridgeline.loops.build import op
 from ridgeline.loops.interpreter.counters import Counters
 from ridgeline.loops.interpreter.interpret import (
     LoopError,
@@ -95,18 +95,18 @@ def P(size: int, slot: int = 0) -> Buffer:
 
 
 def test_an_index_out_of_bounds_is_named() -> None:
-    body = For("i", c(4), Store(P(4), (add(v("i"), c(1)),), ONE))
+    body = For("i", c(4), Store(P(4), (v("i") + c(1),), ONE))
     with pytest.raises(OutOfBounds, match=r"p0\[4\] of shape \(4,\) at i=3"):
         run(body, np.zeros(4, np.float32))
-    below = For("i", c(4), Store(P(4), (v("i"),), at(P(4, 1), sub(v("i"), c(1)))))
+    below = For("i", c(4), Store(P(4), (v("i"),), at(P(4, 1), v("i") - c(1))))
     with pytest.raises(OutOfBounds, match=r"p1\[-1\]"):
         run(below, np.zeros(4, np.float32), np.zeros(4, np.float32))
 
 
 def test_guards_hold_off_bad_accesses() -> None:
     x = np.zeros(5, np.float32)
-    row = add(mul(v("i"), c(4)), v("j"))
-    guarded = If(lt(row, c(5)), Store(P(5), (row,), ONE))
+    row = v("i") * c(4) + v("j")
+    guarded = If(row < c(5), Store(P(5), (row,), ONE))
     run(For("i", c(2), For("j", c(4), guarded, kind="vector")), x)
     assert x.sum() == 5
 
@@ -125,7 +125,7 @@ def test_reading_what_nothing_wrote_is_refused() -> None:
 
 def test_memory_is_fresh_in_every_iteration() -> None:
     t = register("t")
-    body = Alloc(t, Seq((If(lt(v("i"), c(1)), Store(t, (), ONE)), Store(P(4), (v("i"),), at(t)))))
+    body = Alloc(t, Seq((If(v("i") < c(1), Store(t, (), ONE)), Store(P(4), (v("i"),), at(t)))))
     with pytest.raises(UninitialisedRead, match="i=1"):
         run(For("i", c(4), body), np.zeros(4, np.float32))
 
@@ -136,11 +136,11 @@ def test_memory_is_fresh_in_every_iteration() -> None:
     "body",
     [
         Store(P(4), (c(0),), ONE),
-        Store(P(4), (mod(v("i"), c(2)),), ONE),
-        Store(P(4), (floordiv(v("i"), c(2)),), ONE),
+        Store(P(4), (v("i") % c(2),), ONE),
+        Store(P(4), (v("i") // c(2),), ONE),
         Reduce((P(4),), (c(1),), "sum", (ONE,)),
         Seq((Store(P(4), (v("i"),), ONE), Store(P(4, 1), (v("i"),), at(P(4), c(2))))),
-        If(lt(c(0), v("i")), Store(P(4), (v("i"),), at(P(4), sub(v("i"), c(1))))),
+        If(c(0) < v("i"), Store(P(4), (v("i"),), at(P(4), v("i") - c(1)))),
     ],
     ids=[
         "same element",
@@ -162,16 +162,16 @@ def test_races(body: Stmt, kind: LoopKind, order: str) -> None:
 
 
 def test_races_between_outer_iterations_through_an_inner_loop() -> None:
-    inner = For("j", c(3), Store(P(6), (add(v("i"), v("j")),), ONE), kind="vector")
+    inner = For("j", c(3), Store(P(6), (v("i") + v("j"),), ONE), kind="vector")
     with pytest.raises(Race, match="iterations of i"):
         run(For("i", c(4), inner, kind="parallel"), np.zeros(6, np.float32))
-    fine = For("j", c(3), Store(P(12), (add(mul(v("i"), c(3)), v("j")),), ONE), kind="vector")
+    fine = For("j", c(3), Store(P(12), (v("i") * c(3) + v("j"),), ONE), kind="vector")
     run(For("i", c(4), fine, kind="parallel"), np.zeros(12, np.float32))
 
 
 def test_one_loop_after_another_is_no_race() -> None:
     forwards = For("i", c(4), Store(P(4), (v("i"),), ONE), kind="parallel")
-    backwards = For("i", c(4), Store(P(4), (sub(c(3), v("i")),), ONE), kind="parallel")
+    backwards = For("i", c(4), Store(P(4), (c(3) - v("i"),), ONE), kind="parallel")
     run(Seq((forwards, backwards)), np.zeros(4, np.float32))
     run(For("t", c(3), Seq((forwards, backwards)), "carried"), np.zeros(4, np.float32))
 
@@ -213,11 +213,11 @@ def test_views_of_one_slot_share_memory() -> None:
 def test_only_plainly_independent_loops_run_in_lock_step() -> None:
     x = P(16)
     assert independent(For("i", c(4), Store(x, (v("i"),), ONE)))
-    inner = For("j", c(4), Store(x, (add(mul(v("i"), c(4)), v("j")),), ONE))
+    inner = For("j", c(4), Store(x, (v("i") * c(4) + v("j"),), ONE))
     assert independent(For("i", c(4), inner))
     assert not independent(For("i", c(4), For("j", c(5), inner.body)))
     assert not independent(For("i", c(4), Store(x, (c(0),), ONE)))
-    moving = Store(x, (v("i"),), at(x, add(v("i"), c(1))))
+    moving = Store(x, (v("i"),), at(x, v("i") + c(1)))
     assert not independent(For("i", c(4), moving))
     scratch = register("t")
     used = Seq((Store(scratch, (), ONE), Store(x, (v("i"),), at(scratch))))

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, mul, op
+from ridgeline.loops.build import op
 from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Op, Seq, Store
 from ridgeline.loops.text.parser import ParseError, parse_kernel
 from ridgeline.loops.text.printer import print_expr, print_kernel
@@ -54,11 +54,11 @@ I, J = v("i"), v("j")  # noqa: E741
 @pytest.mark.parametrize(
     ("expr", "text"),
     [
-        (add(mul(I, c(4)), J), "i * 4 + j"),
-        (mul(add(I, c(4)), J), "(i + 4) * j"),
+        (I * c(4) + J, "i * 4 + j"),
+        ((I + c(4)) * J, "(i + 4) * j"),
         (Op.make((I, Op.make((J, c(1)), I.dtype, "sub")), I.dtype, "sub"), "i - (j - 1)"),
-        (op("neg", mul(I, J)), "-(i * j)"),
-        (mul(op("neg", I), J), "-i * j"),
+        (op("neg", I * J), "-(i * j)"),
+        (op("neg", I) * J, "-i * j"),
         (op("and", op("lt", I, J), op("not", op("eq", I, c(2)))), "(i < j) & (i != 2)"),
         (op("mul", at(X, I, J), ir.const(0.5, dtypes.float32)), "x[i, j] * 0.5"),
         (Op.make((ir.const(-1, dtypes.int32),), dtypes.float64, "cast"), "float64(-1:int32)"),

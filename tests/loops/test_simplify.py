@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import add, floordiv, lt, mod, mul, sub
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -10,18 +12,10 @@ from ridgeline import dtypes
 from ridgeline.index.polynomial import Affine
 from ridgeline.loops import build, ir
 from ridgeline.loops.build import (
-    add,
     affine,
     bounds,
-    eq,
-    floordiv,
     free_vars,
-    le,
-    lt,
-    mod,
-    mul,
     simplify,
-    sub,
     substitute,
 )
 from ridgeline.loops.interpreter.evaluate import evaluate
@@ -37,33 +31,33 @@ def c(value: int) -> Expr:
     return ir.index(value)
 
 
-FLAT = add(mul(I, c(6)), J)  # a row of six
-SPLIT = add(mul(floordiv(K, c(4)), c(4)), mod(K, c(4)))
+FLAT = I * c(6) + J  # a row of six
+SPLIT = K // c(4) * c(4) + K % c(4)
 EXAMPLES = [
-    (floordiv(FLAT, c(6)), "i"),
-    (mod(FLAT, c(6)), "j"),
-    (floordiv(FLAT, c(12)), "floordiv(i, 2)"),
-    (mod(FLAT, c(12)), "add(mul(mod(i, 2), 6), j)"),
-    (floordiv(add(FLAT, c(1)), c(6)), "add(i, floordiv(add(j, 1), 6))"),
+    (FLAT // c(6), "i"),
+    (FLAT % c(6), "j"),
+    (FLAT // c(12), "floordiv(i, 2)"),
+    (FLAT % c(12), "add(mul(mod(i, 2), 6), j)"),
+    ((FLAT + c(1)) // c(6), "add(i, floordiv(add(j, 1), 6))"),
     (SPLIT, "k"),
-    (add(mul(floordiv(FLAT, c(4)), c(4)), mod(FLAT, c(4))), "add(mul(i, 6), j)"),
-    (floordiv(mod(K, c(12)), c(4)), "mod(floordiv(k, 4), 3)"),
-    (mod(mod(K, c(12)), c(4)), "mod(k, 4)"),
-    (floordiv(floordiv(add(K, c(3)), c(2)), c(3)), "floordiv(add(k, 3), 6)"),
-    (add(mul(floordiv(K, c(12)), c(3)), mod(floordiv(K, c(4)), c(3))), "floordiv(k, 4)"),
-    (floordiv(K, c(-4)), "floordiv(neg(k), 4)"),
-    (lt(FLAT, c(60)), "True"),
-    (lt(FLAT, c(54)), "lt(i, 9)"),
-    (le(c(60), FLAT), "False"),
-    (lt(add(mul(I, c(4)), c(2)), mul(J, c(4))), "lt(i, j)"),
-    (eq(mul(I, c(2)), c(7)), "False"),
-    (eq(sub(I, J), sub(I, J)), "True"),
+    (FLAT // c(4) * c(4) + FLAT % c(4), "add(mul(i, 6), j)"),
+    (K % c(12) // c(4), "mod(floordiv(k, 4), 3)"),
+    (K % c(12) % c(4), "mod(k, 4)"),
+    ((K + c(3)) // c(2) // c(3), "floordiv(add(k, 3), 6)"),
+    (K // c(12) * c(3) + K // c(4) % c(3), "floordiv(k, 4)"),
+    (K // c(-4), "floordiv(neg(k), 4)"),
+    (c(60) > FLAT, "True"),
+    (c(54) > FLAT, "lt(i, 9)"),
+    (c(60) <= FLAT, "False"),
+    (I * c(4) + c(2) < J * c(4), "lt(i, j)"),
+    ((I * c(2)).eq(c(7)), "False"),
+    ((I - J).eq(I - J), "True"),
     (build.minimum(FLAT, c(59)), "add(mul(i, 6), j)"),
     (build.maximum(FLAT, c(59)), "59"),
-    (floordiv(add(mul(I, N), J), N), "i"),
-    (mod(add(mul(N, I), J), N), "j"),
-    (sub(add(I, J), add(J, I)), "0"),
-    (mul(add(I, c(1)), add(I, c(-1))), "sub(mul(i, i), 1)"),
+    ((I * N + J) // N, "i"),
+    ((N * I + J) % N, "j"),
+    (I + J - (J + I), "0"),
+    ((I + c(1)) * (I + c(-1)), "sub(mul(i, i), 1)"),
 ]
 
 
@@ -112,7 +106,7 @@ def _grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(mod, inner, st.just(N)),
         st.builds(build.minimum, inner, inner), st.builds(build.maximum, inner, inner),
         st.builds(build.select, st.builds(lt, inner, inner), inner, inner),
-        st.builds(build.select, st.builds(eq, inner, inner), inner, inner),
+        st.builds(build.select, st.builds(Expr.eq, inner, inner), inner, inner),
     )  # fmt: skip
 
 
@@ -154,14 +148,14 @@ def test_simplify_keeps_the_value(expr: Expr) -> None:
 @settings(max_examples=200, deadline=None)
 @given(EXPRESSIONS, EXPRESSIONS)
 def test_comparisons_keep_the_value(a: Expr, b: Expr) -> None:
-    for comparison in (lt(a, b), le(a, b), eq(a, b), build.op("ne", a, b)):
+    for comparison in (a < b, a <= b, a.eq(b), build.op("ne", a, b)):
         np.testing.assert_array_equal(_value(simplify(comparison, RANGES)), _value(comparison))
 
 
 @settings(max_examples=100, deadline=None)
 @given(EXPRESSIONS)
 def test_substitute_is_evaluation_elsewhere(expr: Expr) -> None:
-    moved = substitute(expr, {I: add(J, c(3)), J: I})
+    moved = substitute(expr, {I: J + c(3), J: I})
     original = dict(POINTS)
     try:
         expected_points = {**POINTS, "i": POINTS["j"] + 3, "j": POINTS["i"]}
@@ -184,18 +178,18 @@ def test_affine_is_the_expression(expr: Expr) -> None:
 def test_deep_expressions_do_not_recurse() -> None:
     expr: Expr = I
     for step in range(3000):
-        expr = add(mul(expr, c(1 + step % 2)), mod(J, c(2 + step % 3)))
+        expr = expr * c(1 + step % 2) + J % c(2 + step % 3)
     assert free_vars(expr) == {"i", "j"}
     assert substitute(expr, {J: c(0)}) is not expr
     deep: Expr = I
     for _ in range(5000):
-        deep = build.maximum(add(deep, c(1)), J)
+        deep = build.maximum(deep + c(1), J)
     low, _ = bounds(deep, RANGES)
     assert low == 5000
     assert affine(deep) is None
 
 
 def test_affine_of_a_row_major_index() -> None:
-    assert affine(sub(FLAT, c(2))) == Affine((("i", 6), ("j", 1)), -2)
-    assert affine(mul(I, J)) is None
-    assert affine(sub(FLAT, FLAT)) == Affine(())
+    assert affine(FLAT - c(2)) == Affine((("i", 6), ("j", 1)), -2)
+    assert affine(I * J) is None
+    assert affine(FLAT - FLAT) == Affine(())

@@ -16,7 +16,6 @@ from ridgeline.codegen.cuda.types import (
     unpacks,
 )
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, mul
 from ridgeline.loops.ir import Buffer, Expr, Load
 
 
@@ -67,7 +66,7 @@ class Accesses:
     def _linear(self, shape: tuple[Expr, ...], index: tuple[Expr, ...]) -> str:
         linear: Expr = ir.index(0)
         for size, place in zip(shape, index):
-            linear = add(mul(linear, size), place)
+            linear = linear * size + place
         return self.values.index(linear)
 
     def _place(self, registers: Registers, index: tuple[Expr, ...]) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import values_at
-from ridgeline.loops.build import add, affine, free_vars, mul, sub, substitute
+from ridgeline.loops.build import affine, free_vars, substitute
 from ridgeline.loops.ir import Buffer, Const, Expr, For, Load, Op, Reduce, Seq, Stmt, Store, Var
 
 Offsets = tuple[int, ...]
@@ -62,7 +62,7 @@ def over_lanes(expr: Expr, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     if expr.name == "mul" and isinstance(expr.args[1], Const):
         inner = over_lanes(expr.args[0], var, lanes)
         factor = int(expr.args[1].value)
-        return inner and (mul(inner[0], expr.args[1]), tuple(o * factor for o in inner[1]))
+        return inner and (inner[0] * expr.args[1], tuple(o * factor for o in inner[1]))
     return None
 
 
@@ -72,7 +72,7 @@ def _of_sum(expr: Op, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
     if left is None or right is None:
         return None
     sign = 1 if expr.name == "add" else -1
-    shared = (add if sign == 1 else sub)(left[0], right[0])
+    shared = left[0] + right[0] if sign == 1 else left[0] - right[0]
     return shared, tuple(a + sign * b for a, b in zip(left[1], right[1]))
 
 
@@ -95,7 +95,7 @@ def _of_division(expr: Op, var: str, lanes: int) -> tuple[Expr, Offsets] | None:
 def _sum(coefficients: dict[str, int], constant: int) -> Expr:
     total: Expr = ir.index(constant)
     for name in sorted(coefficients):
-        total = add(total, mul(Var.make(name), ir.index(coefficients[name])))
+        total = total + Var.make(name) * ir.index(coefficients[name])
     return total
 
 
@@ -121,7 +121,7 @@ def ahead_of(loop: For, cache_bytes: int, around: Sequence[For] = ()) -> Iterato
     if any(s.kind not in ("unroll", "vector") for s in inside):
         return
     start: dict[Expr, Expr] = {Var.make(s.name): ir.index(0) for s in inside}
-    start[Var.make(loop.name)] = add(Var.make(loop.name), ir.index(AHEAD))
+    start[Var.make(loop.name)] = Var.make(loop.name) + ir.index(AHEAD)
     for load in _loads(loop.body):
         moves = _moves(load, cache_bytes)
         if moves is None or abs(moves.get(loop.name, 0)) < _LEAST_STEP:
@@ -202,7 +202,7 @@ def _moves(load: Load, cache_bytes: int) -> dict[str, int] | None:
     itemsize = load.dtype.itemsize
     linear: Expr = ir.index(0)
     for size, place in zip(load.buffer.shape, load.index):
-        linear = add(mul(linear, size), place)
+        linear = linear * size + place
     form = affine(linear)
     return None if form is None else {name: step * itemsize for name, step in form.terms}
 

@@ -34,7 +34,7 @@ from ridgeline.codegen.llvm.shuffles import (
 )
 from ridgeline.codegen.llvm.types import NARROW, moved_as_bits, stored_and_read
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, free_vars, map_expressions, replace_variables, substitute
+from ridgeline.loops.build import free_vars, map_expressions, replace_variables, substitute
 from ridgeline.loops.instructions import INSTRUCTIONS
 from ridgeline.loops.ir import (
     Alloc,
@@ -316,7 +316,7 @@ class KernelEmitter(ReductionEmitter):
                 rows.append(self.widen(value, side))
             self.lanes_var = inner.name
             for number, column in enumerate(turned(self, rows)):
-                here = {Var.make(loop.name): ir.index(number), across: add(across, ir.index(start))}
+                here = {Var.make(loop.name): ir.index(number), across: across + ir.index(start)}
                 place = tuple(substitute(i, here) for i in store.index)
                 self.write(store.buffer, place, column, self.line)
         self.lanes_var, self.lane_count = None, 1

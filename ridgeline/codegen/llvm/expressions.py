@@ -19,7 +19,7 @@ from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import mangled, register_type, vector
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, logical_and
+from ridgeline.loops.build import free_vars
 from ridgeline.loops.ir import Buffer, Const, Expr, Hole, Load, Op, Reduce, Stmt, Store, Var
 from ridgeline.loops.math import OUTLINED, expand
 from ridgeline.weak import WeakMap
@@ -277,7 +277,7 @@ class ExpressionEmitter(MemoryEmitter):
                 return [(a, guard) for a in (expr.args[0], *called.args, expr.args[2])]
             if expr.name == "guarded":
                 condition, chosen, other = expr.args
-                inner = condition if guard is None else logical_and(guard, condition)
+                inner = condition if guard is None else guard & condition
                 return [(condition, guard), (chosen, inner), (other, guard)]
             return [(a, guard) for a in expr.args]
         if isinstance(expr, Load):

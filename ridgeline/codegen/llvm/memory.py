@@ -26,7 +26,7 @@ from ridgeline.codegen.llvm.types import (
 )
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, affine, mul
+from ridgeline.loops.build import affine
 from ridgeline.loops.ir import Buffer, Const, Expr, Var
 
 
@@ -132,8 +132,8 @@ class MemoryEmitter(ScalarEmitter):
                 lanes = None
             elif place == len(index) - 1:
                 position, lanes = splits[place]
-            pairs[position] = add(pairs.get(position, ir.index(0)), stride)
-            stride = mul(stride, sizes[place])
+            pairs[position] = pairs.get(position, ir.index(0)) + stride
+            stride = stride * sizes[place]
         return list(pairs.items()), 0, lanes
 
     def _offset(

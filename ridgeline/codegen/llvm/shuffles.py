@@ -10,7 +10,7 @@ from ridgeline.codegen.llvm.memory import bit_vector
 from ridgeline.codegen.llvm.scalar_ops import ScalarEmitter, Value
 from ridgeline.codegen.llvm.types import vector
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, floordiv, free_vars, mod, substitute
+from ridgeline.loops.build import free_vars, substitute
 from ridgeline.loops.instructions import stride
 from ridgeline.loops.ir import Const, Expr, For, Load, Op, Stmt, Store, Var
 
@@ -296,8 +296,8 @@ def _across(store: Store, lane: str) -> bool:
 def _fused(word: str, lane: str, depth: int, start: int = 0) -> dict[Expr, Expr]:
     """Both loops in terms of one over all elements of all words."""
     element = Var.make(_ELEMENT)
-    number = add(floordiv(element, ir.index(depth)), ir.index(start))
-    return {Var.make(word): mod(element, ir.index(depth)), Var.make(lane): number}
+    number = element // ir.index(depth) + ir.index(start)
+    return {Var.make(word): element % ir.index(depth), Var.make(lane): number}
 
 
 def _words(

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import prod
+from operator import mul
 
 from ridgeline.graph.node import Node
 from ridgeline.graph.sizes import bounds
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.scratch_reuse import in_one_row
-from ridgeline.loops.build import cast, mul, sequence
+from ridgeline.loops.build import cast, sequence
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Load, Reduce, Stmt, Store
 from ridgeline.loops.lowering.iteration_space import (
     Axis,

@@ -5,21 +5,20 @@ Also how movement ops change an index, and what the lowering of a group gives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import floordiv, mod
 
 from ridgeline.graph.node import Node, Op
 from ridgeline.graph.sizes import Quasi, Size, Sym
 from ridgeline.index.polynomial import Polynomial
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    floordiv,
     free_vars,
     map_buffers,
     maximum,
     minimum,
-    mod,
     simplify,
 )
 from ridgeline.loops.ir import Buffer, Expr, For, Kernel, Stmt, Var
@@ -34,6 +33,9 @@ from ridgeline.ops.strides import axis_runs
 
 Index = tuple[Expr, ...]
 Ranges = Mapping[str, tuple[int, int]]
+_KINDS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "//": floordiv, "%": mod, "min": minimum, "max": maximum,
+}  # fmt: skip
 
 
 def size_expr(size: Size) -> Expr:
@@ -49,8 +51,7 @@ def _form_expr(form: Polynomial[Sym | Quasi]) -> Expr:
 def _atom_expr(atom: Sym | Quasi) -> Expr:
     if isinstance(atom, Sym):
         return Var.make(atom.name)
-    build = {"//": floordiv, "%": mod, "min": minimum, "max": maximum}[atom.kind]
-    return build(_form_expr(atom.left), _form_expr(atom.right))
+    return _KINDS[atom.kind](_form_expr(atom.left), _form_expr(atom.right))
 
 
 def through_permute(node: Node, index: Index) -> Index:

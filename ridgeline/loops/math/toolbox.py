@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, bitcast, cast, eq, le, lt, mul, op, select, sub
+from ridgeline.loops.build import bitcast, cast, op, select
 from ridgeline.loops.ir import Const, Expr
 
 __all__ = [
-    "Format", "add", "bitcast", "cast", "clamp", "const", "div", "eq", "fma", "format_of", "le",
-    "lt", "magnitude", "mul", "negative", "op", "power_of_two", "quotient", "round_by_adding",
-    "select", "series", "sub",
+    "Format", "bitcast", "cast", "clamp", "const", "fma", "format_of", "op", "power_of_two",
+    "quotient", "round_by_adding", "select", "series",
 ]  # fmt: skip
 
 
@@ -63,21 +62,6 @@ def fma(a: Expr, b: Expr | float, c: Expr | float) -> Expr:
     return op("fma", a, b, c if isinstance(c, Expr) else const(c, a))
 
 
-def div(a: Expr, b: Expr) -> Expr:
-    """a / b."""
-    return op("div", a, b)
-
-
-def magnitude(x: Expr) -> Expr:
-    """|x|."""
-    return op("abs", x)
-
-
-def negative(x: Expr) -> Expr:
-    """-x."""
-    return op("neg", x)
-
-
 def series(coefficients: Sequence[float], x: Expr) -> Expr:
     """A polynomial by Horner's rule, lowest power first."""
     total: Expr = const(coefficients[-1], x)
@@ -88,15 +72,15 @@ def series(coefficients: Sequence[float], x: Expr) -> Expr:
 
 def quotient(top: Sequence[float], below: Sequence[float], x: Expr) -> Expr:
     """A quotient of polynomials."""
-    return div(series(top, x), series(below, x))
+    return series(top, x) / series(below, x)
 
 
 def clamp(x: Expr, low: float | None, high: float | None) -> Expr:
     """x held between two literals; NaN stays NaN. One instruction each on most machines."""
     if low is not None:
-        x = select(lt(x, const(low, x)), const(low, x), x)
+        x = select(x < const(low, x), const(low, x), x)
     if high is not None:
-        x = select(lt(const(high, x), x), const(high, x), x)
+        x = select(const(high, x) < x, const(high, x), x)
     return x
 
 
@@ -104,10 +88,10 @@ def round_by_adding(x: Expr, factor: float) -> tuple[Expr, Expr]:
     """x * factor rounded to an integer: as a float, and as bits whose low part is that integer."""
     form = format_of(x)
     shifted = fma(x, factor, form.shifter)
-    return sub(shifted, const(form.shifter, x)), bitcast(shifted, form.integer)
+    return shifted - const(form.shifter, x), bitcast(shifted, form.integer)
 
 
 def power_of_two(exponent: Expr, form: Format) -> Expr:
     """2**n for an n in the normal range, from integer bits whose low part is n."""
     shifted = op("shl", exponent, const(form.mantissa, exponent))
-    return bitcast(add(shifted, const(form.one, exponent)), form.dtype)
+    return bitcast(shifted + const(form.one, exponent), form.dtype)

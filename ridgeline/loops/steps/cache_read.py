@@ -7,10 +7,8 @@ from typing import ClassVar, NoReturn
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
     free_vars,
     map_expressions,
-    mul,
     replace_variables,
     sequence,
     substitution,
@@ -196,12 +194,12 @@ def in_squares(loop: For, side: int) -> Stmt:
     whole = extent // side
 
     def piece(name: str, length: int, start: Expr, kind: LoopKind) -> For:
-        body = replace_variables(loop.body, {loop.name: add(start, Var.make(name))})
+        body = replace_variables(loop.body, {loop.name: start + Var.make(name)})
         return For(name, ir.index(length), body, "spatial", kind)
 
     parts: list[Stmt] = []
     if whole:
-        start = mul(Var.make(f"{loop.name}.square"), ir.index(side))
+        start = Var.make(f"{loop.name}.square") * ir.index(side)
         inner = piece(f"{loop.name}.side", side, start, "transpose")
         parts.append(_by_squares(For(f"{loop.name}.square", ir.index(whole), inner), inner, side))
     if extent % side:
@@ -216,7 +214,7 @@ def _by_squares(squares: For, turned: For, side: int) -> Stmt:
         return squares
     if known_extent(lanes) <= side or known_extent(lanes) % side:
         return squares
-    place = add(mul(Var.make(f"{lanes.name}.square"), ir.index(side)), Var.make(lanes.name))
+    place = Var.make(f"{lanes.name}.square") * ir.index(side) + Var.make(lanes.name)
     some = replace(
         lanes, extent=ir.index(side), body=replace_variables(lanes.body, {lanes.name: place})
     )

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from operator import mul
 from typing import ClassVar
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
-    floordiv,
     free_vars,
     map_children,
     map_expressions,
     minimum,
-    mul,
     replace_variables,
     sequence,
-    sub,
     substitution,
 )
 from ridgeline.loops.ir import (
@@ -92,13 +89,13 @@ class Cascade(Step):
         if not sums:
             return replace(loop, body=at_loops(loop.body, self.axis, self._in_blocks))
         turn, block = Var.make(self.blocks(self.axis)), ir.index(self.block)
-        start = mul(turn, block)
-        count = floordiv(add(loop.extent, ir.index(self.block - 1)), block)
-        left = sub(loop.extent, start)
-        length = block if mul(count, block) == loop.extent else minimum(block, left)
+        start = turn * block
+        count = (loop.extent + ir.index(self.block - 1)) // block
+        left = loop.extent - start
+        length = block if (count * block) == loop.extent else minimum(block, left)
         if count == ir.index(1):
             start, length = ir.index(0), loop.extent
-        place = {self.axis: add(start, Var.make(self.axis))}
+        place = {self.axis: start + Var.make(self.axis)}
         blocks = {b: _block_of(b, index, loop) for b, index in sums.items()}
         body = replace_variables(_renamed(loop.body, blocks), place)
         begin = [_each(loop, b, Store(*part, ir.const(0, b.dtype))) for b, part in blocks.items()]

@@ -7,16 +7,12 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
     affine,
     bounds,
-    lt,
     map_children,
     map_expressions,
-    mul,
     sequence,
     simplify,
-    sub,
     substitute,
     substitution,
 )
@@ -68,7 +64,7 @@ class ComputeAt(Step):
         names = [_fresh(i, loop, self.buffer) for i in store.index]
         spots = tuple(Var.make(n) for n in names)
         here: dict[Expr, Expr] = {
-            old: add(start, spot) if width > 1 else start
+            old: start + spot if width > 1 else start
             for old, (start, width), spot in zip(store.index, windows, spots)
         }
         place = tuple(
@@ -83,9 +79,7 @@ class ComputeAt(Step):
         moved: dict[Expr, Expr] = {
             load: Load.make(
                 small,
-                tuple(
-                    simplify(sub(i, start), ranges) for i, (start, _) in zip(load.index, windows)
-                ),
+                tuple(simplify(i - start, ranges) for i, (start, _) in zip(load.index, windows)),
             )
             for load in found
         }
@@ -107,13 +101,13 @@ def _window(name: str, places: set[Expr], inside: set[str], ranges: Ranges) -> t
             if variable in inside:
                 reach += coefficient * ranges[variable][1]
             else:
-                start = add(start, mul(Var.make(variable), ir.index(coefficient)))
+                start = start + Var.make(variable) * ir.index(coefficient)
         starts.add(start)
         spans.append((form.offset, form.offset + reach))
     if len(starts) > 1:
         raise ScheduleError(f"the reads of {name!r} move apart from one another")
     first, last = min(low for low, _ in spans), max(high for _, high in spans)
-    return add(starts.pop(), ir.index(first)), last - first + 1
+    return starts.pop() + ir.index(first), last - first + 1
 
 
 def _fresh(variable: Expr, loop: For, suffix: str) -> str:
@@ -130,4 +124,4 @@ def _within(place: Expr, size: Expr, fill: Stmt, ranges: Ranges) -> Stmt:
     """The last window may reach past the end, where there is nothing to compute."""
     if bounds(place, ranges)[1] < bounds(size, ranges)[0]:
         return fill
-    return If(lt(place, size), fill)
+    return If(place < size, fill)

@@ -8,13 +8,9 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
     affine,
-    floordiv,
     free_vars,
     map_children,
-    mod,
-    mul,
     replace_variables,
     sequence,
     substitute,
@@ -59,9 +55,9 @@ class Fuse(Step):
         if inner.axis != loop.axis or inner.kind != loop.kind:
             raise ScheduleError(f"{self.outer!r} and {self.inner!r} are of different kinds")
         both, width = Var.make(self.axis), inner.extent
-        places = {self.outer: floordiv(both, width), self.inner: mod(both, width)}
+        places = {self.outer: both // width, self.inner: both % width}
         body = replace_variables(inner.body, places)
-        return replace(inner, name=self.axis, extent=mul(loop.extent, width), body=body)
+        return replace(inner, name=self.axis, extent=loop.extent * width, body=body)
 
     def _in_order(self, kernel: Kernel) -> Kernel:
         flat: dict[Buffer, Buffer] = {}
@@ -124,8 +120,8 @@ class Fuse(Step):
         linear: Expr = ir.index(0)
         count: Expr = ir.index(1)
         for size, i in zip(buffer.shape, place):
-            linear = add(mul(linear, size), i)
-            count = mul(count, size)
+            linear = linear * size + i
+            count = count * size
         form = affine(linear)
         terms = {} if form is None else form.strides
         if form is None or terms.get(self.outer, 0) != width * terms.get(self.inner, 0):
@@ -133,9 +129,9 @@ class Fuse(Step):
         joined: Expr = ir.index(form.offset)
         for name in sorted(terms):
             if name == self.inner:
-                joined = add(joined, mul(Var.make(self.axis), ir.index(terms[name])))
+                joined = joined + Var.make(self.axis) * ir.index(terms[name])
             elif name != self.outer:
-                joined = add(joined, mul(Var.make(name), ir.index(terms[name])))
+                joined = joined + Var.make(name) * ir.index(terms[name])
         if len(buffer.shape) == 1:
             return buffer, (joined,)
         flat.setdefault(buffer, replace(buffer, name=f"{buffer.name}f", shape=(count,)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, mul, replace_variables, sequence
+from ridgeline.loops.build import replace_variables, sequence
 from ridgeline.loops.instructions import stride
 from ridgeline.loops.ir import Const, Expr, For, Kernel, Load, Stmt, Store, Var
 from ridgeline.loops.steps.cache_read import CacheRead, in_squares
@@ -68,12 +68,12 @@ def _words(copy: Stmt, lanes: str, depth: str, extents: dict[str, Expr]) -> Stmt
 
     def piece(start: Expr, length: int) -> Stmt:
         name = f"{lanes}.lane"
-        body = replace_variables(copy, {lanes: add(start, Var.make(name))})
+        body = replace_variables(copy, {lanes: start + Var.make(name)})
         lane = For(name, ir.index(length), body, "spatial", "vector")
         return _word(lane, depth, extents)
 
     number = f"{lanes}.vector"
-    start = mul(Var.make(number), ir.index(_LANES))
+    start = Var.make(number) * ir.index(_LANES)
     parts: list[Stmt] = [For(number, ir.index(whole), piece(start, _LANES))]
     if rest:
         parts.append(piece(ir.index(whole * _LANES), rest))

@@ -9,14 +9,10 @@ from typing import ClassVar, Literal, get_args
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
     affine,
-    floordiv,
     free_vars,
-    lt,
     map_children,
     minimum,
-    mul,
     op,
     replace_variables,
     sequence,
@@ -139,10 +135,10 @@ class Split(Step):
         length, factor = known_extent(loop), self.factor
         whole, rest = divmod(length, factor)
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
-        base = mul(Var.make(outer), ir.index(factor))
+        base = Var.make(outer) * ir.index(factor)
 
         def piece(start: Expr, size: int) -> For:
-            place = add(start, Var.make(inner))
+            place = start + Var.make(inner)
             body = replace_variables(loop.body, {loop.name: place})
             return For(inner, ir.index(size), body, loop.axis, loop.kind)
 
@@ -155,11 +151,11 @@ class Split(Step):
             return sequence(pieces, piece(ir.index(whole * factor), rest))
         if self.tail == "repeat":
             check_repeatable(loop)
-            place = minimum(add(base, Var.make(inner)), ir.index(length - 1))
+            place = minimum(base + Var.make(inner), ir.index(length - 1))
             body = replace_variables(loop.body, {loop.name: place})
             within = For(inner, ir.index(factor), body, loop.axis, loop.kind)
             return For(outer, ir.index(whole + 1), within, loop.axis, loop.kind)
-        full = lt(Var.make(outer), ir.index(whole))
+        full = Var.make(outer) < ir.index(whole)
         body = sequence(
             If(full, piece(base, factor)),
             If(op("not", full), piece(ir.index(whole * factor), rest)),
@@ -170,11 +166,11 @@ class Split(Step):
         """Pieces of one length, also of a loop whose length is known only at run time."""
         outer, inner = f"{self.axis}.0", f"{self.axis}.1"
         factor = ir.index(self.factor)
-        pieces = floordiv(add(loop.extent, ir.index(self.factor - 1)), factor)
-        place = add(mul(Var.make(outer), factor), Var.make(inner))
+        pieces = (loop.extent + ir.index(self.factor - 1)) // factor
+        place = Var.make(outer) * factor + Var.make(inner)
         body = replace_variables(loop.body, {loop.name: place})
-        if mul(pieces, factor) != loop.extent:
-            body = If(lt(place, loop.extent), body)
+        if (pieces * factor) != loop.extent:
+            body = If(place < loop.extent, body)
         piece = For(inner, factor, body, loop.axis, loop.kind)
         return For(outer, pieces, piece, loop.axis, loop.kind)
 

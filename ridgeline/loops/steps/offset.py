@@ -16,7 +16,6 @@ from ridgeline.loops.build import (
     free_vars,
     map_buffers,
     map_children,
-    mul,
     op,
     sequence,
     substitute,
@@ -110,7 +109,7 @@ class Offset(Step):
         # loops of other names: later steps on the summed axis are not meant for the totals
         summed = {n: f"{n}.total" for n in used if n in folds}
         moved = substitute(other, {Var.make(n): Var.make(new) for n, new in summed.items()})
-        term = mul(cast(moved, dtypes.int32), ir.const(_SHIFT, dtypes.int32))
+        term = cast(moved, dtypes.int32) * ir.const(_SHIFT, dtypes.int32)
         fold: Stmt = Reduce((totals,), place, "sum", (term,))
         fold = _around(fold, columns, extents, kinds)
         for name, new in reversed(summed.items()):

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from ridgeline import dtypes
 from ridgeline.loops import ir
-from ridgeline.loops.build import free_vars, le, logical_and, lt, map_children, substitute
+from ridgeline.loops.build import free_vars, map_children, substitute
 from ridgeline.loops.ir import (
     Alloc,
     Buffer,
@@ -64,7 +64,7 @@ class OneHotSum(Step):
             if place is None or not _is_zero(substitute(value, {test: _FALSE})):
                 continue
             term = substitute(substitute(value, {test: _TRUE}), {variable: place})
-            inside = logical_and(le(ir.index(0), place), lt(place, loop.extent))
+            inside = (ir.index(0) <= place) & (place < loop.extent)
             for alloc in around:
                 if _reads(term, alloc.buffer):
                     term = computed_again(term, producer(alloc.buffer, alloc.body))

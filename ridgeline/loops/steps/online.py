@@ -16,14 +16,11 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    eq,
     free_vars,
     map_children,
-    mul,
     op,
     select,
     sequence,
-    sub,
     substitute,
 )
 from ridgeline.loops.ir import (
@@ -176,11 +173,11 @@ def correction(buffer: Buffer, sum_: RelativeSum, old: Buffer, peak: Buffer) -> 
     before, now = Load.make(old, ()), Load.make(peak, ())
     total = Load.make(buffer, sum_.index)
     held: dict[Expr, Expr] = {now: before}
-    shrunk = mul(total, op("exp", sub(substitute(sum_.shift, held), sum_.shift)))
+    shrunk = total * op("exp", substitute(sum_.shift, held) - sum_.shift)
     # while every element was -inf the sum holds nothing that counts against a finite maximum
-    lowest = eq(before, ir.const(-math.inf, old.dtype))
+    lowest = before.eq(ir.const(-math.inf, old.dtype))
     fresh = select(lowest, ir.const(0, buffer.dtype), shrunk)
-    statement: Stmt = Store(buffer, sum_.index, select(eq(before, now), total, fresh))
+    statement: Stmt = Store(buffer, sum_.index, select(before.eq(now), total, fresh))
     for loop in reversed(sum_.loops):
         statement = replace(loop, body=statement)
     return statement

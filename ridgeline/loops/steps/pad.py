@@ -13,8 +13,6 @@ from ridgeline.loops import ir
 from ridgeline.loops.build import (
     free_vars,
     guarded,
-    logical_and,
-    lt,
     map_children,
     map_expressions,
     substitute,
@@ -42,7 +40,7 @@ class Pad(Step):
         length = known_extent(loop)
         if length % self.multiple == 0:
             return loop
-        inside = lt(Var.make(self.axis), ir.index(length))
+        inside = Var.make(self.axis) < ir.index(length)
         body = map_expressions(loop.body, lambda e: self._guarded(e, inside))
         body = self._stored(body, inside)
         if loop.axis == "reduce":
@@ -57,7 +55,7 @@ class Pad(Step):
         for node in nodes:
             if is_guarded_read(node) and self._reaches(node.args[1]):  # type: ignore[attr-defined]
                 assert isinstance(node, Op)
-                condition = logical_and(node.args[0], inside)
+                condition = node.args[0] & inside
                 mapping[node] = guarded(condition, node.args[1], node.args[2])
         covered = {node.args[1] for node in mapping if isinstance(node, Op)}
         for node in nodes:

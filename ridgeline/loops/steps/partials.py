@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ridgeline.loops import ir
-from ridgeline.loops.build import add, lt, map_children, mul, replace_variables, sequence
+from ridgeline.loops.build import map_children, replace_variables, sequence
 from ridgeline.loops.ir import Alloc, Buffer, For, If, Kernel, Load, Reduce, Seq, Stmt, Store, Var
 from ridgeline.loops.steps.step import ScheduleError, Step, known_extent
 
@@ -79,11 +79,11 @@ class Partials(Step):
         if isinstance(fold, For) and fold.name == self.axis:
             length = known_extent(fold)
             step = -(-length // self.pieces)
-            start = mul(Var.make(f"{self.axis}.p"), ir.index(step))
-            place = add(start, Var.make(self.axis))
+            start = Var.make(f"{self.axis}.p") * ir.index(step)
+            place = start + Var.make(self.axis)
             body = replace_variables(fold.body, {self.axis: place})
             if step * self.pieces != length:
-                body = If(lt(place, ir.index(length)), body)
+                body = If(place < ir.index(length), body)
             return replace(fold, extent=ir.index(step), body=body)
         return map_children(fold, self._cut)
 

@@ -8,12 +8,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    add,
-    floordiv,
-    lt,
     map_expressions,
-    mod,
-    mul,
     replace_variables,
     select,
     sequence,
@@ -151,7 +146,7 @@ class SplitScan(Step):
         fold = self._piece(scan, f"{self.axis}.f", scan.join, scan.folds)
         leave = stores(parts, (piece, *index), loads(scan.totals))
         earlier = tuple(
-            select(lt(turn, piece), value, first)
+            select(turn < piece, value, first)
             for value, first in zip(loads(parts, (turn, *index)), scan.neutral)
         )
         joins = For(turn.name, pieces, scan.joined(scan.totals, earlier), scan.folds)
@@ -168,10 +163,10 @@ class SplitScan(Step):
     def _piece(self, scan: Scan, name: str, body: Stmt, kind: ir.AxisKind) -> For:
         """A loop over the elements of a piece."""
         length = -(-scan.length // self.pieces)
-        place = add(mul(Var.make(f"{self.axis}.p"), ir.index(length)), Var.make(name))
+        place = Var.make(f"{self.axis}.p") * ir.index(length) + Var.make(name)
         body = replace_variables(body, {self.axis: place})
         if length * self.pieces != scan.length:
-            body = If(lt(place, ir.index(scan.length)), body)
+            body = If(place < ir.index(scan.length), body)
         return For(name, ir.index(length), body, kind)
 
 
@@ -209,16 +204,16 @@ class BlockScan(Step):
         # a run ends with an element that nobody uses, so that threads meet different banks
         shape = (threads, ir.index(self.run + 1))
         held = fields(scan.totals, f"{self.axis}_tile", shape, "shared")
-        moved = add(mul(turn, threads), thread)
-        spot = floordiv(moved, run), mod(moved, run)
+        moved = turn * threads + thread
+        spot = moved // run, moved % run
         own = self._own(scan)
-        mine = add(mul(thread, run), at)
+        mine = thread * run + at
 
         def each(place: Expr, body: Stmt) -> Stmt:
             """A statement at a place of the tile, where the row has one."""
-            place = add(mul(tile, ir.index(whole)), place)
+            place = tile * ir.index(whole) + place
             guards: list[Expr] = [] if tiles * whole == scan.length else [
-                lt(place, ir.index(scan.length))
+                place < ir.index(scan.length)
             ]  # fmt: skip
             inner = loop.body
             while isinstance(inner, If):
@@ -283,15 +278,15 @@ class BlockScan(Step):
         own, (parts, groups) = self._own(scan), self._parts(scan)
         size = ir.index(self._group)
         thread, other, near = (Var.make(f"{self.axis}.{n}") for n in "1hi")
-        here = floordiv(thread, size)
+        here = thread // size
 
         def where(condition: Expr, values: tuple[Expr, ...]) -> Stmt:
             chosen = (select(condition, v, n) for v, n in zip(values, scan.neutral))
             return scan.joined(own, tuple(chosen))
 
-        before = where(lt(other, here), loads(groups, (other,)))
-        neighbours = loads(parts, (add(mul(here, size), near),))
-        beside = where(lt(near, mod(thread, size)), neighbours)
+        before = where(other < here, loads(groups, (other,)))
+        neighbours = loads(parts, (here * size + near,))
+        beside = where(near < thread % size, neighbours)
         return [
             stores(own, (), loads(scan.totals)),
             For(other.name, groups[0].shape[0], before, scan.folds),
@@ -303,7 +298,7 @@ class BlockScan(Step):
         own, (parts, groups) = self._own(scan), self._parts(scan)
         group, near = (Var.make(f"{self.axis}.{n}") for n in "gi")
         size = ir.index(self._group)
-        members = scan.joined(own, loads(parts, (add(mul(group, size), near),)))
+        members = scan.joined(own, loads(parts, (group * size + near,)))
         folded = sequence(
             stores(own, (), scan.neutral),
             For(near.name, size, members, scan.folds),

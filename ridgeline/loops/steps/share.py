@@ -9,12 +9,8 @@ from typing import ClassVar
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.domains import Domain, loads
 from ridgeline.loops.build import (
-    add,
-    floordiv,
     free_vars,
     map_expressions,
-    mod,
-    mul,
     sequence,
     substitute,
     substitution,
@@ -66,8 +62,8 @@ class Share(Step):
         rest: Expr = Var.make(f"{self.buffer}.s")
         places: dict[str, Expr] = {}
         for axis in reversed(self.walk[1:]):
-            places[axis] = mod(rest, ir.index(lengths[axis]))
-            rest = floordiv(rest, ir.index(lengths[axis]))
+            places[axis] = rest % ir.index(lengths[axis])
+            rest = rest // ir.index(lengths[axis])
         places[self.walk[0]] = rest
         moved = substitute(read, {Var.make(a): places[a] for a in self.walk})
         copy = For(
@@ -115,5 +111,5 @@ def _lengths(loop: For) -> dict[str, int]:
 def _along(axes: list[tuple[str, int]], places: dict[str, Expr]) -> Expr:
     total: Expr = ir.index(0)
     for axis, size in axes:
-        total = add(mul(total, ir.index(size)), places[axis])
+        total = total * ir.index(size) + places[axis]
     return total

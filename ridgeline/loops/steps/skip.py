@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.analysis.index_bounds import bounds
-from ridgeline.loops.build import add, affine, le, lt, map_children, mul, op, sequence, substitute
+from ridgeline.loops.build import affine, map_children, op, sequence, substitute
 from ridgeline.loops.ir import (
     Buffer,
     Const,
@@ -121,12 +121,12 @@ def _possible(body: Stmt, mask: Op, kept: frozenset[str]) -> Expr:
     for name in sorted({*left.strides, *right.strides}):
         factor = left.strides.get(name, 0) - right.strides.get(name, 0)
         if name in kept:
-            low = add(low, mul(Var.make(name), ir.index(factor)))
+            low = low + Var.make(name) * ir.index(factor)
         elif name in ranges:
-            low = add(low, ir.index(min(factor * ranges[name][0], factor * ranges[name][1])))
+            low = low + ir.index(min(factor * ranges[name][0], factor * ranges[name][1]))
         else:
             raise ScheduleError(f"a mask that depends on {name!r}, whose length is not known")
-    return (le if mask.name == "le" else lt)(low, ir.index(0))
+    return low <= ir.index(0) if mask.name == "le" else low < ir.index(0)
 
 
 class _Hidden:

@@ -15,15 +15,11 @@ from typing import ClassVar
 
 from ridgeline.loops import ir
 from ridgeline.loops.build import (
-    eq,
-    logical_and,
     map_buffers,
     map_children,
-    mul,
     op,
     select,
     sequence,
-    sub,
     substitute,
 )
 from ridgeline.loops.ir import Alloc, Buffer, Expr, For, Kernel, Load, Reduce, Seq, Stmt, Store, Var
@@ -131,6 +127,6 @@ def _loads(statement: Store) -> bool:
 def _rebased(total: Expr, shift: Expr, common: Load, own: Load) -> Expr:
     """A thread's sum relative to the common maximum; nothing where it met only -inf."""
     lowest = ir.const(-math.inf, common.dtype)
-    scaled = mul(total, op("exp", sub(substitute(shift, {common: own}), shift)))
-    nothing = logical_and(eq(own, lowest), op("ne", common, lowest))
+    scaled = total * op("exp", substitute(shift, {common: own}) - shift)
+    nothing = own.eq(lowest) & op("ne", common, lowest)
     return select(nothing, ir.const(0, total.dtype), scaled)
