@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ridgeline.dtypes import DType
 from ridgeline.errors import InputFileError
 from ridgeline.models.autoencoder import VAE, DenoisingAutoencoder
 from ridgeline.models.bert import BERT, BERTConfig
+from ridgeline.models.families import FAMILIES
 from ridgeline.models.gan import GAN
 from ridgeline.models.gcn import GCN
 from ridgeline.models.generation import generate
 from ridgeline.models.gpt2 import GPT2, GPT2Config
+from ridgeline.models.language import LanguageModel
 from ridgeline.models.lenet import lenet5
 from ridgeline.models.llama import Llama, LlamaConfig
 from ridgeline.models.lstm import LSTMLanguageModel
@@ -22,20 +26,41 @@ from ridgeline.models.unet import UNet
 from ridgeline.models.vgg import VGG, vgg
 from ridgeline.models.vit import ViT, ViTConfig
 
-_KINDS: dict[str, type[Pretrained]] = {
+_TYPED: dict[str, type[Pretrained]] = {
     kind.config_type.model_type: kind for kind in (GPT2, Llama, BERT, ViT, ResNet)
 }
+_SKELETONS: dict[str, type[Pretrained]] = {"language": LanguageModel}
 
 
 def from_pretrained(folder: str | Path, dtype: DType | None = None) -> Pretrained:
-    """The model in a folder with Hugging Face's `config.json` and safetensors weights."""
-    name = read_config(Path(folder)).get("model_type")
-    if not isinstance(name, str) or name not in _KINDS:
+    """The model in a folder with Hugging Face's `config.json` and weights.
+
+    The families and what is supported of each are listed in `docs/families.md`.
+
+    >>> model = rl.models.from_pretrained("Qwen2.5-0.5B")
+    >>> scores = model(tokens, mask)  # [batch, length, vocabulary]; the mask is optional
+    >>> rl.models.generate(model, tokens, 20)
+    """
+    values = read_config(Path(folder))
+    return _kind(values, str(folder)).from_pretrained(folder, dtype)
+
+
+def _kind(values: Mapping[str, Any], where: str) -> type[Pretrained]:
+    """The class for settings: one of its own, or the skeleton of its family."""
+    name, named = values.get("model_type"), values.get("architectures")
+    known = {**dict.fromkeys(FAMILIES), **_TYPED}
+    if not isinstance(name, str) or name not in known:
         raise InputFileError(
-            f"{folder} holds a model of the unknown type {name!r:.60}",
-            help=f"known: {', '.join(_KINDS)}",
+            f"{where} holds a model of the unknown type {name!r:.60}",
+            help=f"known: {', '.join(sorted(known))}",
         )
-    return _KINDS[name].from_pretrained(folder, dtype)
+    typed = _TYPED.get(name)
+    first = named[0] if isinstance(named, list) and named else ""
+    if typed is not None and (name not in FAMILIES or not isinstance(first, str) or not first):
+        return typed
+    if typed is not None and first in typed.config_type.prefixes:
+        return typed
+    return _SKELETONS[FAMILIES[name].skeleton]
 
 
 __all__ = [

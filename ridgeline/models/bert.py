@@ -8,16 +8,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ridgeline import nn
-from ridgeline.models.pretrained import Config, Pretrained, Stored, numbered, same
-from ridgeline.models.transformer import (
-    Attention,
-    Block,
-    FeedForward,
-    Pass,
-    activation,
-    initialise,
-    seen,
-)
+from ridgeline.models.feed_forward import activation
+from ridgeline.models.names import Stored
+from ridgeline.models.parts import Parts
+from ridgeline.models.pretrained import Config, Pretrained, numbered, same
+from ridgeline.models.transformer import Block, Pass, initialise, seen
 from ridgeline.nn.functional import linear
 from ridgeline.tensors.public import arange, zeros, zeros_like
 from ridgeline.tensors.tensor import Tensor
@@ -124,15 +119,13 @@ class BERT(Pretrained):
         if self.transform is not None:
             head = "cls.predictions.transform"
             yield from same({f"{head}.dense": "transform", f"{head}.LayerNorm": "transform_norm"})
-            yield Stored("cls.predictions.bias", ("word_bias",))
+            yield Stored(("cls.predictions.bias",), ("word_bias",))
 
 
 def _block(config: BERTConfig) -> Block:
-    width, eps = config.hidden_size, config.layer_norm_eps
-    return Block(
-        Attention(width, config.num_attention_heads, dropout=config.attention_probs_dropout_prob),
-        FeedForward(width, config.intermediate_size, activation(config.hidden_act)),
-        lambda: nn.LayerNorm(width, eps),
-        norm_first=False,
-        dropout=config.hidden_dropout_prob,
-    )
+    return Block(Parts(
+        config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
+        config.intermediate_size, norm="layer", eps=config.layer_norm_eps, residual="post",
+        query_bias=True, output_bias=True, activation=config.hidden_act, gated=False, up_bias=True,
+        dropout=config.hidden_dropout_prob, attention_dropout=config.attention_probs_dropout_prob,
+    ))  # fmt: skip

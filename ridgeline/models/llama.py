@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
-
-import numpy as np
 
 from ridgeline import nn
 from ridgeline.errors import BadValueError, InputFileError
 from ridgeline.models.language import LanguageModel
-from ridgeline.models.pretrained import Config, Stored, same
-from ridgeline.models.transformer import (
-    Attention,
-    Block,
-    GatedFeedForward,
-    Rotation,
-    activation,
-    initialise,
-    rotary_frequencies,
-    rotation,
-)
-from ridgeline.tensors.tensor import Tensor, tensor
+from ridgeline.models.pretrained import Config
 
 # How Llama 3.1 stretches its positions to 128k: slow turns are slowed down by the factor.
 LLAMA_31_SCALING = {
@@ -76,11 +62,7 @@ class LlamaConfig(Config):
             }
         values.setdefault("rope_theta", 10_000.0)  # what files of the first Llama leave out
         values.setdefault("num_key_value_heads", values.get("num_attention_heads"))
-        config = super().read(values, where)
-        kind = (config.rope_scaling or LLAMA_31_SCALING).get("rope_type")
-        if kind != "llama3":
-            raise InputFileError(f"{where}: rotary positions of type {kind!r} are not known")
-        return config
+        return super().read(values, where)
 
     def parameter_count(self) -> int:
         """The number of elements of all parameters; nothing is allocated."""
@@ -120,24 +102,11 @@ class Llama(LanguageModel):
     """Llama 3 and 3.1, or a model like them of any size."""
 
     config_type = LlamaConfig
-    ignored = r"rotary_emb\.inv_freq$"
     config: LlamaConfig
 
     def __init__(self, config: LlamaConfig | None = None, **settings: object) -> None:
         config = replace(config or LlamaConfig(), **settings)  # type: ignore[arg-type]
         super().__init__(config)
-        width, self.context = config.hidden_size, config.max_position_embeddings
-        self.tokens = nn.Embedding(config.vocab_size, width)
-        self.blocks = nn.ModuleList(_block(config) for _ in range(config.num_hidden_layers))
-        self.norm = nn.RMSNorm(width, config.rms_norm_eps)
-        tied = config.tie_word_embeddings
-        self.head = None if tied else nn.Linear(width, config.vocab_size, bias=False)
-        size = config.head_dim or width // config.num_attention_heads
-        turns = rotary_frequencies(size, config.rope_theta)
-        if config.rope_scaling is not None:
-            turns = stretched(turns, config.rope_scaling)
-        self.register_buffer("frequencies", tensor(turns), persistent=False)
-        initialise(self, config.initializer_range)
 
     @staticmethod
     def configuration(name: str) -> LlamaConfig:
@@ -147,53 +116,3 @@ class Llama(LanguageModel):
                 f"there is no Llama {name!r}", help=f"there are: {', '.join(CONFIGURATIONS)}"
             )
         return CONFIGURATIONS[name]
-
-    def rotation(self, places: Tensor) -> Rotation:
-        return rotation(places, self.frequencies)
-
-    def stored(self) -> Iterator[Stored]:
-        config, prefix = self.config, self.config.prefix
-        yield from same({f"{prefix}embed_tokens": "tokens", f"{prefix}norm": "norm"}, ("weight",))
-        if self.head is not None:
-            yield from same({"lm_head": "head"}, ("weight",))
-        for number in range(config.num_hidden_layers):
-            theirs, ours = f"{prefix}layers.{number}", f"blocks.{number}"
-            norms = {
-                f"{theirs}.input_layernorm": f"{ours}.attention_norm",
-                f"{theirs}.post_attention_layernorm": f"{ours}.feed_forward_norm",
-            }
-            yield from same(norms, ("weight",))
-            layers = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "output"}
-            yield from same(
-                {f"{theirs}.self_attn.{a}": f"{ours}.attention.{b}" for a, b in layers.items()},
-                ("weight", "bias") if config.attention_bias else ("weight",),
-            )
-            yield from same(
-                {f"{theirs}.mlp.{a}_proj": f"{ours}.feed_forward.{a}"
-                 for a in ("gate", "up", "down")},
-                ("weight", "bias") if config.mlp_bias else ("weight",),
-            )  # fmt: skip
-
-
-def stretched(turns: Any, scaling: Mapping[str, Any]) -> Any:
-    """Frequencies for longer texts: slow turns divided, fast ones kept, between them a blend."""
-    factor, original = scaling["factor"], scaling["original_max_position_embeddings"]
-    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turned = original * turns / (2 * math.pi)  # whole turns within the original length
-    share = np.clip((turned - low) / (high - low), 0.0, 1.0)
-    return ((1 - share) * turns / factor + share * turns).astype(np.float32)
-
-
-def _block(config: LlamaConfig) -> Block:
-    width, eps = config.hidden_size, config.rms_norm_eps
-    attention = Attention(
-        width,
-        config.num_attention_heads,
-        config.num_key_value_heads,
-        config.head_dim,
-        config.attention_bias,
-        dropout=config.attention_dropout,
-    )
-    act = activation(config.hidden_act)
-    feed_forward = GatedFeedForward(width, config.intermediate_size, act, config.mlp_bias)
-    return Block(attention, feed_forward, lambda: nn.RMSNorm(width, eps))

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from ridgeline import nn
 from ridgeline.errors import BadValueError
-from ridgeline.models.pretrained import Config, Pretrained, Stored, numbered, same
+from ridgeline.models.names import Stored
+from ridgeline.models.pretrained import Config, Pretrained, numbered, same
 from ridgeline.tensors.tensor import Tensor
 
 

@@ -1,47 +1,28 @@
-"""What the transformers here are built of: attention, feed-forward layers, blocks, rotations.
+"""What the transformers here are built of: attention, feed-forward layers, blocks.
 
-All layers of one pass share a `Pass`: which positions the tokens have, who may look at whom, and
-by which angles queries and keys are turned. For generation, each layer's keys and values so far
-lie in a cache of fixed size, written at positions that are run-time values: one compiled step
-serves every position.
+All layers of one kind share a `Pass`: who may look at whom, what is added to the scores, and by
+which angles queries and keys are turned. For generation, each layer's keys and values so far lie
+in a cache of fixed size, written at positions that are run-time values: one compiled step serves
+every position.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ridgeline import nn
 from ridgeline.errors import BadValueError
-from ridgeline.nn.functional import gelu, relu, scaled_dot_product_attention, silu, tanh
+from ridgeline.models.experts import MixtureOfExperts
+from ridgeline.models.feed_forward import feed_forward
+from ridgeline.models.norms import HeadNorm, norm
+from ridgeline.models.parts import Latent, Parts, of_layer
+from ridgeline.models.positions import Rotation
+from ridgeline.nn.functional import scaled_dot_product_attention, softmax, tanh
 from ridgeline.nn.functional.choose import choose
-from ridgeline.tensors.public import arange, cat
+from ridgeline.tensors.public import arange, cat, matmul, ones, zeros
 from ridgeline.tensors.tensor import Tensor
-
-Activation = Callable[[Tensor], Tensor]
-
-
-def _gelu_tanh(x: Tensor) -> Tensor:
-    return gelu(x, approximate="tanh")
-
-
-ACTIVATIONS: dict[str, Activation] = {
-    "gelu": gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh, "relu": relu,
-    "silu": silu, "tanh": tanh,
-}  # fmt: skip
-
-
-def activation(name: str) -> Activation:
-    """An activation by the name that configurations use."""
-    if name not in ACTIVATIONS:
-        raise BadValueError(
-            f"there is no activation {name!r}", help=f"known: {', '.join(ACTIVATIONS)}"
-        )
-    return ACTIVATIONS[name]
 
 
 class Past(NamedTuple):
@@ -54,36 +35,9 @@ class Past(NamedTuple):
 Cache = list[Past]  # one for each layer
 
 
-class Rotation(NamedTuple):
-    """Cosines and sines of the angles of every position, [(batch, 1,) length, head size]."""
-
-    cosines: Tensor
-    sines: Tensor
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Turn each pair of elements half a head apart by its angle."""
-        half = x.shape[-1] // 2
-        turned = cat([-x[..., half:], x[..., :half]], -1)
-        return x * self.cosines.to(dtype=x.dtype) + turned * self.sines.to(dtype=x.dtype)
-
-
-def rotation(places: Tensor, frequencies: Tensor) -> Rotation:
-    """The rotation of tokens at positions [length], or [batch, length] where rows differ."""
-    angles = places.to(dtype=frequencies.dtype).unsqueeze(-1) * frequencies
-    angles = cat([angles, angles], -1)
-    if places.dim() == 2:
-        angles = angles.unsqueeze(1)  # all heads alike
-    return Rotation(angles.cos(), angles.sin())
-
-
-def rotary_frequencies(size: int, theta: float) -> Any:
-    """Turns per position of each pair of a head's elements, as a NumPy array."""
-    return (1.0 / theta ** (np.arange(0, size, 2, dtype=np.float32) / size)).astype(np.float32)
-
-
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What all layers share while some tokens go through them."""
+    """What layers of one kind share while some tokens go through them."""
 
     causal: bool = False  # each token sees itself and those before it
     mask: Tensor | None = None  # added to the scores
@@ -96,118 +50,205 @@ def seen(visible: Tensor) -> Tensor:
     return choose(visible, 0.0, -math.inf)
 
 
-def cached_pass(
-    places: Tensor, capacity: int, rotation: Rotation | None, skipped: Tensor | None = None
-) -> Pass:
-    """A pass over new tokens that see themselves and everything before them in the caches.
-
-    Of the caches' first positions each row leaves out as many as `skipped` [batch] says.
-    """
-    columns, own = arange(capacity), places.unsqueeze(-1)
-    visible = columns <= own
-    if skipped is not None:
-        counts = columns >= skipped.reshape((-1, 1, 1, 1))
-        visible = (visible & counts) | (columns == own)  # what is skipped sees itself: no NaN
-    return Pass(mask=seen(visible), places=places, rotation=rotation)
-
-
 class Attention(nn.Module):
     """Attention in which several query heads may share a head of keys and values."""
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        shared_heads: int | None = None,
-        head_size: int | None = None,
-        bias: bool = True,
-        output_bias: bool | None = None,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, parts: Parts, source: int | None = None) -> None:
         super().__init__()
-        if head_size is None and width % heads:
+        width, heads = parts.width, parts.heads
+        if parts.head_size is None and width % heads:
             raise BadValueError(f"a width of {width} cannot be split into {heads} heads")
-        self.heads, self.shared_heads = heads, shared_heads or heads
-        self.head_size, self.dropout = head_size or width // heads, dropout
-        inner, shared = self.heads * self.head_size, self.shared_heads * self.head_size
-        self.query = nn.Linear(width, inner, bias)
-        self.key = nn.Linear(width, shared, bias)
-        self.value = nn.Linear(width, shared, bias)
-        self.output = nn.Linear(inner, width, bias if output_bias is None else output_bias)
+        self.heads, self.shared_heads = heads, parts.shared_heads or heads
+        if heads % self.shared_heads:
+            raise BadValueError(f"{heads} heads cannot share {self.shared_heads} of keys")
+        size = self.key_size = self.value_size = parts.head_size or width // heads
+        inner, shared = heads * size, self.shared_heads * size
+        biases = [
+            parts.query_bias if own is None else own for own in (parts.key_bias, parts.value_bias)
+        ]
+        self.query = nn.Linear(width, inner, parts.query_bias)
+        self.key = nn.Linear(source or width, shared, biases[0])
+        self.value = nn.Linear(source or width, shared, biases[1])
+        self.output = nn.Linear(inner, width, parts.output_bias)
+        self.normalised = "turned" if parts.norm_turned else parts.query_norm
+        if parts.query_norm:
+            self.query_norm = _query_norm(parts, heads, size)
+            self.key_norm = _query_norm(parts, self.shared_heads, size)
+        self.clip, self.mix = parts.clip, Mixing(parts)
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
-        q, k, v = (self._split(layer(x)) for layer in (self.query, self.key, self.value))
-        if what.rotation is not None:
-            q, k = what.rotation(q), what.rotation(k)
-        if past is not None:
-            assert what.places is not None
-            past.keys.index_copy_(2, what.places, k)
-            past.values.index_copy_(2, what.places, v)
-            k, v = past
-        dropout = self.dropout if self.training else 0.0
-        shares = self.heads != self.shared_heads
-        mask = None if what.mask is None else what.mask.to(dtype=q.dtype)
-        mixed = scaled_dot_product_attention(q, k, v, mask, dropout, what.causal, enable_gqa=shares)
+    def forward(
+        self, x: Tensor, what: Pass, past: Past | None = None, source: Tensor | None = None
+    ) -> Tensor:
+        q, k, v = self.projected(x, x if source is None else source, what.rotation)
+        mixed: Tensor = self.mix(q, *kept(k, v, what, past), what)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
 
-    def _split(self, x: Tensor) -> Tensor:
-        """[batch, length, heads * size] as [batch, heads, length, size]."""
-        batch, length = x.shape[0], x.shape[1]
-        return x.reshape((batch, length, -1, self.head_size)).transpose(1, 2)
+    def projected(
+        self, x: Tensor, source: Tensor, turn: Rotation | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values [batch, heads, length, size]."""
+        q, k, v = self.query(x), self.key(source), self.value(source)
+        if self.clip is not None:
+            q, k, v = (t.clamp(-self.clip, self.clip) for t in (q, k, v))
+        if self.normalised == "all":
+            q, k = self.query_norm(q), self.key_norm(k)
+        q, k, v = split(q, self.heads), split(k, self.shared_heads), split(v, self.shared_heads)
+        if self.normalised in ("head", "each head"):
+            q, k = self.query_norm(q), self.key_norm(k)
+        if turn is not None:
+            q, k = turn(q), turn(k)
+        if self.normalised == "turned":
+            q, k = self.query_norm(q), self.key_norm(k)
+        return q, k, v
 
 
-class FeedForward(nn.Module):
-    """Two linear layers with an activation between them."""
+class LatentAttention(nn.Module):
+    """Attention whose keys and values are unfolded from a short vector for each token."""
 
-    def __init__(self, width: int, inner: int, activation: Activation) -> None:
+    def __init__(self, parts: Parts, latent: Latent) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
-        self.activation = activation
+        self.heads = self.shared_heads = heads = parts.heads
+        self.sizes, width = latent, parts.width
+        self.key_size = latent.plain_size + latent.turned_size
+        self.value_size, bias = latent.value_size, parts.query_bias
+        if latent.query_rank is None:
+            self.query = nn.Linear(width, heads * self.key_size, False)
+        else:
+            self.query_down = nn.Linear(width, latent.query_rank, bias)
+            self.query_norm = norm(parts, latent.query_rank)
+            self.query = nn.Linear(latent.query_rank, heads * self.key_size, False)
+        self.down = nn.Linear(width, latent.rank + latent.turned_size, bias)
+        self.down_norm = norm(parts, latent.rank)
+        self.up = nn.Linear(latent.rank, heads * (latent.plain_size + latent.value_size), False)
+        self.output = nn.Linear(heads * latent.value_size, width, parts.output_bias)
+        self.mix = Mixing(parts)
 
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.down(self.activation(self.up(x)))
+    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
+        sizes, turn = self.sizes, what.rotation
+        short = x if sizes.query_rank is None else self.query_norm(self.query_down(x))
+        q, down = split(self.query(short), self.heads), self.down(x)
+        shared = down[..., sizes.rank :].unsqueeze(1)  # the same for all heads
+        unfolded = split(self.up(self.down_norm(down[..., : sizes.rank])), self.heads)
+        turned = q[..., sizes.plain_size :]
+        if turn is not None:
+            turned, shared = turn(turned), turn(shared)
+        q = cat([q[..., : sizes.plain_size], turned], -1)
+        shared = shared.expand((*turned.shape[:2], *shared.shape[2:]))
+        k = cat([unfolded[..., : sizes.plain_size], shared], -1)
+        mixed = self.mix(q, *kept(k, unfolded[..., sizes.plain_size :], what, past), what)
+        result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result
 
 
-class GatedFeedForward(nn.Module):
-    """Two linear layers, the inner values weighed by a gate: SwiGLU where it is SiLU."""
+class Mixing(nn.Module):
+    """softmax(q kᵀ) v, with what some models do to the scores before."""
 
-    def __init__(self, width: int, inner: int, activation: Activation, bias: bool = False) -> None:
+    def __init__(self, parts: Parts) -> None:
         super().__init__()
-        self.gate, self.up = nn.Linear(width, inner, bias), nn.Linear(width, inner, bias)
-        self.down, self.activation = nn.Linear(inner, width, bias), activation
+        self.scale, self.softcap, self.dropout = parts.scale, parts.softcap, parts.attention_dropout
+        self.sinks = nn.Parameter(zeros((parts.heads,))) if parts.sinks else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.down(self.activation(self.gate(x)) * self.up(x))
-        return result
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, what: Pass) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        mask = None if what.mask is None else what.mask.to(dtype=q.dtype)
+        shares = q.shape[1] != k.shape[1]
+        if self.softcap is None and self.sinks is None:
+            return scaled_dot_product_attention(
+                q, k, v, mask, dropout, what.causal, self.scale, enable_gqa=shares
+            )
+        if shares:
+            count = int(q.shape[1]) // int(k.shape[1])
+            k, v = k.repeat_interleave(count, 1), v.repeat_interleave(count, 1)
+        scores = matmul(q, k.transpose(-1, -2)) * (self.scale or int(q.shape[-1]) ** -0.5)
+        if self.softcap is not None:
+            scores = tanh(scores / self.softcap) * self.softcap
+        if what.causal:
+            places = arange(q.shape[2])
+            mask = seen(places <= places.unsqueeze(-1))
+        if mask is not None:
+            scores = scores + mask
+        if self.sinks is not None:  # one more column, that gives nothing
+            sinks = self.sinks.reshape((1, -1, 1, 1)).expand((*scores.shape[:3], 1))
+            scores = cat([scores, sinks.to(dtype=scores.dtype)], -1)
+        weights = softmax(scores, -1)
+        weights = weights if self.sinks is None else weights[..., :-1]
+        return matmul(nn.functional.dropout(weights, dropout, True), v)
+
+
+def split(x: Tensor, heads: int) -> Tensor:
+    """[batch, length, heads * size] as [batch, heads, length, size]."""
+    return x.reshape((x.shape[0], x.shape[1], heads, -1)).transpose(1, 2)
+
+
+def kept(k: Tensor, v: Tensor, what: Pass, past: Past | None) -> tuple[Tensor, Tensor]:
+    """Keys and values of these tokens, or of all so far where they are kept."""
+    if past is None:
+        return k, v
+    assert what.places is not None
+    past.keys.index_copy_(2, what.places, k)
+    past.values.index_copy_(2, what.places, v)
+    return past.keys, past.values
+
+
+def _query_norm(parts: Parts, heads: int, size: int) -> nn.Module:
+    if parts.query_norm == "each head":
+        return HeadNorm(heads, size, parts.eps)
+    whole = heads * size if parts.query_norm == "all" else size
+    return norm(parts, whole, parts.query_norm_kind, parts.query_norm_bias)
 
 
 class Block(nn.Module):
     """Attention and a feed-forward layer, each added to what goes in and normalised."""
 
-    def __init__(
-        self,
-        attention: Attention,
-        feed_forward: nn.Module,
-        norm: Callable[[], nn.Module],
-        norm_first: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
+    def __init__(self, parts: Parts, layer: int = 0, source: int | None = None) -> None:
         super().__init__()
-        self.attention, self.feed_forward = attention, feed_forward
-        self.attention_norm, self.feed_forward_norm = norm(), norm()
-        self.norm_first, self.drop = norm_first, nn.Dropout(dropout)
+        latent = parts.latent
+        self.attention = Attention(parts) if latent is None else LatentAttention(parts, latent)
+        experts = of_layer(parts.experts, layer)
+        self.feed_forward = (
+            feed_forward(parts) if experts is None else MixtureOfExperts(parts, experts)
+        )
+        self.form, self.drop = parts.residual, nn.Dropout(parts.dropout)
+        self.factor = parts.residual_scale
+        self.attention_norm = norm(parts)
+        if self.form != "parallel":
+            self.feed_forward_norm = norm(parts)
+        if self.form == "sandwich":
+            self.attention_after, self.feed_forward_after = norm(parts), norm(parts)
+        if source is not None:
+            self.cross, self.cross_norm = Attention(parts, source), norm(parts)
+        if parts.layer_scale:
+            self.attention_scale = nn.Parameter(ones((parts.width,)))
+            self.feed_forward_scale = nn.Parameter(ones((parts.width,)))
 
-    def forward(self, x: Tensor, what: Pass, past: Past | None = None) -> Tensor:
-        first, second = self.attention_norm, self.feed_forward_norm
-        if self.norm_first:
-            x = x + self.drop(self.attention(first(x), what, past))
-            x = x + self.drop(self.feed_forward(second(x)))
-        else:
-            x = first(x + self.drop(self.attention(x, what, past)))
-            x = second(x + self.drop(self.feed_forward(x)))
-        return x
+    def forward(self, x: Tensor, what: Pass, past: Past | None = None, *cross: Any) -> Tensor:
+        """`cross` is, for blocks that look at another text, its states, pass and cache."""
+        if self.form.startswith("parallel"):
+            first = self.attention_norm(x)
+            second = first if self.form == "parallel" else self.feed_forward_norm(x)
+            x = x + self.drop(self.attention(first, what, past))
+            both: Tensor = x + self.drop(self.feed_forward(second))
+            return both
+        x = self._added("attention", x, what, past)
+        if cross:
+            source, other, kept_source = cross
+            x = self._added("cross", x, other, kept_source, source)
+        return self._added("feed_forward", x)
+
+    def _added(self, name: str, x: Tensor, *rest: Any) -> Tensor:
+        """x and what a part makes of it, normalised before, behind, or around the sum."""
+        part, own = getattr(self, name), getattr(self, f"{name}_norm")
+        y = part(own(x) if self.form in ("pre", "sandwich") else x, *rest)
+        if self.form == "inner":
+            y = own(y)
+        if self.form == "sandwich":
+            y = getattr(self, f"{name}_after")(y)
+        scale = getattr(self, f"{name}_scale", None)
+        y = self.drop(y if scale is None else y * scale)
+        x = x + (y if self.factor == 1.0 else y * self.factor)
+        result: Tensor = own(x) if self.form == "post" else x
+        return result
 
 
 def initialise(module: nn.Module, spread: float) -> None:

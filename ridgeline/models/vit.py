@@ -8,15 +8,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ridgeline import nn
-from ridgeline.models.pretrained import Config, Pretrained, Stored, numbered, same
-from ridgeline.models.transformer import (
-    Attention,
-    Block,
-    FeedForward,
-    Pass,
-    activation,
-    initialise,
-)
+from ridgeline.models.names import Stored
+from ridgeline.models.parts import Parts
+from ridgeline.models.pretrained import Config, Pretrained, numbered, same
+from ridgeline.models.transformer import Block, Pass, initialise
 from ridgeline.tensors.public import cat, zeros
 from ridgeline.tensors.tensor import Tensor
 
@@ -89,8 +84,8 @@ class ViT(Pretrained):
 
     def stored(self) -> Iterator[Stored]:
         prefix = self.config.prefix
-        yield Stored(f"{prefix}embeddings.cls_token", ("summary",))
-        yield Stored(f"{prefix}embeddings.position_embeddings", ("positions",))
+        yield Stored((f"{prefix}embeddings.cls_token",), ("summary",))
+        yield Stored((f"{prefix}embeddings.position_embeddings",), ("positions",))
         yield from same({f"{prefix}embeddings.patch_embeddings.projection": "patches"})
         yield from same({f"{prefix}layernorm": "norm"})
         for number in range(self.config.num_hidden_layers):
@@ -114,18 +109,10 @@ class ViT(Pretrained):
 
 
 def _block(config: ViTConfig) -> Block:
-    width, eps = config.hidden_size, config.layer_norm_eps
-    attention = Attention(
-        width,
-        config.num_attention_heads,
-        bias=config.qkv_bias,
-        output_bias=True,
-        dropout=config.attention_probs_dropout_prob,
-    )
-    feed_forward = FeedForward(width, config.intermediate_size, activation(config.hidden_act))
-    return Block(
-        attention,
-        feed_forward,
-        lambda: nn.LayerNorm(width, eps),
-        dropout=config.hidden_dropout_prob,
-    )
+    return Block(Parts(
+        config.hidden_size, config.num_hidden_layers, config.num_attention_heads,
+        config.intermediate_size, norm="layer", eps=config.layer_norm_eps,
+        query_bias=config.qkv_bias, output_bias=True, activation=config.hidden_act, gated=False,
+        up_bias=True, dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+    ))  # fmt: skip

@@ -273,7 +273,7 @@ def test_hostile_settings_of_other_models(tmp_path: Path, kind: str) -> None:
     saved(kind, tmp_path)
     before = (tmp_path / "config.json").read_text()
     names = [n for n, v in json.loads(before).items() if isinstance(v, int | float | list | dict)]
-    known = {setting.name for setting in fields(models._KINDS[kind].config_type)}
+    known = {setting.name for setting in fields(models._TYPED[kind].config_type)}
     for name in sorted(known.intersection(names) - {"id2label"}):
         for value in (0, -1, 10**9, "x", [], {}, [0], ["x"], None):
             if value in (None, {}, 0) and name not in ("num_attention_heads", "depths"):

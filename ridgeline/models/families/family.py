@@ -1,0 +1,73 @@
+"""One family of models: its names in `config.json`, its parts, and its tensors' names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ridgeline.errors import InputFileError
+from ridgeline.models.names import Table, moved
+from ridgeline.models.parts import Parts
+from ridgeline.models.settings import Settings, resolved
+
+_ANNOTATIONS = {part.name: str(part.type) for part in fields(Parts)}
+
+# What models of a skeleton give, by how the names of Hugging Face's classes end. The first is
+# meant where a file names none.
+FORMS: dict[str, dict[str, str]] = {
+    "language": {
+        "ForCausalLM": "words", "LMHeadModel": "words", "Model": "states",
+        "TextModel": "states", "ForSequenceClassification": "classes",
+        "ForTokenClassification": "token classes",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Family:
+    """A row of the tables.
+
+    `parts` maps each part to a constant, a `Field` or a function of the settings; `fixed` has
+    settings that change what is computed and have only some values here.
+    """
+
+    skeleton: str
+    stem: str  # how the names of its classes begin
+    parts: Mapping[str, Any]
+    names: Table | Callable[[Settings], Table]
+    heads: Table = field(default_factory=dict)  # names that have no prefix
+    prefix: str = "model."
+    fixed: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The names of its classes, and what they give."""
+        return {self.stem + end: form for end, form in FORMS[self.skeleton].items()}
+
+    def form(self, settings: Settings) -> tuple[str, str]:
+        """The class that a file names, and what it gives."""
+        named = settings.get("architectures", "Sequence[str]", None) or [next(iter(self.forms))]
+        if named[0] not in self.forms:
+            raise InputFileError(
+                f"{settings.where}: {named[0]:.60} is an unknown architecture",
+                help=f"there are: {', '.join(self.forms)}",
+            )
+        return named[0], self.forms[named[0]]
+
+    def described(self, settings: Settings) -> Parts:
+        """The parts of a model with these settings."""
+        for name, allowed in self.fixed.items():
+            value = settings.values.get(name, allowed[0])
+            if value not in allowed:
+                raise settings.refused(name, value, allowed)
+        values = {
+            name: resolved(value, _ANNOTATIONS[name], settings)
+            for name, value in self.parts.items()
+        }
+        return Parts(**values)
+
+    def table(self, settings: Settings, prefix: str) -> dict[str, Any]:
+        """How files call the tensors."""
+        names = self.names(settings) if callable(self.names) else self.names
+        return {**moved(names, prefix), **self.heads}
