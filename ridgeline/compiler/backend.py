@@ -9,7 +9,7 @@ each, beside the backend that has it:
 
     runtime/cuda/product.py             cuBLASLt   matrix products, with a bias
     runtime/cuda/cudnn_convolution.py   cuDNN      convolutions, with a bias and a ReLU
-    runtime/cuda/attention.py           cuDNN, and kernels of our own (`codegen/cuda/attention/`)
+    runtime/cuda/attention/             cuDNN, and kernels of our own
     NumpyCalls                          NumPy      what has no loops, on the host
 
 All are recognised in the graph: a pass of `graph/passes/libraries/` asks a class whether it has a

@@ -21,7 +21,6 @@ from ridgeline.runtime.cuda import (
     backend as cuda_backend,
     cublaslt,
     cudnn_api,
-    cudnn_attention,
     cudnn_convolution,
     device,
     driver,
@@ -32,6 +31,7 @@ from ridgeline.runtime.cuda import (
     steps,
     transfer,
 )
+from ridgeline.runtime.cuda.attention import cudnn
 from ridgeline.weak import Recent
 
 from .fake_code import FakeCode
@@ -40,7 +40,7 @@ from .fake_driver import FakeDriver
 _BY_STREAM = ((memory, "_pools"), (memory, "_arenas"), (flags, "_watches"), (device, "_devices"))
 _BY_DEVICE: tuple[Any, ...] = (
     backend, buffer.space, transfer.staging, transfer.reach, cublaslt._handle,
-    cudnn_api.handle, cudnn_attention.plan, cudnn_convolution.plan,
+    cudnn_api.handle, cudnn.plan, cudnn_convolution.plan,
 )  # fmt: skip
 
 

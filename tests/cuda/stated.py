@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ridgeline.codegen.cuda.attention import Attention
 from ridgeline.fusion.groups import Roofline
 from ridgeline.ops.convolve import ConvolveAttrs
-from ridgeline.runtime.cuda.attention import AttentionKernels, CudnnAttention
+from ridgeline.runtime.cuda.attention import Attention, AttentionKernels, CudnnAttention
 from ridgeline.runtime.cuda.backend import CudaBackend, JoinedKernels
 from ridgeline.runtime.cuda.cudnn_convolution import CudnnConvolution
 from ridgeline.runtime.cuda.product import CublasProduct

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ridgeline as rl
-from ridgeline.codegen.cuda.attention import Attention, Mask, Strides, backward, forward
+from ridgeline.runtime.cuda.attention import Attention, Mask, Strides, backward, forward
 from tests.cuda import emulated
 from tests.cuda.test_attention_gpu import rounded, truth
 

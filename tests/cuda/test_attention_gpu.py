@@ -9,7 +9,8 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.nn.functional import scaled_dot_product_attention
-from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
+from ridgeline.runtime.cuda import cudnn_api
+from ridgeline.runtime.cuda.attention import cudnn
 
 pytestmark = pytest.mark.gpu
 
@@ -98,7 +99,7 @@ def test_kernels(case: tuple[Any, ...], dtype: rl.DType, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", [rl.bfloat16, rl.float16], ids=lambda d: d.name)
 @pytest.mark.parametrize("case", LONG, ids=str)
 def test_cudnn(case: tuple[Any, ...], dtype: rl.DType) -> None:
-    if cudnn_api.version() < cudnn_attention.SINCE:
+    if cudnn_api.version() < cudnn.SINCE:
         pytest.skip("no cuDNN that has attention")
     names, calls = compare(case, dtype)
     assert len([name for name in names if "_call_" in name]) == 2

@@ -6,18 +6,19 @@ import pytest
 
 import ridgeline as rl
 from ridgeline.codegen.cuda import compile_all
-from ridgeline.codegen.cuda.attention import (
+from ridgeline.graph.graph import Graph
+from ridgeline.graph.node import topological
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.runtime.cuda.attention import (
     Attention,
     Mask,
     Strides,
     backward,
     forward,
+    is_attention,
     is_generated,
+    operand_views,
 )
-from ridgeline.graph.graph import Graph
-from ridgeline.graph.node import topological
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.runtime.cuda.attention import is_attention, operand_views
 from ridgeline.tensors.tensor import read
 
 MASKS = (

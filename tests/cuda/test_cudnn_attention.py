@@ -13,7 +13,6 @@ import pytest
 import ridgeline as rl
 import ridgeline.compiler
 import ridgeline.tracing.executable
-from ridgeline.codegen.cuda.attention import Attention, Strides
 from ridgeline.compiler import KernelCall, Layout, lay_out, lower_graph
 from ridgeline.compiler.memory_plan import from_text, to_text
 from ridgeline.compiler.pipeline import compilation, optimize
@@ -24,9 +23,9 @@ from ridgeline.graph.passes.libraries.attention import CALLS, with_attention_cal
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import ATTENTION_GRADIENT, attention
 from ridgeline.ops.differentiate import reverse
-from ridgeline.runtime.cuda import cudnn_api, cudnn_attention
-from ridgeline.runtime.cuda.attention import AttentionLaunch
-from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD
+from ridgeline.runtime.cuda import cudnn_api
+from ridgeline.runtime.cuda.attention import Attention, AttentionLaunch, Strides, cudnn
+from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD
 from ridgeline.runtime.cuda.cudnn_graph import Held, Network, Tensor, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan
 from ridgeline.runtime.cuda.launches import KernelLaunch
@@ -132,7 +131,7 @@ def test_the_graphs_are_attention_and_its_gradient(case: Any) -> None:
     for role in ("lse", "delta"):
         memory[role] = np.full(batch * heads * rows, np.nan)
     for kind in (FORWARD, BACKWARD):
-        run(cudnn_attention.network(kind, problem(kind, *case)), memory)
+        run(cudnn.network(kind, problem(kind, *case)), memory)
     wanted = dict(zip(("out", "dq", "dk", "dv"), truth([q, k, v], ct, causal)))
     for role, exact in wanted.items():
         np.testing.assert_allclose(memory[role], flat(exact), rtol=1e-11, atol=1e-13)
@@ -147,7 +146,7 @@ def test_the_graphs_are_attention_and_its_gradient(case: Any) -> None:
 def test_what_the_library_is_told(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     recorder = Recorder()
     monkeypatch.setattr(cudnn_api, "library", lambda: recorder)
-    net = cudnn_attention.network(kind, problem(kind, 2, 4, 2, 100, 130, 64, True, True))
+    net = cudnn.network(kind, problem(kind, 2, 4, 2, 100, 130, 64, True, True))
     told = operations(net)
     assert len(told) == len(net.operations)
     numbers = [one for (one,) in recorder.of(cudnn_api.Attribute.TENSOR_ID)]
@@ -166,18 +165,18 @@ def test_an_operand_that_is_repeated_or_reversed_is_not_the_library_s(batch: int
     repeated = (*given.strides[:1], Strides(batch, 64 * 64, 64), *given.strides[2:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cudnn_api, "library", lambda: None)  # it is not asked
-        assert cudnn_attention.plan(0, FORWARD, replace(given, strides=repeated)) is None
+        assert cudnn.plan(0, FORWARD, replace(given, strides=repeated)) is None
 
 
 def test_what_nobody_reads_lies_in_the_workspace() -> None:
     given = problem(BACKWARD, 2, 4, 2, 100, 130, 64, True, False)
-    whole, end = cudnn_attention.memory(BACKWARD, given, 1000)
+    whole, end = cudnn.memory(BACKWARD, given, 1000)
     inside = [one for one in whole if one.argument is None]
     assert [one.offset for one in inside] == [1024, 1024 + 2 * 4 * 100 * 4 + 128]
     assert end == inside[-1].offset + 2 * 4 * 100 * 64 * 4
     assert sorted(one.argument for one in whole if one.argument is not None) == list(range(9))
     less = replace(given, written=(True, False, True))
-    some, more = cudnn_attention.memory(BACKWARD, less, 1000)
+    some, more = cudnn.memory(BACKWARD, less, 1000)
     assert more >= end + prod((2, 2, 130, 64)) * 2
     assert sorted(one.argument for one in some if one.argument is not None) == [*range(7), 8]
 
@@ -242,7 +241,7 @@ def laid_out(function: Any, *shapes: tuple[int, ...], target: StatedGpu) -> Layo
         with pytest.raises(Traced) as found:
             rl.jit(function)(*args)
         graph, pairs = found.value.args
-        patch.setattr(cudnn_api, "version", lambda: cudnn_attention.SINCE)
+        patch.setattr(cudnn_api, "version", lambda: cudnn.SINCE)
         stages = lower_graph(graph, target=target, pairs=pairs)
         return lay_out(stages, target)
 
@@ -312,8 +311,8 @@ def test_operands_that_the_library_does_not_read_in_place_are_written_in_order()
 
 def test_earlier_versions_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     target = WithAttention()
-    monkeypatch.setattr(cudnn_attention, "SINCE", cudnn_attention.SINCE + 1)
-    monkeypatch.setattr(cudnn_api, "version", lambda: cudnn_attention.SINCE - 1)
+    monkeypatch.setattr(cudnn, "SINCE", cudnn.SINCE + 1)
+    monkeypatch.setattr(cudnn_api, "version", lambda: cudnn.SINCE - 1)
     graph = Graph.below([attention(*[_operand()] * 3, None, 0.5, True)[0]])
     made = optimize(graph, compilation(graph, target))
     assert not any(n.op in CALLS for n in made.order) and not hasattr(target, "asked")

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from ridgeline.codegen.cuda import KernelSource, begin, generate
-from ridgeline.codegen.cuda.attention import Attention, Mask, Strides
 from ridgeline.codegen.cuda.emit import LEGALIZE
 from ridgeline.codegen.cuda.error_flag import marking
 from ridgeline.codegen.cuda.horizontal_fusion import Part, fits, join_key, joined
@@ -28,13 +27,17 @@ from ridgeline.loops.legalize import LoopPass
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
 from ridgeline.ops.convolve import ConvolveAttrs
-from ridgeline.runtime.cuda import cublaslt, cudnn_api, cudnn_attention, device as devices
+from ridgeline.runtime.cuda import cublaslt, cudnn_api, device as devices
 from ridgeline.runtime.cuda.attention import (
+    Attention,
     AttentionKernels,
     AttentionLaunch,
     CudnnAttention,
+    Mask,
+    Memory,
+    Strides,
+    cudnn,
 )
-from ridgeline.runtime.cuda.cudnn_attention import Memory
 from ridgeline.runtime.cuda.cudnn_convolution import ConvolutionLaunch, CudnnConvolution
 from ridgeline.runtime.cuda.executable import CudaExecutable
 from ridgeline.runtime.cuda.launches import Grid, JoinedLaunch, KernelLaunch, grids_of
@@ -97,7 +100,7 @@ class CudaBackend(Backend):
         """What is installed."""
         has_products = cublaslt.library() is not None
         has_convolutions = cudnn_api.library() is not None
-        has_attention = cudnn_api.version() >= cudnn_attention.SINCE
+        has_attention = cudnn_api.version() >= cudnn.SINCE
         return Libraries(
             self.convolution.matches if has_convolutions else None,
             self.convolution.matches_with_relu if has_convolutions else None,

@@ -12,8 +12,8 @@ from math import prod
 from ridgeline import dtypes
 from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, Op
-from ridgeline.ops import attention_written, radix, random
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
+from ridgeline.ops import radix, random
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, written
 from ridgeline.ops.blocked_scan import blocked_scan
 from ridgeline.ops.elementwise import cast, constant, full_like, iota, select
 from ridgeline.ops.expansion import Expand
@@ -64,8 +64,8 @@ def split_exponent_written(current: Node, inputs: Sequence[Node]) -> list[Node]:
 _SEVERAL: dict[Op, Expand] = {
     SORT: lambda current, inputs: radix.expand(current, inputs[0]),
     SPLIT_EXPONENT: split_exponent_written,
-    ATTENTION: attention_written.attention,
-    ATTENTION_GRADIENT: attention_written.gradient,
+    ATTENTION: written.attention,
+    ATTENTION_GRADIENT: written.gradient,
 }
 WRITTEN = frozenset((RANDOM_BITS, *_SEVERAL))  # ops of which kernels never see one
 DECOMPOSED = WRITTEN | {SCATTER, SCAN, LINEAR_SCAN}  # of these, those that sum floats

@@ -24,8 +24,7 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node, Op, TensorType, node, proj
 from ridgeline.graph.passes.canonicalize.movement import join_parts
 from ridgeline.graph.passes.libraries.narrow_products import unwidened
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, AttentionAttrs
-from ridgeline.ops.attention_written import is_masked
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, AttentionAttrs, is_masked
 from ridgeline.ops.elementwise import ROWS
 from ridgeline.ops.movement import permute, reshape
 from ridgeline.ops.reduce import REDUCE

@@ -8,8 +8,8 @@ two of the row eight below; two such results side by side are the left operand o
 
 from __future__ import annotations
 
-from ridgeline.codegen.cuda.attention.masks import functions
-from ridgeline.codegen.cuda.attention.problem import Attention, constants
+from ridgeline.runtime.cuda.attention.masks import functions
+from ridgeline.runtime.cuda.attention.problem import Attention, constants
 
 # The words for a pair of elements and for one in instructions, and an element x as float y.
 _NAMES = {

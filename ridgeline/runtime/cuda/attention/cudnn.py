@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, prod
 
-from ridgeline.codegen.cuda.attention import Attention, Strides
+from ridgeline.runtime.cuda.attention.problem import Attention, Strides
 from ridgeline.runtime.cuda.cudnn_graph import Network, Sizes, Tensor, dense, operations
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, Note, best_plan, graph_of
 

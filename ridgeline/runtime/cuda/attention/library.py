@@ -13,14 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 
-from ridgeline.codegen.cuda.attention import (
-    Attention,
-    Mask,
-    Strides,
-    backward,
-    forward,
-    is_generated,
-)
 from ridgeline.codegen.cuda.source import KernelSource
 from ridgeline.config import config
 from ridgeline.fusion.groups import Group
@@ -28,11 +20,14 @@ from ridgeline.graph.graph import Graph
 from ridgeline.graph.node import PROJ, Node
 from ridgeline.graph.passes.libraries.attention import ATTENTION_CALL, CALLS
 from ridgeline.graph.sizes import bounds
-from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT
-from ridgeline.ops.attention_written import is_masked
+from ridgeline.ops.attention import ATTENTION, ATTENTION_GRADIENT, is_masked
 from ridgeline.ops.strides import View, itself, strided
-from ridgeline.runtime.cuda import cudnn_attention
-from ridgeline.runtime.cuda.cudnn_attention import BACKWARD, FORWARD, Memory
+from ridgeline.runtime.cuda.attention import cudnn
+from ridgeline.runtime.cuda.attention.backward import backward
+from ridgeline.runtime.cuda.attention.cudnn import BACKWARD, FORWARD, Memory
+from ridgeline.runtime.cuda.attention.forward import forward
+from ridgeline.runtime.cuda.attention.masks import Mask
+from ridgeline.runtime.cuda.attention.problem import Attention, Strides, is_generated
 from ridgeline.runtime.cuda.cudnn_plans import EnginePlan, GraphStep, Place
 from ridgeline.runtime.cuda.device import Device
 from ridgeline.runtime.cuda.launches import KernelLaunch, Starting, grids_of
@@ -86,13 +81,13 @@ class AttentionLaunch:
     def steps(self, slots: tuple[int, ...], on: Starting) -> Iterator[LaunchStep]:
         """The call."""
         plain = replace(self.problem, written=())
-        plan = cudnn_attention.plan(on.device, self.kind, plain, self.one_order)
+        plan = cudnn.plan(on.device, self.kind, plain, self.one_order)
         assert plan is not None, "the library has what it had when the program was compiled"
         places = {
             at.number: Place(on.workspace if at.argument is None else slots[at.argument], at.offset)
             for at in self.memory
         }
-        network = cudnn_attention.network(self.kind, self.problem)
+        network = cudnn.network(self.kind, self.problem)
         values = {one.number: one.value for one in network.values}
         yield GraphStep(on.device, plan, places, on.workspace, on.words, values)
 
@@ -109,7 +104,7 @@ class CudnnAttention:
         """How cuDNN computes an attention; None where it does not."""
         self._device.activate()
         plain = replace(problem, written=())
-        return cudnn_attention.plan(self._device.number, kind, plain, config.deterministic)
+        return cudnn.plan(self._device.number, kind, plain, config.deterministic)
 
     def matches(self, node: Node) -> bool:
         """True for a long attention that cuDNN has, over operands in order."""
@@ -128,7 +123,7 @@ class CudnnAttention:
         kind, problem = _direction(group.apart), problem_of(group)
         plan = self.plan(kind, problem)
         assert plan is not None, "a graph holds only calls that the library has"
-        memory, workspace = cudnn_attention.memory(kind, problem, plan.workspace)
+        memory, workspace = cudnn.memory(kind, problem, plan.workspace)
         return AttentionLaunch(workspace, kind, problem, tuple(memory), config.deterministic)
 
     def _has(self, node: Node, views: Sequence[View]) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ridgeline.codegen.cuda.attention.masking import by_rows, bytes_by_rows
-from ridgeline.codegen.cuda.attention.masks import filled
-from ridgeline.codegen.cuda.attention.problem import Attention, symbol_of
-from ridgeline.codegen.cuda.attention.tensor_cores import prelude
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import index
+from ridgeline.runtime.cuda.attention.masking import by_rows, bytes_by_rows
+from ridgeline.runtime.cuda.attention.masks import filled
+from ridgeline.runtime.cuda.attention.problem import Attention, symbol_of
+from ridgeline.runtime.cuda.attention.tensor_cores import prelude
 
 _TEXT = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import e, gcd, log2
 
-from ridgeline.codegen.cuda.attention.masks import Mask
+from ridgeline.runtime.cuda.attention.masks import Mask
 from ridgeline.weak import fingerprint
 
 _DTYPES = ("bfloat16", "float16")

@@ -8,12 +8,12 @@ dv = pᵀ ct and dk = dsᵀ q; heads that share keys come in turn.
 
 from __future__ import annotations
 
-from ridgeline.codegen.cuda.attention.forward import Tiles, with_tiles
-from ridgeline.codegen.cuda.attention.masking import by_columns, by_rows, bytes_by_rows
-from ridgeline.codegen.cuda.attention.problem import Attention, symbol_of
-from ridgeline.codegen.cuda.attention.tensor_cores import prelude
 from ridgeline.codegen.cuda.source import KernelSource, Launch
 from ridgeline.loops.ir import index
+from ridgeline.runtime.cuda.attention.forward import Tiles, with_tiles
+from ridgeline.runtime.cuda.attention.masking import by_columns, by_rows, bytes_by_rows
+from ridgeline.runtime.cuda.attention.problem import Attention, symbol_of
+from ridgeline.runtime.cuda.attention.tensor_cores import prelude
 
 _ROWS = r"""
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)

@@ -10,7 +10,7 @@ A row that keeps nothing gives zeros, and its `lse` is +inf, so that its weights
 when the gradient computes them as exp(score - lse). Where a mask adds so large a negative number to
 a whole row that `lse` is that number, the row's weights are equal: `lost_factor` is one of them.
 
-Backends that have no kernel for these ops get them written out (`attention_written.py`).
+Backends that have no kernel for these ops get them written out (`written.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from ridgeline.dtypes import DType
 from ridgeline.errors import DTypeError, ShapeError
 from ridgeline.graph.node import Attrs, Node, Op, TensorType, node, proj
 from ridgeline.graph.sizes import Size, bounds, product
-from ridgeline.ops import attention_written as written
+from ridgeline.ops.attention import values, written
 from ridgeline.ops.batching import outputs_of
 from ridgeline.ops.elementwise import cast, full_like
 from ridgeline.ops.expansion import jvp_through, vjp_through
 from ridgeline.ops.movement import reshape, spread
 from ridgeline.ops.reduce import expand_back, sum_
-from ridgeline.ops.values import attention as values
 from ridgeline.scalars import Array
 
 if TYPE_CHECKING:

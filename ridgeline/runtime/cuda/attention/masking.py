@@ -9,8 +9,8 @@ sees. Numbers are read where they are added.
 
 from __future__ import annotations
 
-from ridgeline.codegen.cuda.attention.masks import filled
-from ridgeline.codegen.cuda.attention.problem import Attention
+from ridgeline.runtime.cuda.attention.masks import filled
+from ridgeline.runtime.cuda.attention.problem import Attention
 
 # WALK is before the steps of a kernel, GLANCE before the products of a step, MASKING behind them.
 _EVERY_STEP = r"""
