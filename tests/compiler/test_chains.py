@@ -19,12 +19,12 @@ from ridgeline.loops.analysis.scratch_reuse import in_one_row
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Alloc
 from ridgeline.loops.schedule import ScheduleError, Skip, from_json, replay, to_json
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.nn.functional import scaled_dot_product_attention
 from ridgeline.ops.attention import attention, attention_gradient
 from ridgeline.ops.differentiate import reverse
 from tests.compiler.passing import prepared
+from tests.loops.parser import parse_kernel
 
 torch_attention = torch.nn.functional.scaled_dot_product_attention
 

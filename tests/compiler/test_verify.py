@@ -20,7 +20,6 @@ from ridgeline.graph.node import Node, TensorType, leaf, proj
 from ridgeline.graph.verify import VerifyError, verify_graph
 from ridgeline.loops.build import map_children
 from ridgeline.loops.ir import For, Kernel, Seq, Store
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.verify import verify_kernel
 from ridgeline.ops.contract import matmul
 from ridgeline.ops.elementwise import ROWS, add, cast, mul
@@ -28,6 +27,7 @@ from ridgeline.ops.movement import broadcast
 from ridgeline.ops.reduce import sum_
 from ridgeline.ops.sort import sort
 from tests.compiler.programs import f32, softmax
+from tests.loops.parser import parse_kernel
 
 
 @pytest.fixture(autouse=True)

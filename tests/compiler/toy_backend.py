@@ -25,10 +25,10 @@ from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Buffer, Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import Step as ScheduleStep
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops.index_checks import report_index
 from ridgeline.scalars import Array
+from tests.loops.parser import parse_kernel
 
 
 class ToyMemory:

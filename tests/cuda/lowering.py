@@ -15,11 +15,11 @@ from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.lowering.iteration_space import Lowered
 from ridgeline.loops.schedule import replay
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.schedules.gpu.default import steps
 from ridgeline.schedules.gpu.machine import GpuMachine
 from tests.compiler.passing import fused
+from tests.loops.parser import parse_kernel
 
 # few multiprocessors, so that small shapes are cut into pieces as large ones are on a real GPU
 SMALL_GPU = GpuMachine("sm_90a", 4, 232_448, 1 << 20, cluster=8, block_accesses=0)

@@ -7,8 +7,8 @@ import pytest
 
 from ridgeline.loops.interpreter.interpret import Race, interpret
 from ridgeline.loops.schedule import Bind, ScheduleError, Split, from_json, replay, to_json
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
+from tests.loops.parser import parse_kernel
 
 SUMS = """kernel sums(x: float32[6, 20] @0, y: float32[6] @1)
 for r < 6:

@@ -13,7 +13,7 @@ import ridgeline as rl
 from ridgeline import dtypes
 from ridgeline.codegen.cuda import generate
 from ridgeline.dtypes import DType
-from ridgeline.loops.text.parser import parse_kernel
+from tests.loops.parser import parse_kernel
 
 NARROW = (dtypes.float16, dtypes.bfloat16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
 PACKS = """kernel p(x: float32[64, 8] @0, y: {0}[64, 8] @1, z: {0}[64, 8] @2, w: float32[64, 8] @3)

@@ -7,10 +7,10 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.codegen.cuda import generate
 from ridgeline.dtypes import DType
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.schedules.gpu.machine import A100, H200
 from tests.cuda.lowering import schedule
 from tests.cuda.programs import call, given
+from tests.loops.parser import parse_kernel
 
 
 def packed(shapes: list[tuple[int, ...]], axis: int, dtype: DType, name: str = "cat") -> int:

@@ -21,11 +21,11 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.ops.scan import extreme_scan, linear_scan, scan
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from tests.cuda.lowering import interpreted, schedule
 from tests.cuda.programs import call, given, gradients
+from tests.loops.parser import parse_kernel
 
 RNG = np.random.default_rng(5)
 # one thread, a block, tiles with a rest, pieces of rows, pieces of columns

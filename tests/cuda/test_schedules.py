@@ -14,13 +14,13 @@ import pytest
 from ridgeline import dtypes
 from ridgeline.dtypes import DType
 from ridgeline.loops.interpreter.interpret import interpret
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
 from ridgeline.ops import reduce as R
 from ridgeline.schedules.gpu.machine import A100, H200, T4, GpuMachine
 from tests.compiler.programs import catalogue, evaluate, inputs_for
 from tests.cuda.lowering import SMALL_GPU, closed, random_inputs, schedule
 from tests.cuda.programs import FAMILIES, call, given
+from tests.loops.parser import parse_kernel
 
 TOLERANCE = {dtypes.float32: 3e-5, dtypes.bfloat16: 3e-2, dtypes.float64: 1e-9}
 

@@ -25,8 +25,8 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
+from tests.loops.parser import parse_kernel
 
 LOSS = """kernel loss(x: float32[5, 50] @0, t: int64[5] @1, y: float32[5] @2)
 for r < 5:

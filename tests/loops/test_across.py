@@ -7,7 +7,7 @@ import pytest
 
 from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.loops.interpreter.interpret import interpret
-from ridgeline.loops.text.parser import parse_kernel
+from tests.loops.parser import parse_kernel
 from tests.loops.validation import run_native
 
 PIXELS = """\

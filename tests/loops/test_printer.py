@@ -9,10 +9,10 @@ from ridgeline import dtypes
 from ridgeline.loops import ir
 from ridgeline.loops.build import op
 from ridgeline.loops.ir import Alloc, Buffer, Expr, Kernel, Op, Seq, Store
-from ridgeline.loops.text.parser import ParseError, parse_kernel
 from ridgeline.loops.text.printer import print_expr, print_kernel
 from tests.loops import kernels
 from tests.loops.kernels import at, c, param, v
+from tests.loops.parser import ParseError, parse_kernel
 
 SOFTMAX = """\
 kernel softmax(x: float32[4096, 4096] @0, y: float32[4096, 4096] @1)

@@ -31,8 +31,8 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
-from ridgeline.loops.text.parser import parse_kernel
 from tests.loops import kernels
+from tests.loops.parser import parse_kernel
 from tests.loops.test_steps import ATTENTION, BLUR, LOGSUMEXP, SIGNED, SMALL
 from tests.loops.validation import same_results
 

@@ -11,8 +11,8 @@ from ridgeline.codegen.llvm.emit import module_text
 from ridgeline.loops.interpreter.interpret import interpret
 from ridgeline.loops.ir import Kernel
 from ridgeline.loops.legalize import with_short_indices
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
+from tests.loops.parser import parse_kernel
 
 HEADS = """\
 kernel columns(x: float32[2, 6, 5, 64] @0, y: float32[384] @1)

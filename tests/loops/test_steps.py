@@ -34,8 +34,8 @@ from ridgeline.loops.schedule import (
     replay,
     to_json,
 )
-from ridgeline.loops.text.parser import parse_kernel
 from ridgeline.loops.text.printer import print_kernel
+from tests.loops.parser import parse_kernel
 from tests.loops.validation import memory_for, same_results
 
 SMALL = """

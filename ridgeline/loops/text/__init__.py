@@ -1,1 +1,1 @@
-"""The loop IR as text: the printer, and the parser that reads it back."""
+"""The loop IR as text."""

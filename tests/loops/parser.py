@@ -1,4 +1,4 @@
-"""The inverse of `printer.py`: kernels from text, node for node as they were printed.
+"""The inverse of `ridgeline/loops/text/printer.py`: kernels from text, node for node as they were printed.
 
 Lines give the statements; expressions are read by operator precedence with explicit stacks, so
 their depth does not matter. Nothing is simplified on the way in.
@@ -29,7 +29,7 @@ from ridgeline.loops.ir import (
     Store,
 )
 from ridgeline.loops.text import printer
-from ridgeline.loops.text.expression_parser import Scope, Tokens, parse_expr
+from tests.loops.expression_parser import Scope, Tokens, parse_expr
 
 _AXES, _KINDS, _MEMORIES = get_args(AxisKind), get_args(LoopKind), get_args(Memory)
 
