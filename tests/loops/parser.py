@@ -1,4 +1,4 @@
-"""The inverse of `ridgeline/loops/text/printer.py`: kernels from text, node for node as they were printed.
+"""The inverse of `loops/text/printer.py`: kernels from text, node for node as they were printed.
 
 Lines give the statements; expressions are read by operator precedence with explicit stacks, so
 their depth does not matter. Nothing is simplified on the way in.

@@ -30,7 +30,6 @@ import ridgeline as rl
 from ridgeline.codegen.llvm import machine_code
 from ridgeline.runtime.cpu import executor
 from ridgeline.runtime.cpu.executor_ir import executor_ir
-from ridgeline.runtime.cpu.stream_ir import stream_ir
 
 
 class Machine(NamedTuple):
@@ -160,7 +159,7 @@ def main() -> None:
     objects: list[bytes] = []
     pretend(MACHINES[sys.argv[1]], objects)
     programs()
-    objects += map(machine_code.compile_ir, (executor_ir(), stream_ir()))
+    objects += [machine_code.compile_ir(executor_ir())]
     names = sorted({name for code in objects for name in wanted_names(code)})
     print(json.dumps({"objects": len(objects), "names": names}))
 

@@ -1,8 +1,9 @@
 """Kernels as text: indented, Python-like, with as few parentheses as the meaning allows.
 
-The text is deterministic and says everything (`tests/loops/parser.py` reads it back), so it also serves as a
-structural key. A literal carries its type only where its neighbours do not fix it; large shared
-subexpressions are named by `let $0 = …` lines in front of the statement that uses them.
+The text is deterministic and says everything (`tests/loops/parser.py` reads it back), so it also
+serves as a structural key. A literal carries its type only where its neighbours do not fix it;
+large shared subexpressions are named by `let $0 = …` lines in front of the statement that uses
+them.
 """
 
 from __future__ import annotations

@@ -132,15 +132,6 @@ class NativePlan:
         """How many kernel calls may use several threads, those of sub-plans included."""
         return self._words[Head.PARALLEL]
 
-    @property
-    def stream_nanoseconds(self) -> int:
-        """How long the plan took when a stream last ran it; 0 if none has yet."""
-        return self._words[Head.ELAPSED]
-
-    @stream_nanoseconds.setter
-    def stream_nanoseconds(self, value: int) -> None:
-        self._words[Head.ELAPSED] = value
-
 
 def _check(
     steps: tuple[NativeStep | Loop | Branch | Stop, ...],

@@ -1,4 +1,4 @@
-"""What the LLVM IR of the pool, the executor and the stream shares: the system, plans, Python.
+"""What the LLVM IR of the pool and the executor share: the system, plans, Python.
 
 Of an operating system they ask (`system_ir`):
 
@@ -326,8 +326,7 @@ class Head(IntEnum):
     WIDEST = 5  # the most arguments of any step
     PARALLEL = 6  # how many steps may use several threads
     ESTIMATE = 7  # nanoseconds the parallel steps take one thread; 0: not known yet; the code's
-    ELAPSED = 8  # nanoseconds the plan last took on a stream; 0: not known yet; the stream's
-    WORDS = 9
+    WORDS = 8
 
 
 def load_head(name: str, word: Head) -> str:
