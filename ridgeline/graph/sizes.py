@@ -226,7 +226,10 @@ def _quasi(kind: Literal["//", "%", "min", "max"], left: Size, right: Size) -> S
         if kind == "%":
             return left % right if right else 0
         return min(left, right) if kind == "min" else max(left, right)
-    if left == right and (kind != "//" or bounds(right)[0] > 0):
+    if kind in ("//", "%") and _deciding.decide is not None and right == 0:
+        raise ZeroDivisionError("integer division or modulo by zero")
+    # of one form: whether other sizes happen to be equal is not asked
+    if _form(left) == _form(right) and (kind != "//" or bounds(right)[0] > 0):
         return {"//": 1, "%": 0}.get(kind, left)
     form = _form(left)
     if kind in ("//", "%") and isinstance(right, int) and right > 0:

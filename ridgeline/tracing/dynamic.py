@@ -1,15 +1,18 @@
-"""Dynamic axes: which sizes of a call's arguments a trace leaves open, and for which calls it fits.
+"""Dynamic sizes: what of a call's arguments a trace leaves open, and for which calls it fits.
 
 An axis is named by the place of a tensor among the arguments' leaves and its number. Axes that are
 equally long when a function is traced get one unknown, and must be equally long in every call that
 uses the trace. Lengths 0 and 1 are traced by themselves: broadcasting treats them in a way of
 their own. Other lengths come in a few buckets, so that what is chosen by size suits it.
+
+A whole number among the arguments is left open as soon as a call comes with another one: a place in
+a cache, a length, a count. Code that needs the number itself gets it, and is traced for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ridgeline.errors import ArgumentError
@@ -33,6 +36,12 @@ class Pattern:
     facts: Facts
 
     @property
+    def numbers(self) -> dict[int, SizeExpr]:
+        """The unknowns that stand for whole numbers, by place."""
+        leaves = enumerate(self.signature.leaves)
+        return {place: leaf for place, leaf in leaves if isinstance(leaf, SizeExpr)}
+
+    @property
     def types(self) -> dict[int, TensorType]:
         """The types of tensors with unknown sizes, by place."""
         return {
@@ -47,7 +56,11 @@ class Pattern:
             return None
         values: dict[str, int] = {}
         for mine, given in zip(self.signature.leaves, signature.leaves, strict=True):
-            if not isinstance(mine, TensorSpec) or not isinstance(given, TensorSpec):
+            if isinstance(mine, SizeExpr):
+                if type(given) is not int:
+                    return None
+                values[str(mine)] = given
+            elif not isinstance(mine, TensorSpec) or not isinstance(given, TensorSpec):
                 if mine != given:
                     return None
             elif not _bind(mine, given, values):
@@ -82,11 +95,18 @@ def _bind(mine: TensorSpec, given: TensorSpec, values: dict[str, int]) -> bool:
     return replace(mine, type=replace(mine.type, shape=here)) == given
 
 
-def pattern(signature: Signature, axes: set[Axis]) -> Pattern | None:
-    """The signature with unknowns for the lengths of some axes; None where none can be."""
+def pattern(
+    signature: Signature, axes: set[Axis], numbers: Set[int] = frozenset()
+) -> Pattern | None:
+    """The signature with unknowns for some lengths and numbers; None where none can be."""
     made: dict[int, SizeExpr] = {}
     leaves: list[Any] = list(signature.leaves)
+    values: dict[str, int] = {}
     for place, leaf in enumerate(leaves):
+        if place in numbers and type(leaf) is int and 0 <= leaf <= _BUCKETS[-1]:
+            high = next(b for b in _BUCKETS[1:] if leaf <= b)
+            leaves[place] = symbol(f"I{place}", 0, high)
+            values[f"I{place}"] = leaf
         if not isinstance(leaf, TensorSpec) or leaf.steps:
             continue
         shape = tuple(
@@ -96,10 +116,11 @@ def pattern(signature: Signature, axes: set[Axis]) -> Pattern | None:
         if leaf.same_as != place:  # another handle on the same memory
             shape = leaves[leaf.same_as].type.shape
         leaves[place] = replace(leaf, type=replace(leaf.type, shape=shape))
-    if not made:
+    values |= {symbols([size])[0].name: length for length, size in made.items()}
+    if not values:
         return None
-    values = {symbols([size])[0].name: length for length, size in made.items()}
-    sizes = tuple(symbols(made.values()))
+    whole = [leaf for leaf in leaves if isinstance(leaf, SizeExpr)]
+    sizes = tuple(symbols([*made.values(), *whole]))
     return Pattern(replace(signature, leaves=tuple(leaves)), sizes, Facts(values))
 
 
@@ -114,27 +135,38 @@ def _unknown(length: Size, made: dict[int, SizeExpr]) -> Size:
     return made[length]
 
 
-def differing_axes(before: Signature, after: Signature) -> set[Axis]:
-    """The axes in whose length two signatures differ, if they differ in nothing but floats."""
+@dataclass(slots=True)
+class Difference:
+    """In what two signatures differ that a trace can leave open, besides floats."""
+
+    axes: set[Axis] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
+
+
+def differing(before: Signature, after: Signature) -> Difference | None:
+    """Axes and numbers in which two signatures differ; None if they differ in more than floats."""
     if replace(before, leaves=()) != replace(after, leaves=()):
-        return set()
-    found: set[Axis] = set()
+        return None
+    found = Difference()
     for place, (old, new) in enumerate(zip(before.leaves, after.leaves, strict=True)):
         if old == new or are_floats(old, new):
             continue
+        if type(old) is int and type(new) is int:
+            found.numbers.add(place)
+            continue
         if not isinstance(old, TensorSpec) or not isinstance(new, TensorSpec) or new.steps:
-            return set()
+            return None
         if len(old.type.shape) != len(new.type.shape):
-            return set()
+            return None
         if replace(old, type=replace(old.type, shape=new.type.shape)) != new:
-            return set()
+            return None
         lengths = enumerate(zip(old.type.shape, new.type.shape))
-        found |= {(place, axis) for axis, (a, b) in lengths if a != b}
+        found.axes |= {(place, axis) for axis, (a, b) in lengths if a != b}
     return found
 
 
 class Policy:
-    """Which axes of each structure of arguments are dynamic: named ones, or those that change."""
+    """What is dynamic in a structure of arguments: named axes, or those and numbers that change."""
 
     def __init__(self, function: Callable[..., Any], dynamic: Any) -> None:
         self.watching = dynamic is True
@@ -142,11 +174,13 @@ class Policy:
         self._function = function
         self._axes: dict[Hashable, set[Axis]] = {}
         self._fixed: dict[Hashable, set[Axis]] = {}
+        self._numbers: dict[Hashable, set[int]] = {}
+        self._plain: dict[Hashable, set[int]] = {}  # numbers that the function needs themselves
 
-    @property
-    def active(self) -> bool:
-        """True where any axis may be dynamic."""
-        return self.watching or bool(self._named)
+    def numbers(self, signature: Signature) -> set[int]:
+        """The places of whole numbers that change from call to call."""
+        plain = self._plain.get(signature.structure, set())
+        return self._numbers.get(signature.structure, set()) - plain
 
     def axes(
         self, signature: Signature, leaves: Sequence[Any], args: Any, kwargs: Any
@@ -164,19 +198,30 @@ class Policy:
         return known - self._fixed.get(signature.structure, set())
 
     def watch(self, before: Sequence[Signature], signature: Signature) -> None:
-        """Axes in which a call differs from a former one, and in nothing else, are dynamic."""
-        if not self.watching:
-            return
+        """What differs in a call and a former one is dynamic, if that is all."""
         for former in before:
-            found = differing_axes(former, signature)
-            if found:
-                self._axes.setdefault(signature.structure, set()).update(found)
+            found = differing(former, signature)
+            if found is None or (found.axes and not (self.watching or self._named)):
+                continue
+            if found.axes or found.numbers:
+                if self.watching:
+                    self._axes.setdefault(signature.structure, set()).update(found.axes)
+                self._numbers.setdefault(signature.structure, set()).update(found.numbers)
                 return
 
     def fix(self, shape: Pattern, everything: bool = False) -> list[str]:
-        """Axes whose lengths were used as numbers, or all, are dynamic no longer; says which."""
+        """What was used as a plain number, or all, is dynamic no longer; says which.
+
+        Where all would be, and there are numbers, axes get another try without these.
+        """
         pinned = " ".join(shape.facts.pinned)
         said = []
+        for place, size in shape.numbers.items():
+            if everything or str(size) in pinned:
+                self._plain.setdefault(shape.signature.structure, set()).add(place)
+                said.append(f"argument {place + 1}")
+        if everything and said:
+            return said
         for place, kind in shape.types.items():
             for axis, size in enumerate(kind.shape):
                 if isinstance(size, SizeExpr) and (everything or str(size) in pinned):

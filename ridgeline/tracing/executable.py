@@ -15,6 +15,7 @@ from ridgeline.execution.tiers import is_library_call
 from ridgeline.graph.graph import Graph, substitute
 from ridgeline.graph.node import Node
 from ridgeline.graph.origins import user_line
+from ridgeline.graph.passes.legalize.specialize_sizes import Settled
 from ridgeline.record.cells import GRAPH, LEAF, PLAIN, Cell, filled_leaf
 from ridgeline.record.memory import note_write
 from ridgeline.record.turns import AGAIN, Turn, in_turn
@@ -92,7 +93,9 @@ class Executable:
         used = set(read)
         slots = [node for node in inputs if node in used]
         slots += [node for node in read if node not in inputs]
-        self.graph = Graph(prepared.outputs, [*slots, *kept])
+        graph = Graph(prepared.outputs, [*slots, *kept])
+        self._graph_of: Callable[[], Graph] = lambda: graph
+        self.output_types = [node.types[0] for node in graph.outputs]
         self.fixed: list[Any] = [node.buffer if node not in inputs else None for node in slots]
         self.readers = [(n, inputs[node]) for n, node in enumerate(slots) if node in inputs]
         # the common kinds apart, so that a replay finds their buffers without asking what they are
@@ -106,12 +109,19 @@ class Executable:
         taken = pairs(recording.effects, places)
         self._given = given = self._given_pairs(taken)
         taken += [(output, places.get(place_key(source), -1)) for output, source in given]
-        self._run_by(make(self.graph, taken))
+        self._run_by(make(graph, taken))
 
-    def at(self, recording: Recording, graph: Graph, program: Any) -> Executable:
-        """The same over a recording and a graph of which the sizes are known, by its program."""
+    @property
+    def graph(self) -> Graph:
+        """What it computes, over its inputs."""
+        return self._graph_of()
+
+    def at(self, recording: Recording, settled: Settled, program: Any) -> Executable:
+        """The same over a recording of which the sizes are known, by its program."""
         made = copy(self)
-        made.recording, made.graph = recording, graph
+        made.recording = recording
+        made._graph_of = partial(settled.graph, self.graph)  # to show it: nothing else asks
+        made.output_types = [settled.value(kind) for kind in self.output_types]
         made._run_by(program)
         return made
 
@@ -119,7 +129,6 @@ class Executable:
         """Use a program, and the memory that it may overwrite."""
         recording = self.recording
         self.program = program
-        self.output_types = [node.types[0] for node in self.graph.outputs]
         self.only_returns, self._held = recording.only_returns, recording.held
         self._turns, self._turned = turns_for(recording.effects, recording.donated)
         self._writes = [

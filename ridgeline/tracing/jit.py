@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from dataclasses import replace
 from functools import update_wrapper
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from itertools import starmap
@@ -34,7 +33,7 @@ from ridgeline.tracing.audit import compare_traces
 from ridgeline.tracing.checking import checked_call
 from ridgeline.tracing.conditions import Conditions
 from ridgeline.tracing.donation import Donate, Donation, give_away
-from ridgeline.tracing.dynamic import Pattern, Policy, differing_axes, pattern
+from ridgeline.tracing.dynamic import Pattern, Policy, differing, pattern
 from ridgeline.tracing.guards import JITTED
 from ridgeline.tracing.moving_views import MovingViews, is_fit
 from ridgeline.tracing.open_traces import Opening
@@ -202,8 +201,11 @@ class JitFunction:
         self._latest = trace
         if trace.open or trace.fleeting:
             return trace  # it stands for the call that was traced alone
-        self._traces.insert(0, trace)
-        del self._traces[MOST_TRACES:]
+        traces = self._traces
+        traces.insert(0, trace)
+        if len(traces) > MOST_TRACES:  # templates keep theirs besides
+            late = range(len(traces) - 1, 0, -1)
+            del traces[next((n for n in late if traces[n].recording.symbolic), -1)]
         return trace
 
     def _trace(self, signature: Any, leaves: list[Any], args: Any, kwargs: Any) -> Trace:
@@ -248,16 +250,17 @@ class JitFunction:
     def _pattern(
         self, signature: Signature, leaves: list[Any], args: Any, kwargs: Any
     ) -> Pattern | None:
-        """The signature of a call with unknown sizes, where it has dynamic axes."""
-        if not self._policy.active:
-            return None
-        self._policy.watch([trace.signature for trace in self._traces], signature)
-        return pattern(signature, self._policy.axes(signature, leaves, args, kwargs))
+        """The signature of a call with unknowns, where it has dynamic axes or numbers."""
+        policy = self._policy
+        policy.watch([trace.signature for trace in self._traces], signature)
+        axes = policy.axes(signature, leaves, args, kwargs)
+        return pattern(signature, axes, policy.numbers(signature))
 
     def _reason(self, signature: Signature, leaves: list[Any]) -> str:
         """Why a call is traced."""
         for template in self._templates:
-            said = template.broken(signature, leaves)
+            pinned = template.pattern.facts.pinned  # it stands for one call, which a trace is for
+            said = None if pinned else template.broken(signature, leaves)
             if said is not None:
                 return said
         if self._traces:
@@ -268,7 +271,7 @@ class JitFunction:
         """Keep a new template, and say why it was made and what it cannot do."""
         fixed = self._policy.fix(template.pattern)
         if fixed:
-            reason += f" ({', '.join(fixed)} is used as a number: each length is traced)"
+            reason += f" ({', '.join(fixed)} is used as a number: each value is traced)"
         elif template.refused:
             reason += f" (compiled for each size by itself: {template.refused})"
         self._history.add(str(template.pattern.signature), reason)
@@ -279,22 +282,13 @@ class JitFunction:
         return template
 
     def _changing_floats(self, signature: Signature) -> Set[int]:
-        """Float arguments in which this call differs from a traced one, and in nothing else."""
+        """Float arguments in which this call differs from a traced one, and in nothing fixed."""
         known = self._changing.setdefault(signature.structure, set())
         for trace in self._traces:
-            before = trace.signature
-            if replace(before, leaves=()) != replace(signature, leaves=()):
-                continue
-            differing = [
-                place
-                for place, pair in enumerate(zip(before.leaves, signature.leaves))
-                if pair[0] != pair[1]
-            ]
-            floats = {p for p in differing if are_floats(before.leaves[p], signature.leaves[p])}
-            if len(floats) == len(differing) or (
-                self._policy.watching and differing_axes(before, signature)
-            ):
-                known.update(floats)
+            found = differing(trace.signature, signature)
+            if found is not None and (self._policy.watching or not found.axes):
+                pairs = enumerate(zip(trace.signature.leaves, signature.leaves))
+                known.update(p for p, (a, b) in pairs if a != b and are_floats(a, b))
                 break
         return known
 

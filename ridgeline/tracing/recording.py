@@ -17,6 +17,7 @@ from ridgeline.atomic import apply
 from ridgeline.collector import paused
 from ridgeline.graph.node import Node
 from ridgeline.graph.passes.autodiff.saved_values import saved_for_backward
+from ridgeline.graph.sizes import SizeExpr
 from ridgeline.record.cells import GRAPH, LEAF, Cell
 from ridgeline.record.modes import modes
 from ridgeline.record.numbers import Lifted
@@ -114,7 +115,8 @@ class _Recorded:
         self.signature = signature_of(self.structure, self.leaves, changing)
         self.call = local()  # the arguments of the call that a thread makes
         self.lifts = any(leaf is CHANGING for leaf in self.signature.leaves)
-        if self.lifts:
+        self.unknown = {} if pattern is None else pattern.numbers
+        if self.lifts or self.unknown:
             self.call.leaves = self.leaves
             args, kwargs = unflatten(self.structure, self._lifted())
         self.args, self.kwargs = args, kwargs
@@ -174,12 +176,12 @@ class _Recorded:
         return result, stores, Guards(() if recorder.open else reads), recorder.open
 
     def _lifted(self) -> list[Any]:
-        """The arguments with changing floats as numbers that every call reads anew."""
+        """The arguments with changing numbers as ones that every call reads anew."""
         call = self.call
         return [
             Lifted(lambda place=place: call.leaves[place], leaf)  # type: ignore[misc]
             if described is CHANGING
-            else leaf
+            else self.unknown.get(place, leaf)
             for place, (leaf, described) in enumerate(zip(self.leaves, self.signature.leaves))
         ]
 
@@ -188,7 +190,7 @@ class _Recorded:
         after: list[Any] = []
         nested = flatten((self.args, self.kwargs), after)
         kept = all(
-            a is b or (self.lifts and isinstance(b, Lifted))
+            a is b or isinstance(b, Lifted | SizeExpr)
             for a, b in zip(self.leaves, after, strict=False)
         )
         return nested == self.structure and kept

@@ -1,8 +1,8 @@
 """Templates: a trace with symbolic sizes, from which the trace for each set of sizes is made.
 
-Tracing and compiling happen once. For new sizes the recorded graph is settled, which checks every
-type rule again, and the compiled code gets a layout of its own. What cannot be compiled with
-symbolic sizes is compiled for each set of sizes instead, and `refused` says why.
+Tracing and compiling happen once, and what was decided about sizes meanwhile is checked for new
+ones: for them the compiled code gets a layout of its own. What cannot be compiled with symbolic
+sizes is settled and compiled for each set of sizes instead, and `refused` says why.
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ class Template:
         recording = _settled_recording(self.recording, signature, settled)
         executable = self._executable
         if executable is not None and self._facts.broken(values) is None:
-            graph = settled.graph(executable.graph)
-            made = executable.at(recording, graph, executable.program.at(values))
+            made = executable.at(recording, settled, executable.program.at(values))
             return Trace(recording, self.conditions, made)
         recording.pattern = None  # all of its sizes are known
         inputs = settled.nodes(list(recording.inputs), _has_value)

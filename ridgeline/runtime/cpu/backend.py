@@ -80,7 +80,7 @@ def task_count(kernel: Kernel, sizes: Mapping[str, int] | None = None) -> int:
     tasks, body = 1, kernel.body
     known: dict[Expr, Expr] = {Var.make(n): index(v) for n, v in (sizes or {}).items()}
     while isinstance(body, For) and body.kind == "parallel":
-        extent = substitute(body.extent, known)
+        extent = body.extent if isinstance(body.extent, Const) else substitute(body.extent, known)
         assert isinstance(extent, Const)
         tasks *= int(extent.value)
         body = body.body

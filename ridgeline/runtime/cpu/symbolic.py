@@ -26,13 +26,23 @@ from ridgeline.runtime.cpu.backend import CpuBackend, TaskLaunch, machine_code
 class _AtSizes(CpuBackend):
     """Launches for some values of symbolic sizes."""
 
-    def __init__(self, values: Mapping[str, int], highest: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, int],
+        highest: Mapping[str, int],
+        fixed: dict[str, TaskLaunch | None],
+    ) -> None:
         self._values, self._highest = values, highest
+        self._fixed = fixed  # launches that are the same at all values, by kernel
 
     def launch(self, group: Group, kernel: Kernel) -> TaskLaunch | None:
         """The tasks of a kernel; a group's time is that of the largest sizes."""
-        share = prod(self._values[name] / self._highest[name] for name in kernel.sizes)
-        return self.launch_at(kernel, self._values, group.seconds * share)
+        if kernel.sizes:
+            share = prod(self._values[name] / self._highest[name] for name in kernel.sizes)
+            return self.launch_at(kernel, self._values, group.seconds * share)
+        if kernel.name not in self._fixed:
+            self._fixed[kernel.name] = self.launch_at(kernel, {}, group.seconds)
+        return self._fixed[kernel.name]
 
 
 class SymbolicProgram:
@@ -47,6 +57,7 @@ class SymbolicProgram:
         """`pairs` are outputs and the inputs whose memory they may take, as in `compile_graph`."""
         _check(graph)
         self._highest = {size.name: size.hi for size in sizes}
+        self._fixed: dict[str, TaskLaunch | None] = {}
         self._target = CpuBackend()
         to = compilation(graph, self._target, pairs=tuple(pairs))
         self._graph, checked = check(graph.on_fresh_leaves(), to)
@@ -64,7 +75,7 @@ class SymbolicProgram:
     def at(self, values: Mapping[str, int]) -> Program:
         """The program for these sizes: the same code over memory of their extent."""
         ordered = {name: values[name] for name in sorted(values)}
-        layout = lay_out(self.stages, _AtSizes(values, self._highest), ordered)
+        layout = lay_out(self.stages, _AtSizes(values, self._highest, self._fixed), ordered)
         settled = Settled(values)
         calls = NumpyCalls(
             lambda: settled.graph(self._graph),

@@ -31,6 +31,7 @@ from ridgeline.tracing.reads.kinds import (
     is_library_type,
     is_our_type,
     is_ours,
+    plain_number,
     python_method,
 )
 from ridgeline.tracing.reads.notes import MISSING, entry_of_class
@@ -190,6 +191,8 @@ def _partial(recorder: ReadRecorder, function: functools.partial[Any]) -> Callab
 
 def _cached(recorder: ReadRecorder, function: Any, *args: Any, **kwargs: Any) -> Any:
     """A function whose results are kept: the guard asks it again, as every call would."""
+    args = tuple([plain_number(a) for a in args])
+    kwargs = {name: plain_number(value) for name, value in kwargs.items()}
     values = [*args, *kwargs.values()]
     for value in values:
         observe(recorder, value)

@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
-from ridgeline.tracing.reads.kinds import HEAP, is_a, is_library, is_library_type, is_our_type
+from ridgeline.tracing.reads.kinds import (
+    HEAP,
+    is_a,
+    is_library,
+    is_library_type,
+    is_our_type,
+    plain_number,
+)
 from ridgeline.tracing.reads.notes import MISSING, SCALARS, entry_of_class
 from ridgeline.tracing.reads.observing import (
     ARRAYS,
@@ -114,6 +121,7 @@ def item(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> Any:
     if is_a(owner, ARRAYS):
         recorder.memory(owner, f"an element of a {kind.__name__}")
         return owner[_plain(recorder, call, key)]
+    key = plain_number(key)
     if is_a(owner, dict):
         return _of_dict(recorder, call, owner, key)
     if is_a(owner, list | deque):
@@ -190,6 +198,7 @@ def contains(recorder: ReadRecorder, call: Call, owner: Any, key: Any) -> bool:
     method = recorder.special(owner, "__contains__")
     if method is not None:
         return bool(call(method)(owner, key))
+    key = plain_number(key)
     if is_a(owner, dict):
         asked(recorder, key, EQUALITY)
         if not recorder.is_given(owner):

@@ -12,7 +12,14 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads import attributes
 from ridgeline.tracing.reads.containers import contains, item, iterate
-from ridgeline.tracing.reads.kinds import is_a, is_compared, is_library, is_our_type, is_watched
+from ridgeline.tracing.reads.kinds import (
+    is_a,
+    is_compared,
+    is_library,
+    is_our_type,
+    is_watched,
+    plain_number,
+)
 from ridgeline.tracing.reads.notes import MISSING, SCALARS
 from ridgeline.tracing.reads.observing import (
     ARRAYS,
@@ -44,6 +51,9 @@ _TAKES_FUNCTION: dict[Any, int] = {  # and at which place
 
 
 def pure(recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any) -> Any:
+    if function not in (abs, divmod):  # of a size these are sizes
+        args = tuple([plain_number(a) for a in args])
+        kwargs = {name: plain_number(value) for name, value in kwargs.items()}
     for value in (*args, *kwargs.values()):
         observe(recorder, value)
         if is_a(value, type) and _may_be_asked(value, function):
@@ -121,6 +131,7 @@ def container_method(
     recorder: ReadRecorder, call: Call, function: Any, *args: Any, **kwargs: Any
 ) -> Any:
     owner, name = function.__self__, function.__name__
+    args = tuple([plain_number(a) for a in args])
     if name in _MUTATORS:
         appended = name == "append" and type(owner) is list and len(args) == 1
         if not (appended and recorder.store(owner, None, args[0])):

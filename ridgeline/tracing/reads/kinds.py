@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ridgeline.graph.origins import PACKAGE
+from ridgeline.graph.sizes import SizeExpr
 
 HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement, or by C code that could be one
 # Packages whose functions compute from what they are given: their arguments count, not their text.
@@ -30,6 +31,19 @@ PURE_MODULES = frozenset((
 def is_a(value: Any, kinds: Any) -> Any:
     """`isinstance` by the type alone: an object's `__class__` may be code of the user's, or lie."""
     return issubclass(type(value), kinds)
+
+
+def plain_number(value: Any) -> Any:
+    """An unknown size as the number that it is now, for code that would take it for a number.
+
+    So it is where it is a key, part of a text, stored in an object or given to code in C: the trace
+    then stands for this number alone. In tuples too, which are keys as well.
+    """
+    if type(value) is SizeExpr:
+        return value.__index__()
+    if type(value) is tuple and any(type(part) in (SizeExpr, tuple) for part in value):
+        return tuple([plain_number(part) for part in value])
+    return value
 
 
 @lru_cache(maxsize=4096)

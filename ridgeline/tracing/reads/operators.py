@@ -12,7 +12,7 @@ import numpy as np
 
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.containers import contains
-from ridgeline.tracing.reads.kinds import is_a, is_our_type
+from ridgeline.tracing.reads.kinds import is_a, is_our_type, plain_number
 from ridgeline.tracing.reads.notes import SCALARS
 from ridgeline.tracing.reads.observing import ARRAYS, NUMBERS, ORDER, TEXTS, asked, observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, label
@@ -47,6 +47,8 @@ def is_reflected(recorder: ReadRecorder, name: str, right: Any) -> bool:
 def binary(recorder: ReadRecorder, call: Call, name: str, left: Any, right: Any) -> Any:
     """An operator between two values."""
     function = getattr(operator, name)
+    if type(left) is str:
+        right = plain_number(right)
     if is_native(left) and is_native(right):
         if name == "mod" and type(left) is str and is_a(right, Tensor):
             recorder.opens("a traced tensor is put into a text")
@@ -163,6 +165,7 @@ def text(recorder: ReadRecorder, call: Call, value: Any, how: str, spec: str) ->
     """A value in a text: `how` is the conversion (r, s, a or none), `spec` the format."""
     if is_a(value, str) and type(value) is str and not how:
         return format(value, spec)
+    value = plain_number(value)
     if how:
         return format(converted(recorder, call, value, how), spec)
     method = recorder.special(value, "__format__")
@@ -176,6 +179,7 @@ def text(recorder: ReadRecorder, call: Call, value: Any, how: str, spec: str) ->
 
 def converted(recorder: ReadRecorder, call: Call, value: Any, how: str) -> str:
     """`str(value)`, `repr(value)` or `ascii(value)`."""
+    value = plain_number(value)
     kind = type(value)
     names = ("__str__", "__repr__") if how == "s" else ("__repr__",)
     for name in names:

@@ -13,7 +13,7 @@ from typing import Any
 from ridgeline.tensors.tensor import Tensor
 from ridgeline.tracing.reads.attributes import TABLES
 from ridgeline.tracing.reads.handlers import changing, changing_attribute
-from ridgeline.tracing.reads.kinds import is_a, is_ours, is_watched, python_method
+from ridgeline.tracing.reads.kinds import is_a, is_ours, is_watched, plain_number, python_method
 from ridgeline.tracing.reads.notes import SCALARS, entry_of_class
 from ridgeline.tracing.reads.observing import observe
 from ridgeline.tracing.reads.recorder import ReadRecorder, running
@@ -27,6 +27,7 @@ def set_attribute(recorder: ReadRecorder, call: Call, owner: Any, name: str, val
     if method is not None:
         call(method)(owner, name, value)
         return
+    value = plain_number(value)
     kind = type(owner)
     stored = entry_of_class(kind, name)
     if _is_python(stored, "fset", "__set__") and not (is_watched(owner) and _is_registered(value)):
@@ -76,6 +77,7 @@ def set_item(recorder: ReadRecorder, call: Call, owner: Any, key: Any, value: An
     if method is not None:
         call(method)(owner, key, value)
         return
+    key, value = plain_number(key), plain_number(value)
     if type(owner) is not dict or type(key) not in SCALARS or not recorder.store(owner, key, value):
         changing(recorder, owner)
     owner[key] = value

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from operator import is_
 from typing import Any
 
 from ridgeline.graph.body import Body, body
@@ -36,13 +38,17 @@ class Settled:
                 made[old] = self._leaf(old)
                 continue
             inputs = [made[i] for i in old.inputs]
+            known = not _has_unknowns(old.attrs)
+            if known and all(map(is_, inputs, old.inputs)) and not _has_unknowns(old.types):
+                made[old] = old
+                continue
             if old.op is EXTENT:
                 number = evaluate(old.attrs.size, self._values)
                 new = constant(number, old.attrs.dtype, old.attrs.device)
             elif old.op is PROJ:
                 new = proj(inputs[0], old.attrs.output)
             else:
-                new = node(old.op, inputs, self.value(old.attrs))
+                new = node(old.op, inputs, old.attrs if known else self.value(old.attrs))
             if not new.origins:
                 inherit(new, old.origins)
             made[old] = new
@@ -58,10 +64,9 @@ class Settled:
         return self.nodes([old])[0]
 
     def _leaf(self, old: Node) -> Node:
-        kinds = self.value(old.types)
-        if kinds == old.types:
+        if not _has_unknowns(old.types):
             return old
-        new = leaf(kinds[0])
+        new = leaf(self.value(old.types)[0])
         new.origins = old.origins
         return new
 
@@ -86,3 +91,15 @@ class Settled:
         inner = Settled(self._values)
         outputs = inner.nodes(old.outputs)
         return body(inner.nodes(old.inputs), outputs)
+
+
+@lru_cache(maxsize=8192)
+def _has_unknowns(value: Any) -> bool:
+    """True where a type, attributes or a tuple of these may hold a size that is no number."""
+    if isinstance(value, SizeExpr | Body):
+        return True
+    if isinstance(value, tuple):
+        return any(map(_has_unknowns, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return any(_has_unknowns(getattr(value, f.name)) for f in fields(value) if f.init)
+    return False
