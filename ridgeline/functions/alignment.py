@@ -15,44 +15,60 @@ from ridgeline.functions.gathering import gather
 from ridgeline.functions.losses import reduced
 from ridgeline.functions.movement import cut, drop
 from ridgeline.functions.registry import public
+from ridgeline.functions.scanning import cumsum
 from ridgeline.graph.body import Body, body
 from ridgeline.graph.node import Node, TensorType, leaf
 from ridgeline.graph.placement import placed
-from ridgeline.graph.sizes import remembered
+from ridgeline.graph.sizes import product, remembered
+from ridgeline.ops.checked import within
 from ridgeline.ops.control.loop import loop
-from ridgeline.ops.elementwise import full_like, select, stop_gradient
+from ridgeline.ops.elementwise import cast, full_like, iota, select, stop_gradient
 from ridgeline.ops.math import exp, log
 from ridgeline.ops.movement import broadcast, concat, reshape
 from ridgeline.ops.reduce import reduce, sum_
 from ridgeline.record.cells import known
+from ridgeline.record.modes import modes
 from ridgeline.scalars import Array
 
+_TOO_FEW = "ctc_loss: the place of a label"
 _NEVER = -1e30  # the logarithm of an alignment that does not exist; finite, so gradients are too
 
 
-def _lengths(lengths: Node | Sequence[int], batch: int, what: str) -> Array:
-    found = concrete(lengths, "ctc_loss") if isinstance(lengths, Node) else np.asarray(lengths)
-    if found.reshape(-1).shape != (batch,):
+def _lengths(lengths: Node | Sequence[int], batch: int, most: int, what: str) -> Node:
+    """How long each sequence is, checked: at once where the numbers are there, else as it runs."""
+    if isinstance(lengths, Node):
+        found = cast(lengths, dtypes.int64)
+    else:
+        found = _constant(np.asarray(lengths), dtypes.int64)
+    if product(found.shape) != batch:
         raise ShapeError(f"ctc_loss needs {batch} {what}, got shape {list(found.shape)}")
-    return found.reshape(-1).astype(np.int64)
+    return within(reshape(found, (batch,)), 0, most, f"ctc_loss: a number of {what}")
 
 
-def _rows(targets: Node, lengths: Array) -> Array:
-    """The labels of each sequence, in rows as long as the longest."""
-    values = concrete(targets, "ctc_loss").astype(np.int64)
-    longest = int(lengths.max(initial=0))
-    if values.ndim == 2:
-        if values.shape[1] < longest:
-            raise ShapeError(f"ctc_loss: targets {list(values.shape)} are shorter than {longest}")
-        return values[:, :longest]
-    if values.ndim != 1 or values.size < lengths.sum():
-        raise ShapeError(f"ctc_loss: targets {list(values.shape)} do not hold all labels")
-    rows = np.zeros((len(lengths), longest), np.int64)
-    start = 0
-    for row, length in enumerate(lengths):
-        rows[row, :length] = values[start : start + length]
-        start += length
-    return rows
+def _longest(targets: Node, lengths: Node | Sequence[int]) -> int:
+    """The most labels of a sequence, or what is no less where jit traces and has no numbers."""
+    if not isinstance(lengths, Node):
+        return max((int(length) for length in lengths), default=0)
+    listed = len(targets.shape) == 1  # one after the other: rows are made of them
+    if listed and not (modes.capture is not None and modes.capture.depends(lengths)):
+        return int(concrete(lengths, "ctc_loss").max(initial=0))
+    return known(targets.shape[-1])
+
+
+def _rows(targets: Node, counts: Node, longest: int, blank: int) -> Node:
+    """The labels of each sequence, in rows of one length that end in blanks."""
+    batch, held = known(counts.shape[0]), known(targets.shape[-1])
+    shape = (batch, longest)
+    labels = cast(targets, dtypes.int64)
+    place = iota(shape, 1, dtypes.int64, counts.type.device)
+    inside = place < broadcast(counts, shape, (0,))
+    if len(targets.shape) == 2:
+        labels = cut(labels, 1, 0, longest)
+    elif len(targets.shape) == 1:
+        start = broadcast(cumsum(counts, 0) - counts, shape, (0,)) + place
+        start = within(select(inside, start, full_like(start, 0)), 0, held - 1, _TOO_FEW)
+        labels = reshape(gather(labels, 0, reshape(start, (batch * longest,))), shape)
+    return select(inside, labels, full_like(labels, blank))
 
 
 def _constant(array: Array, dtype: dtypes.DType) -> Node:
@@ -96,11 +112,14 @@ def ctc_loss(
     steps, batch, classes = (known(s) for s in log_probs.shape)
     if not 0 <= blank < classes:
         raise BadValueError(f"ctc_loss: blank {blank} is not one of {classes} classes")
-    times = _lengths(input_lengths, batch, "input_lengths")
-    counts = _lengths(target_lengths, batch, "target_lengths")
-    if times.max(initial=0) > steps:
-        raise ShapeError(f"ctc_loss: an input length exceeds the {steps} steps")
-    losses = -_log_likelihood(log_probs, _rows(targets, counts), times, counts, blank)
+    longest = _longest(targets, target_lengths)
+    if len(targets.shape) not in (1, 2) or (longest and known(targets.shape[-1]) < longest):
+        raise ShapeError(f"ctc_loss: targets {list(targets.shape)} do not hold {longest} labels")
+    home = log_probs.type.device
+    times = placed(_lengths(input_lengths, batch, steps, "input_lengths"), home)
+    counts = placed(_lengths(target_lengths, batch, longest, "target_lengths"), home)
+    labels = _rows(placed(targets, home), counts, longest, blank)
+    losses = -_log_likelihood(log_probs, labels, times, counts, blank)
     losses = losses + _softmax_share(log_probs, times)
     impossible = full_like(losses, -_NEVER / 2) < losses
     infinity = full_like(losses, 0.0 if zero_infinity else math.inf)
@@ -108,30 +127,29 @@ def ctc_loss(
     return _joined(losses, counts, reduction)
 
 
-def _log_likelihood(
-    log_probs: Node, labels: Array, times: Array, counts: Array, blank: int
-) -> Node:
+def _log_likelihood(log_probs: Node, labels: Node, times: Node, counts: Node, blank: int) -> Node:
     """The sum over alignments, step by step: states are labels with blanks between and around."""
     steps, batch, _ = (known(s) for s in log_probs.shape)
-    states = np.full((batch, 2 * labels.shape[1] + 1), blank, np.int64)
-    states[:, 1::2] = labels
-    skips = np.zeros(states.shape, bool)
-    skips[:, 2:] = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
-    emitted = gather(
-        log_probs, 2, _constant(np.broadcast_to(states, (steps, *states.shape)), dtypes.int64)
-    )
-    place = np.arange(states.shape[1])[None]
-    may_skip = _constant(skips, dtypes.bool_)
-    started = _constant(np.broadcast_to(place < 2, states.shape).copy(), dtypes.bool_)
+    longest = known(labels.shape[1])
+    shape = (batch, 2 * longest + 1)
+    pairs = reshape(labels, (batch, longest, 1))
+    between = reshape(concat([full_like(pairs, blank), pairs], 2), (batch, 2 * longest))
+    one = full_like(reshape(counts, (batch, 1)), blank)
+    states = concat([between, one], 1) if longest else one
+    before = cut(concat([one, one, states], 1), 1, 0, 2 * longest + 1)
+    place = iota(shape, 1, dtypes.int64, labels.type.device)
+    may_skip = states.ne(blank) & states.ne(before)
+    emitted = gather(log_probs, 2, broadcast(states, (steps, *shape), (1, 2)))
     first = drop(cut(emitted, 0, 0, 1), 0)
     never = full_like(first, _NEVER)
-    alpha = select(started, first, never)
+    alpha = select(place < 2, first, never)
     if steps > 1:
-        running = _constant(np.arange(1, steps)[:, None] < times, dtypes.bool_)
+        later = (steps - 1, batch)
+        number = iota(later, 0, dtypes.int64, times.type.device) + 1
+        running = number < broadcast(times, later, (1,))
         alpha = _advanced(alpha, cut(emitted, 0, 1, steps - 1), running, may_skip)
-    last = (place == 2 * counts[:, None]) | (place == 2 * counts[:, None] - 1)
-    ending = select(_constant(last, dtypes.bool_), alpha, never)
-    return _log_sum(ending)
+    ends = broadcast(counts * 2, shape, (0,))
+    return _log_sum(select(place.eq(ends) | place.eq(ends - 1), alpha, never))
 
 
 def _advanced(alpha: Node, emitted: Node, running: Node, may_skip: Node) -> Node:
@@ -154,17 +172,17 @@ def _step(alpha: TensorType, emitted: TensorType, running: TensorType, skip: Ten
     return body([state, now, goes_on, skips], [after])
 
 
-def _softmax_share(log_probs: Node, times: Array) -> Node:
+def _softmax_share(log_probs: Node, times: Node) -> Node:
     """Zero, with the gradient exp(log_probs): torch's rule takes them to come from log_softmax."""
     grown = exp(log_probs)
     nothing = grown - stop_gradient(grown)
-    running = np.arange(known(log_probs.shape[0]))[:, None] < times[None]
-    kept = broadcast(_constant(running, dtypes.bool_), log_probs.shape, (0, 1))
+    number = iota(log_probs.shape, 0, dtypes.int64, times.type.device)
+    kept = number < broadcast(times, log_probs.shape, (1,))
     return sum_(select(kept, nothing, full_like(nothing, 0)), (0, 2))
 
 
-def _joined(losses: Node, counts: Array, reduction: str) -> Node:
+def _joined(losses: Node, counts: Node, reduction: str) -> Node:
     if reduction != "mean":
         return reduced(losses, reduction)
-    lengths = _constant(np.maximum(counts, 1).astype(losses.dtype.numpy), losses.dtype)
-    return reduced(losses / lengths, "mean")
+    lengths = select(counts < 1, full_like(counts, 1), counts)
+    return reduced(losses / cast(lengths, losses.dtype), "mean")

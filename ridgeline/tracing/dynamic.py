@@ -216,8 +216,8 @@ class Policy:
         """
         pinned = " ".join(shape.facts.pinned)
         said = []
-        for place, size in shape.numbers.items():
-            if everything or str(size) in pinned:
+        for place, number in shape.numbers.items():
+            if everything or str(number) in pinned:
                 self._plain.setdefault(shape.signature.structure, set()).add(place)
                 said.append(f"argument {place + 1}")
         if everything and said:

@@ -64,6 +64,41 @@ def test_ctc_loss(reduction: str) -> None:
     agree(program, [logits], tolerance=1e-6)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("tensors", [False, True])
+def test_ctc_loss_under_jit_takes_targets_and_lengths_as_they_come(
+    listed: bool, tensors: bool
+) -> None:
+    rng = np.random.default_rng(3)
+
+    def loss(lib: Any, x: Any, targets: Any, times: Any, counts: Any) -> Any:
+        logs = lib.nn.functional.log_softmax(x, -1)
+        return lib.nn.functional.ctc_loss(logs, targets, times, counts)
+
+    def gradient(x: rl.Tensor, *rest: Any) -> tuple[rl.Tensor, rl.Tensor]:
+        found = loss(rl, x, *rest)
+        return found, rl.autograd.grad(found, x)[0]
+
+    compiled = rl.jit(gradient)
+    for _ in range(3):
+        values = rng.standard_normal((7, 3, 5)).astype(np.float32)
+        counts = rng.permutation([3, 0, 2]).tolist() if tensors else [3, 0, 2]
+        times = rng.permutation([7, 4, 6]).tolist() if tensors else [7, 4, 6]
+        rows = rng.integers(1, 5, (3, 4))
+        padded = np.where(np.arange(4) < np.array(counts)[:, None], rows, -7)  # padding is not read
+        targets = np.concatenate([r[:c] for r, c in zip(rows, counts)]) if listed else padded
+        expected = torch.tensor(values.astype(np.float64), requires_grad=True)
+        lengths = (torch.tensor(times), torch.tensor(counts)) if tensors else (times, counts)
+        wanted = loss(torch, expected, torch.tensor(targets), *lengths)
+        wanted.backward()
+        own = (rl.tensor(times), rl.tensor(counts)) if tensors else (times, counts)
+        for run in (gradient, compiled):
+            found = run(rl.tensor(values, requires_grad=True), rl.tensor(targets), *own)
+            np.testing.assert_allclose(found[0].item(), wanted.item(), rtol=1e-5)
+            np.testing.assert_allclose(found[1].numpy(), expected.grad.numpy(), atol=1e-6)
+    assert compiled.traces == 1
+
+
 def test_ctc_loss_of_an_impossible_alignment() -> None:
     logs = rl.log_softmax(rl.zeros(2, 1, 3), -1)
     targets = rl.tensor([[1, 1, 2]])
